@@ -1,0 +1,141 @@
+"""Atomic writes and checked reads of everything that lands in results/.
+
+A file that exists is whole: it is written under a temporary name in the same folder, flushed to
+disk and renamed. Weights are safetensors, tables CSV, manifests JSON, arrays npz without pickle:
+data, never code. Reading does without torch.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twinrun.jobs import TwinrunError
+
+_ITEM_TYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": np.uint16,  # NumPy has no bfloat16: its bits, to be widened by whoever needs values
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside `path` that becomes `path` when the body ends well.
+
+    Raises:
+        OSError: if the folder cannot be written or the disk is full; nothing is left behind.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays the last one: savers choose the format, or append their own, by it.
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text."""
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write JSON, indented, keys in the order given."""
+    write_text(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        TwinrunError: if the file is no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise TwinrunError(
+            f"{path} is corrupt ({error}): delete it and its run is made again"
+        ) from None
+
+
+def write_csv(path: str | Path, table: "Any") -> None:
+    """Write a pandas DataFrame without its index; floats so that they read back exactly."""
+    with atomic(path) as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a compressed .npz; the same arrays give the same bytes (zip dates are constant)."""
+    with atomic(path) as temporary:
+        np.savez_compressed(temporary, allow_pickle=False, **arrays)
+
+
+def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """Read an .npz.
+
+    Raises:
+        TwinrunError: if the file is no .npz or holds pickled objects.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # zipfile, zlib and NumPy each raise their own kinds
+        raise TwinrunError(f"{path} is corrupt ({error}): delete it and it is made again") from None
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, Any]) -> None:
+    """Write torch tensors as safetensors; each is copied, so shared memory does no harm."""
+    from safetensors.torch import save_file
+
+    copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with atomic(path) as temporary:
+        save_file(copies, temporary)
+
+
+def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
+    """Read safetensors into NumPy arrays without torch; bfloat16 comes as its uint16 bits.
+
+    Raises:
+        TwinrunError: if the file is truncated or no safetensors file.
+    """
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        entries = deserialize(Path(path).read_bytes())
+    except SafetensorError as error:
+        raise TwinrunError(
+            f"{path} is corrupt ({error}): delete it and its run is made again"
+        ) from None
+    arrays = {}
+    for name, entry in entries:
+        if entry["dtype"] not in _ITEM_TYPES:
+            raise TwinrunError(f"{path}: tensor {name} has the unsupported type {entry['dtype']}")
+        array = np.frombuffer(bytes(entry["data"]), dtype=_ITEM_TYPES[entry["dtype"]])
+        arrays[name] = array.reshape(entry["shape"])
+    return arrays
+
+
+def sha256(path: str | Path) -> str:
+    """Give the hexadecimal SHA-256 of a file's bytes."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""How each built-in dataset is made: one module each, a function from parameters to arrays."""

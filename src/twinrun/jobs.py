@@ -1,0 +1,93 @@
+"""What surrounds every job: its output goes into its log, its failure is one sentence.
+
+Snakemake's `log:` is only a promise: nothing of a Python script lands there by itself. `job`
+redirects the file descriptors 1 and 2, so that C++ libraries and child processes are caught too,
+and ends the process with exit code 1 after one sentence on the terminal. The traceback and
+everything printed stay in the log.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class TwinrunError(Exception):
+    """Something the user can mend: one sentence naming the key or file, its value and the cure."""
+
+
+@contextmanager
+def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
+    """Run the body of a script with its output in `snakemake.log[0]`.
+
+    Args:
+        snakemake: the object Snakemake gives to a script.
+        threads: what the job needs; Snakemake clips requests above `--cores` without a word.
+
+    Raises:
+        SystemExit: with code 1, after any exception in the body.
+    """
+    name = " ".join([snakemake.rule, *(f"{k}={v}" for k, v in snakemake.wildcards.items())])
+    log = Path(snakemake.log[0])
+    with _output_into(log) as terminal:
+        try:
+            require_threads(threads, granted=snakemake.threads)
+            yield
+        except TwinrunError as error:
+            print(error)
+            sentence = str(error)
+        except Exception as error:  # every failure must leave one sentence and its traceback
+            traceback.print_exc()
+            sentence = _sentence(error)
+        else:
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(terminal, f"{name}: {sentence} (log: {log})\n".encode())
+    sys.exit(1)
+
+
+def require_threads(needed: int, *, granted: int) -> None:
+    """Refuse to go on with fewer threads than the bits of the result depend on.
+
+    Raises:
+        TwinrunError: if fewer threads were granted than needed.
+    """
+    if granted < needed:
+        raise TwinrunError(
+            f"this job needs {needed} threads but was given {granted}: the thread count is part of "
+            f"a run's identity, so run with --cores {needed} or more, or lower the variant's "
+            f"`threads`"
+        )
+
+
+def _sentence(error: Exception) -> str:
+    first = str(error).strip().split("\n")[0]
+    if isinstance(error, MemoryError) or "out of memory" in first.lower():
+        return f"out of memory ({first}): give the job more memory or make its batch smaller"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename or 'while writing'}"
+    return f"{type(error).__name__}: {first}"
+
+
+@contextmanager
+def _output_into(log: Path) -> Iterator[int]:
+    """Point file descriptors 1 and 2 at `log`; give the descriptor of the former stderr."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield saved[1]
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for target, copy in enumerate(saved, start=1):
+            os.dup2(copy, target)
+            os.close(copy)

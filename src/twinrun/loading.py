@@ -1,0 +1,153 @@
+"""From the import paths of a workload to its module and data module.
+
+Hyperparameters are one flat mapping: each goes to whichever of the two constructors names it, to
+both if both do, and one that neither names is an error. The data module is also given `path` (its
+dataset's file) and `seed` (the run's), where its constructor names them.
+"""
+
+import difflib
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+
+from twinrun.jobs import TwinrunError
+
+GIVEN = ("path", "seed")  # arguments of a data module that come from the run, not from the config
+
+
+def load_class(import_path: str, search_path: Sequence[str] = ()) -> type:
+    """Import `package.module:Class`; folders of `search_path` are looked in first.
+
+    Raises:
+        TwinrunError: if the module cannot be imported or has no such class.
+    """
+    module_name, _, class_name = import_path.partition(":")
+    for folder in reversed(search_path):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a user's module may raise anything
+        raise TwinrunError(
+            f"{import_path}: importing {module_name} failed with {type(error).__name__}: {error}"
+        ) from error
+    found = getattr(module, class_name, None)
+    if not inspect.isclass(found):
+        names = [name for name, value in vars(module).items() if inspect.isclass(value)]
+        near = difflib.get_close_matches(class_name, names, n=1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise TwinrunError(f"{import_path}: {module_name} has no class {class_name}{hint}")
+    return found
+
+
+def load_workload(
+    workload: Mapping[str, Any], search_path: Sequence[str] = ()
+) -> tuple[type, type, dict[str, Any], dict[str, Any]]:
+    """Import a workload's two classes and share out its hyperparameters.
+
+    Returns:
+        The LightningModule class, the LightningDataModule class, and the keyword arguments of each.
+
+    Raises:
+        TwinrunError: for a failed import, a wrong base class, an unknown or a missing
+            hyperparameter.
+    """
+    module_class = load_class(workload["module"], search_path)
+    data_class = load_class(workload["data"], search_path)
+    for key, found, base in (
+        ("module", module_class, pl.LightningModule),
+        ("data", data_class, pl.LightningDataModule),
+    ):
+        if not issubclass(found, base):
+            raise TwinrunError(f"{key}: {workload[key]} is no {base.__name__}")
+    module_names, data_names = _parameters(module_class), _parameters(data_class)
+    hyperparameters = workload["hyperparameters"]
+    known = sorted((set(module_names) | set(data_names)) - set(GIVEN))
+    for name in hyperparameters:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f", did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+            raise TwinrunError(
+                f"hyperparameters.{name}: neither {workload['module']} nor {workload['data']} "
+                f"takes it{hint}"
+            )
+    given = (*GIVEN, *hyperparameters)
+    for source, parameters, names in (
+        (workload["module"], module_names, hyperparameters),
+        (workload["data"], data_names, given),
+    ):
+        for name, parameter in parameters.items():
+            if parameter.default is inspect.Parameter.empty and name not in names:
+                raise TwinrunError(f"hyperparameters.{name}: {source} needs it and has no default")
+    return (
+        module_class,
+        data_class,
+        {k: v for k, v in hyperparameters.items() if k in module_names},
+        {k: v for k, v in hyperparameters.items() if k in data_names},
+    )
+
+
+def build_module(workload: Mapping[str, Any], search_path: Sequence[str] = ()) -> pl.LightningModule:
+    """Construct the workload's LightningModule; its weights come from the generators as they are.
+
+    Raises:
+        TwinrunError: see `load_workload`; also if the constructor raises.
+    """
+    module_class, _, arguments, _ = load_workload(workload, search_path)
+    return _construct(module_class, workload["module"], arguments)
+
+
+def build_data(
+    workload: Mapping[str, Any],
+    *,
+    seed: int,
+    dataset_path: str | None,
+    search_path: Sequence[str] = (),
+) -> pl.LightningDataModule:
+    """Construct the workload's LightningDataModule.
+
+    Raises:
+        TwinrunError: see `load_workload`; also if the constructor raises or takes no `path`
+            although the workload names a dataset.
+    """
+    _, data_class, _, arguments = load_workload(workload, search_path)
+    names = _parameters(data_class)
+    if dataset_path is not None and "path" not in names:
+        raise TwinrunError(
+            f"dataset: {workload['data']} takes no argument `path` to be given the dataset's file"
+        )
+    if dataset_path is not None:
+        arguments["path"] = str(dataset_path)
+    if "seed" in names:
+        arguments["seed"] = seed
+    return _construct(data_class, workload["data"], arguments)
+
+
+def _parameters(constructed: type) -> dict[str, inspect.Parameter]:
+    """Name the constructor's parameters, following `**kwargs` up to the base class before torch."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in constructed.__mro__:
+        if base.__module__.split(".")[0] in {"pytorch_lightning", "lightning", "torch"}:
+            break
+        if "__init__" not in vars(base):
+            continue
+        parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
+        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        found.update({p.name: p for p in named if p.name not in found})
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return found
+
+
+def _construct(constructed: type, source: str, arguments: Mapping[str, Any]) -> Any:
+    try:
+        return constructed(**arguments)
+    except Exception as error:  # a user's constructor may raise anything
+        raise TwinrunError(
+            f"{source}: constructing it with {dict(arguments)} failed with "
+            f"{type(error).__name__}: {error}"
+        ) from error
