@@ -8,7 +8,7 @@ data, never code. Reading does without torch.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,3 +139,11 @@ def sha256(path: str | Path) -> str:
     """Give the hexadecimal SHA-256 of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_files(paths: Iterable[str | Path]) -> str:
+    """Give one SHA-256 over the names and contents of files, in the order of their names."""
+    digest = hashlib.sha256()
+    for path in sorted(map(Path, paths), key=lambda path: path.name):
+        digest.update(f"{path.name} {sha256(path)}\n".encode())
+    return digest.hexdigest()

@@ -32,22 +32,22 @@ def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
     """
     name = " ".join([snakemake.rule, *(f"{k}={v}" for k, v in snakemake.wildcards.items())])
     log = Path(snakemake.log[0])
-    with _output_into(log) as terminal:
+    with _output_into(log):
         try:
             require_threads(threads, granted=snakemake.threads)
             yield
-        except TwinrunError as error:
-            print(error)
-            sentence = str(error)
         except Exception as error:  # every failure must leave one sentence and its traceback
             traceback.print_exc()
-            sentence = _sentence(error)
+            sentence = sentence_of(error)
         else:
             return
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.write(terminal, f"{name}: {sentence} (log: {log})\n".encode())
+        say(f"{name}: {sentence} (log: {log})")
     sys.exit(1)
+
+
+def say(text: str) -> None:
+    """Show one line on the terminal from inside a job; outside of one, on stderr."""
+    os.write(_terminal or 2, f"{text}\n".encode())
 
 
 def require_threads(needed: int, *, granted: int) -> None:
@@ -64,7 +64,10 @@ def require_threads(needed: int, *, granted: int) -> None:
         )
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
+    """Say an exception in one sentence."""
+    if isinstance(error, TwinrunError):
+        return str(error)
     first = str(error).strip().split("\n")[0]
     if isinstance(error, MemoryError) or "out of memory" in first.lower():
         return f"out of memory ({first}): give the job more memory or make its batch smaller"
@@ -73,9 +76,13 @@ def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {first}"
 
 
+_terminal: int | None = None  # the descriptor of the stderr from before `_output_into`
+
+
 @contextmanager
-def _output_into(log: Path) -> Iterator[int]:
-    """Point file descriptors 1 and 2 at `log`; give the descriptor of the former stderr."""
+def _output_into(log: Path) -> Iterator[None]:
+    """Point the file descriptors 1 and 2 at `log`."""
+    global _terminal
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -83,9 +90,11 @@ def _output_into(log: Path) -> Iterator[int]:
     with log.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    _terminal = saved[1]
     try:
-        yield saved[1]
+        yield
     finally:
+        _terminal = None
         sys.stdout.flush()
         sys.stderr.flush()
         for target, copy in enumerate(saved, start=1):

@@ -2,46 +2,25 @@
 
 Hyperparameters are one flat mapping: each goes to whichever of the two constructors names it, to
 both if both do, and one that neither names is an error. The data module is also given `path` (its
-dataset's file) and `seed` (the run's), where its constructor names them.
+dataset's file), `seed` (the run's) and `data_workers` (the variant's), where its constructor names
+them.
 """
 
 import difflib
-import importlib
 import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
 
+from twinrun.importing import import_object
 from twinrun.jobs import TwinrunError
 
-GIVEN = ("path", "seed")  # arguments of a data module that come from the run, not from the config
-
-
-def load_class(import_path: str, search_path: Sequence[str] = ()) -> type:
-    """Import `package.module:Class`; folders of `search_path` are looked in first.
-
-    Raises:
-        TwinrunError: if the module cannot be imported or has no such class.
-    """
-    module_name, _, class_name = import_path.partition(":")
-    for folder in reversed(search_path):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
-        raise TwinrunError(
-            f"{import_path}: importing {module_name} failed with {type(error).__name__}: {error}"
-        ) from error
-    found = getattr(module, class_name, None)
-    if not inspect.isclass(found):
-        names = [name for name, value in vars(module).items() if inspect.isclass(value)]
-        near = difflib.get_close_matches(class_name, names, n=1)
-        hint = f", did you mean {near[0]}?" if near else ""
-        raise TwinrunError(f"{import_path}: {module_name} has no class {class_name}{hint}")
-    return found
+GIVEN = (
+    "path",
+    "seed",
+    "data_workers",
+)  # arguments of a data module that come from the run, not from the config
 
 
 def load_workload(
@@ -56,14 +35,14 @@ def load_workload(
         TwinrunError: for a failed import, a wrong base class, an unknown or a missing
             hyperparameter.
     """
-    module_class = load_class(workload["module"], search_path)
-    data_class = load_class(workload["data"], search_path)
+    module_class = import_object(workload["module"], search_path)
+    data_class = import_object(workload["data"], search_path)
     for key, found, base in (
         ("module", module_class, pl.LightningModule),
         ("data", data_class, pl.LightningDataModule),
     ):
-        if not issubclass(found, base):
-            raise TwinrunError(f"{key}: {workload[key]} is no {base.__name__}")
+        if not (inspect.isclass(found) and issubclass(found, base)):
+            raise TwinrunError(f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}")
     module_names, data_names = _parameters(module_class), _parameters(data_class)
     hyperparameters = workload["hyperparameters"]
     known = sorted((set(module_names) | set(data_names)) - set(GIVEN))
@@ -91,7 +70,27 @@ def load_workload(
     )
 
 
-def build_module(workload: Mapping[str, Any], search_path: Sequence[str] = ()) -> pl.LightningModule:
+def check_workloads(
+    workloads: Mapping[str, Mapping[str, Any]], search_path: Sequence[str] = ()
+) -> None:
+    """Import and match every workload without constructing it, and raise all mistakes at once.
+
+    Raises:
+        TwinrunError: with one line for each workload that cannot be built.
+    """
+    problems = []
+    for name, workload in workloads.items():
+        try:
+            load_workload(workload, search_path)
+        except TwinrunError as error:
+            problems.append(f"  workloads.{name}.{error}")
+    if problems:
+        raise TwinrunError("the config's workloads cannot be built:\n" + "\n".join(problems))
+
+
+def build_module(
+    workload: Mapping[str, Any], search_path: Sequence[str] = ()
+) -> pl.LightningModule:
     """Construct the workload's LightningModule; its weights come from the generators as they are.
 
     Raises:
@@ -106,6 +105,7 @@ def build_data(
     *,
     seed: int,
     dataset_path: str | None,
+    data_workers: int = 0,
     search_path: Sequence[str] = (),
 ) -> pl.LightningDataModule:
     """Construct the workload's LightningDataModule.
@@ -116,14 +116,19 @@ def build_data(
     """
     _, data_class, _, arguments = load_workload(workload, search_path)
     names = _parameters(data_class)
-    if dataset_path is not None and "path" not in names:
+    if dataset_path and "path" not in names:
         raise TwinrunError(
             f"dataset: {workload['data']} takes no argument `path` to be given the dataset's file"
         )
-    if dataset_path is not None:
-        arguments["path"] = str(dataset_path)
-    if "seed" in names:
-        arguments["seed"] = seed
+    if data_workers and "data_workers" not in names:
+        raise TwinrunError(
+            f"data_workers: the variant wants {data_workers}, but {workload['data']} takes no "
+            f"argument `data_workers`"
+        )
+    given = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
+    arguments |= {
+        name: value for name, value in given.items() if name in names and value is not None
+    }
     return _construct(data_class, workload["data"], arguments)
 
 

@@ -1,1 +1,1 @@
-"""Built-in workloads: one module each, a LightningModule and its LightningDataModule, nothing else."""
+"""Built-in workloads: one module each with a LightningModule and its LightningDataModule."""

@@ -1,0 +1,34 @@
+# Four targets: run, demo, test, check. The environment is made once and again when its pins change.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run demo test check
+
+run: .venv/ready
+	$(BIN)/snakemake --cores all
+	@$(MAKE) --no-print-directory results/provenance.html
+	@echo "The report: results/report.html"
+
+demo: .venv/ready
+	@mkdir -p demo
+	$(BIN)/snakemake --cores all --directory demo --configfile tests/configs/demo.yaml
+	@echo "The report: demo/results/report.html"
+
+test: .venv/ready
+	$(BIN)/pytest
+
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+
+# Snakemake's own report: rules, code, run times.
+results/provenance.html: results/report.html
+	$(BIN)/snakemake --report $@ --quiet
+
+.venv/ready: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[test]'
+	@touch $@

@@ -1,0 +1,48 @@
+# Twinrun: does training repeat, what does repeating cost, what does hardware buy?
+# Stages in workflow/rules, one file each; what is asked for in config.yaml.
+
+import sys
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: f"{workflow.basedir}/config.yaml"
+
+
+sys.path.insert(0, f"{workflow.basedir}/src")
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/runs.smk"
+include: "workflow/rules/comparisons.smk"
+include: "workflow/rules/timings.smk"
+include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"
+
+
+rule all:
+    """Everything the config asks for, ending in the report."""
+    default_target: True
+    input:
+        report="results/report.html",
+
+
+rule reproducibility:
+    """Study: does training repeat, bit for bit, and what does determinism cost?"""
+    input:
+        verdicts="results/verdicts/reproducibility.csv",
+        figures=figures_of_reproducibility(),
+
+
+onstart:
+    check_workloads()
+
+
+onsuccess:
+    show_verdicts()

@@ -1,0 +1,81 @@
+"""Which files a rule's code comes from, so that Snakemake sees a change in them.
+
+Snakemake knows the script of a rule, not what the script imports. `package_files` follows the
+import statements of a module inside its own package (and inside the folders of a search path) and
+lists the files; a rule names them as inputs. Nothing is imported to find out.
+"""
+
+import ast
+import os
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+
+def package_files(module: str, search_path: Sequence[str] = ()) -> list[str]:
+    """List the source files of `module` and of what it imports, relative to the working directory.
+
+    Followed are imports of the same top-level package and of modules in `search_path`. A module
+    without a Python source file (compiled, or missing) has no files.
+
+    Args:
+        module: its dotted name.
+        search_path: folders looked in before the installed packages.
+    """
+    found: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        file = find_source(name, search_path)
+        if file is None:
+            continue
+        found[name] = file
+        waiting += [
+            imported
+            for imported in _imports(name, file)
+            if imported.split(".")[0] == module.split(".")[0]
+            or (search_path and find_source(imported, search_path, installed=False))
+        ]
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+    return sorted({os.path.relpath(file) for file in found.values()})
+
+
+def find_source(
+    name: str, search_path: Sequence[str] = (), *, installed: bool = True
+) -> Path | None:
+    """Find the source file of a module by its dotted name without importing its parents."""
+    file = _find(name, list(search_path)) if search_path else None
+    return file or (_find(name, None) if installed else None)
+
+
+def _find(name: str, folders: list[str] | None) -> Path | None:
+    spec = None
+    for depth in range(1, name.count(".") + 2):
+        spec = PathFinder.find_spec(".".join(name.split(".")[:depth]), folders)
+        if spec is None:
+            return None
+        folders = list(spec.submodule_search_locations or [])
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return Path(spec.origin)
+
+
+def _imports(name: str, file: Path) -> list[str]:
+    """Name what a file imports; `from a import b` may mean the module a.b or the name b of a."""
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    names: list[str] = []
+    try:
+        tree = ast.parse(file.read_bytes())
+    except SyntaxError:  # whoever imports the file says so
+        return names
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = node.module or "" if not node.level else ".".join([*parents, node.module or ""])
+            base = base.rstrip(".")
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return names

@@ -1,0 +1,23 @@
+"""Comparisons: the runs of one seed held against each other, to results/comparisons/."""
+
+
+rule compare:
+    """Hold the repeats of a run against the first, byte by byte and step by step."""
+    input:
+        source=package_files("twinrun.comparison"),
+        runs=runs_of_comparison,
+    output:
+        summary="results/comparisons/{workload}/{variant}/seed{seed}.json",
+        tensors="results/comparisons/{workload}/{variant}/seed{seed}.tensors.csv",
+        steps="results/comparisons/{workload}/{variant}/seed{seed}.steps.csv",
+    log:
+        "results/logs/compare/{workload}/{variant}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/compare/{workload}/{variant}/seed{seed}.tsv"
+    conda:
+        "../../envs/training.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    script:
+        "../scripts/compare.py"

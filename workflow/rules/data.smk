@@ -1,0 +1,27 @@
+"""Datasets, made once: results/data/{dataset}.npz and .json (how made, sha256)."""
+
+
+rule prepare:
+    """Make a dataset; byte for byte the same when made again."""
+    input:
+        source=package_files("twinrun.preparation"),
+        maker=code_of_dataset,
+    output:
+        arrays="results/data/{dataset}.npz",
+        manifest="results/data/{dataset}.json",
+    log:
+        "results/logs/prepare/{dataset}.log",
+    benchmark:
+        "results/benchmarks/prepare/{dataset}.tsv"
+    cache: True
+    conda:
+        "../../envs/training.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
+        parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,
+        search_path=SEARCH_PATH,
+    script:
+        "../scripts/prepare.py"

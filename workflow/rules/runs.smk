@@ -1,0 +1,35 @@
+"""Runs: one training each, in a fresh process, to results/runs/."""
+
+
+rule train:
+    """Train a workload under a variant from a seed, with a fingerprint of every step."""
+    input:
+        source=package_files("twinrun.training"),
+        workload=code_of_workload,
+        dataset=lambda wildcards: dataset_of(wildcards.workload),
+    output:
+        weights="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/weights.safetensors",
+        steps="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/steps.csv",
+        epochs="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/epochs.csv",
+        fingerprints="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/fingerprints.npz",
+        predictions="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/predictions.safetensors",
+        manifest="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
+    log:
+        "results/logs/train/{workload}/{variant}/seed{seed}/repeat{repeat}.log",
+    benchmark:
+        "results/benchmarks/train/{workload}/{variant}/seed{seed}/repeat{repeat}.tsv"
+    conda:
+        "../../envs/training.yaml"
+    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
+    resources:
+        mem_mb=4000,
+        gpu=lambda wildcards: int(SETTINGS.variants[wildcards.variant].accelerator == "gpu"),
+    params:
+        identity=identity_of_run,
+        workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
+        variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
+        dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
+        search_path=SEARCH_PATH,
+        versions=VERSIONS,
+    script:
+        "../scripts/train.py"

@@ -1,0 +1,23 @@
+from twinrun.jobs import job
+from twinrun.launching import environment_of, launch
+
+if __name__ == "__main__":
+    variant = snakemake.params.variant
+    with job(snakemake, threads=variant["threads"]):
+        launch(
+            "twinrun.training:train",
+            {
+                "identity": snakemake.params.identity,
+                "workload": snakemake.params.workload,
+                "variant": variant,
+                "dataset": snakemake.params.dataset,
+                "source": list(snakemake.input.source),
+                "search_path": snakemake.params.search_path,
+                "outputs": dict(snakemake.output.items()),
+            },
+            environment_of(
+                seed=snakemake.params.identity["seed"],
+                deterministic=variant["deterministic"],
+                threads=variant["threads"],
+            ),
+        )
