@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
 from twinrun.determinism import determinism

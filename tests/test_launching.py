@@ -1,0 +1,98 @@
+"""Fresh processes: their environment, their errors, their end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from twinrun.jobs import TwinrunError
+from twinrun.launching import environment_of, launch
+
+
+def write_environment(path, names):
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(repr({name: os.environ.get(name) for name in names}))
+
+
+def write_hash(path):
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(str(hash("twinrun")))
+
+
+def fail(kind):
+    if kind == "mendable":
+        raise TwinrunError("epochs: 0 is not enough, say 1 or more")
+    if kind == "other":
+        raise KeyError("weight")
+    if kind == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(7)
+
+
+def sleep(path):
+    write_environment(path, ["PWD"])
+    time.sleep(600)
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch, request):
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+
+
+def test_environment_is_set_before_python_starts(tmp_path):
+    hashes = []
+    for seed in (5, 5, 6):
+        file = tmp_path / "hash"
+        variables = environment_of(seed=seed, deterministic=True, threads=1)
+        launch("test_launching:write_hash", {"path": str(file)}, variables)
+        hashes.append(file.read_text())
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(("deterministic", "expected"), [(True, ":4096:8"), (False, None)])
+def test_cublas_is_configured_by_the_variant_alone(tmp_path, monkeypatch, deterministic, expected):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    names = ["CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "MKL_NUM_THREADS"]
+    arguments = {"path": str(tmp_path / "environment"), "names": names}
+    variables = environment_of(seed=1, deterministic=deterministic, threads=3)
+    launch("test_launching:write_environment", arguments, variables)
+    assert (tmp_path / "environment").read_text() == repr(
+        dict(zip(names, [expected, "3", "3"], strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("mendable", r"^epochs: 0 is not enough, say 1 or more$"),
+        ("other", r"^KeyError: 'weight'$"),
+        ("killed", r"was ended by SIGKILL, as the system does when memory runs out$"),
+        ("exit", r"ended with exit code 7$"),
+    ],
+)
+def test_failures_are_one_sentence(kind, sentence):
+    with pytest.raises(TwinrunError, match=sentence):
+        launch("test_launching:fail", {"kind": kind}, {})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_the_process_dies_with_its_parent(tmp_path):
+    file = tmp_path / "started"
+    code = (
+        "from twinrun.launching import launch;"
+        f"launch('test_launching:sleep', {{'path': {str(file)!r}}}, {{}})"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (child,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    parent.wait()
+    # Bound: the kernel sends the signal at once; a minute only guards against a loaded machine.
+    psutil.wait_procs([child], timeout=60)
+    assert not child.is_running()
