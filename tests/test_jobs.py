@@ -38,7 +38,7 @@ def test_output_of_descriptors_and_children_lands_in_the_log(tmp_path):
 
 
 def test_say_reaches_the_terminal(tmp_path):
-    code, out, err, log = run_job(tmp_path, 'say("epoch 1 of 2")')
+    code, _, err, log = run_job(tmp_path, 'say("epoch 1 of 2")')
     assert (code, err, log) == (0, "epoch 1 of 2\n", "")
 
 

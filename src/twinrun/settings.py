@@ -166,7 +166,8 @@ def _validate(
     """Give a copy of the config with defaults, and all its mistakes in the schema's eyes."""
     copy = _plain(config)
     errors = sorted(_WithDefaults(schema).iter_errors(copy), key=lambda e: [*map(str, e.path)])
-    return copy, [_sentence(error) for error in errors]
+    # One sentence names all missing keys of a place: it comes once, not once for each.
+    return copy, list(dict.fromkeys(_sentence(error) for error in errors))
 
 
 def _plain(value: Any) -> Any:

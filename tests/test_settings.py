@@ -1,0 +1,151 @@
+"""The config check: defaults, all errors at once, what a machine can run."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twinrun.jobs import TwinrunError
+from twinrun.reference import SCHEMA, reference
+from twinrun.settings import resolve
+
+ROOT = Path(__file__).parents[1]
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def changed(*changes):
+    """Give the standard config with values set: ("variants.deterministic.threads", 3)."""
+    config = copy.deepcopy(CONFIG)
+    for key, value in changes:
+        *parents, last = key.split(".")
+        place = config
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return config
+
+
+def errors(*changes):
+    with pytest.raises(TwinrunError) as raised:
+        resolve(changed(*changes), SCHEMA, gpus=0)
+    return str(raised.value).split("\n")[1:]
+
+
+def test_the_standard_config_is_valid():
+    settings = resolve(CONFIG, SCHEMA, gpus=0)
+    assert settings.studies == ["reproducibility"]
+    assert settings.active_workloads() == ["denoiser", "factorization"]
+    assert list(settings.timings) == ["determinism_denoiser", "determinism_factorization"]
+
+
+def test_defaults_are_filled_at_every_level():
+    settings = resolve({"studies": ["reproducibility"], **minimal()}, SCHEMA, gpus=0)
+    assert settings.config["reproducibility"]["cost"] == {"rounds": 12, "steps": 5}
+    assert settings.variants["plain"].threads == 2
+    assert settings.workloads["mine"].hyperparameters == {}
+
+
+def minimal():
+    return {
+        "workloads": {"mine": {"module": "a.b:C", "data": "a.b:D", "epochs": 1}},
+        "variants": {"plain": {}},
+        "reproducibility": {"workloads": ["mine"], "variants": ["plain"]},
+    }
+
+
+def test_the_config_given_is_not_changed():
+    before = copy.deepcopy(CONFIG)
+    resolve(CONFIG, SCHEMA, gpus=0)
+    assert before == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("studys", ["reproducibility"], "studys: unknown key, did you mean studies?"),
+        ("studies", [], "studies: the list is empty, name at least one"),
+        ("studies", "reproducibility", "'reproducibility' is of the wrong type, expected array"),
+        ("studies", ["reproducability"], "is not one of .*reproducibility, did you mean"),
+        ("studies", ["reproducibility"] * 2, "names something twice"),
+        ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu"),
+        ("variants.deterministic.threads", 0, "threads: 0 is out of range, allowed are 1 to 1024"),
+        ("variants.deterministic.threads", 10**30, "is out of range"),
+        ("variants.deterministic.threads", "two", "'two' is of the wrong type, expected integer"),
+        ("variants.deterministic.threads", 1.5, "1.5 is of the wrong type, expected integer"),
+        ("variants.deterministic.deterministic", "yes", "expected boolean"),
+        ("variants.deterministic.treads", 1, "treads: unknown key, did you mean threads?"),
+        ("variants", {"a/../b": {}}, "'a/../b' is not a name"),
+        ("variants", {"$(touch x)": {}}, "is not a name"),
+        ("variants", {"x" * 41: {}}, "is not a name"),
+        ("variants", [], r"variants: \[\] is of the wrong type, expected object"),
+        ("reproducibility.repeats", 1, "repeats: 1 is out of range, allowed are 2 to 1000"),
+        ("reproducibility.seeds", [-1], "seeds.0: -1 is out of range, allowed are 0 to 4294967295"),
+        ("reproducibility.seeds", [1, 1], "names something twice"),
+        ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),
+        ("reproducibility.variants", ["fast"], "no variant is called 'fast'; known: nondeterm"),
+        ("reproducibility.cost.rounds", 0, "rounds: 0 is out of range, allowed are 5 to 100000"),
+        (
+            "workloads.denoiser.dataset",
+            "digit",
+            "no dataset is called 'digit', did you mean",
+        ),
+        ("workloads.denoiser.epochs", 0, "epochs: 0 is out of range"),
+        (
+            "workloads.denoiser.module",
+            "a.b",
+            "'a.b' is not an import path like",
+        ),
+        ("workloads.denoiser.module", "a;b:C", "is not an import path"),
+        ("workloads.denoiser.hyperparameters", {"seed": 1}, "'seed' is given by the run"),
+        ("workloads.mine", {"module": "a:B"}, "workloads.mine: the key data, epochs is missing"),
+        ("datasets.mine", {}, "needs either `make` or `file`"),
+        ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
+        ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key(key, value, message):
+    (line,) = errors((key, value))
+    assert re.search(message, line), line
+    assert key.split(".")[0] in line
+
+
+def test_all_mistakes_come_at_once():
+    lines = errors(
+        ("studys", 1), ("reproducibility.repeats", 0), ("variants.deterministic.threads", -1)
+    )
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("top", "variant", "gpus", "accelerator", "runs"),
+    [
+        ("auto", "auto", 0, "cpu", True),
+        ("auto", "auto", 1, "gpu", True),
+        ("cpu", "auto", 1, "cpu", True),
+        ("gpu", "auto", 0, "gpu", True),  # the user promises that the jobs will find one
+        ("auto", "gpu", 0, "gpu", False),
+        ("auto", "cpu", 1, "cpu", True),
+    ],
+)
+def test_accelerators_are_resolved(top, variant, gpus, accelerator, runs):
+    config = changed(("accelerator", top), ("variants.deterministic.accelerator", variant))
+    settings = resolve(config, SCHEMA, gpus=gpus)
+    assert settings.variants["deterministic"].accelerator == accelerator
+    assert ("deterministic" not in settings.not_run) is runs
+    assert ("deterministic" in settings.variants_of("reproducibility")) is runs
+
+
+def test_the_reference_page_is_up_to_date():
+    page = reference(yaml.safe_load(SCHEMA.read_text()))
+    assert (ROOT / "docs/config.md").read_text() == page
+
+
+def test_environments_hold_the_pins_of_the_lock():
+    lock = {line for line in (ROOT / "requirements.lock").read_text().split() if "==" in line}
+    for file in (ROOT / "envs").glob("*.yaml"):
+        dependencies = yaml.safe_load(file.read_text())["dependencies"]
+        (pins,) = [entry["pip"] for entry in dependencies if isinstance(entry, dict)]
+        assert set(pins) <= lock, file.name
+        assert len(pins) >= 8
