@@ -64,6 +64,25 @@ def code_of_workload(wildcards):
     return sorted({*code_of(workload.module), *code_of(workload.data)})
 
 
+def workload_of_timing(wildcards):
+    return asdict(SETTINGS.workloads[SETTINGS.timings[wildcards.timing].workload])
+
+
+def variants_of_timing(wildcards):
+    names = SETTINGS.timings[wildcards.timing].variants
+    return {name: asdict(SETTINGS.variants[name]) for name in names}
+
+
+def gpus_of_timing(wildcards):
+    variants = variants_of_timing(wildcards).values()
+    return int(any(variant["accelerator"] == "gpu" for variant in variants))
+
+
+def code_of_timing(wildcards):
+    workload = workload_of_timing(wildcards)
+    return sorted({*code_of(workload["module"]), *code_of(workload["data"])})
+
+
 def dataset_of(workload):
     """Give the file of a workload's dataset, made or the user's own; none is []."""
     name = SETTINGS.workloads[workload].dataset

@@ -1,0 +1,70 @@
+"""A small workload for tests of what surrounds a workload: a network of 49 parameters."""
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Small(pl.LightningModule):
+    def __init__(self, width=8, learning_rate=0.05):
+        super().__init__()
+        self.save_hyperparameters()
+        self.hidden = torch.nn.Linear(4, width)
+        self.output = torch.nn.Linear(width, 1)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, inputs):
+        return self.output(self.hidden(inputs).relu())
+
+    def _step(self, batch, name):
+        inputs, targets = batch
+        loss = (self(inputs) - targets).square().mean()
+        self.log(name, loss, on_step=False, on_epoch=True)
+        return loss
+
+    def training_step(self, batch, batch_idx):
+        self.calls += 1
+        return self._step(batch, "train_loss")
+
+    def validation_step(self, batch, batch_idx):
+        self._step(batch, "val_loss")
+
+    def test_step(self, batch, batch_idx):
+        self._step(batch, "test_loss")
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.hparams.learning_rate)
+
+
+class Points(pl.LightningDataModule):
+    def __init__(self, size=70, seed=0, data_workers=0):
+        super().__init__()
+        self.data_workers = data_workers
+        generator = torch.Generator().manual_seed(seed)
+        self.inputs = torch.randn(size, 4, generator=generator)
+        self.targets = self.inputs.sum(1, keepdim=True)
+
+    def _loader(self, **options):
+        data = TensorDataset(self.inputs, self.targets)
+        return DataLoader(data, batch_size=16, num_workers=self.data_workers, **options)
+
+    def train_dataloader(self):
+        return self._loader(shuffle=True)
+
+    def val_dataloader(self):
+        return self._loader()
+
+    test_dataloader = val_dataloader
+    predict_dataloader = val_dataloader
+
+
+class Undeterministic(Small):
+    """Uses an operation that has no reproducible implementation on a CPU."""
+
+    def training_step(self, batch, batch_idx):
+        values = batch[0][:, 0]
+        torch.zeros(4).put_(torch.zeros(len(values), dtype=torch.int64), values)
+        return self._step(batch, "train_loss")

@@ -1,0 +1,178 @@
+"""A run through the Trainer equals the plain PyTorch loop, bit for bit, and leaves whole files."""
+
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small import Points, Small
+
+from twinrun import artifacts
+from twinrun.jobs import TwinrunError
+from twinrun.launching import environment_of, launch
+from twinrun.loading import build_data, check_workloads, load_workload
+
+WORKLOAD = {
+    "module": "small:Small",
+    "data": "small:Points",
+    "dataset": None,
+    "hyperparameters": {"learning_rate": 0.1, "size": 70},
+    "epochs": 3,
+}
+VARIANT = {
+    "accelerator": "cpu",
+    "deterministic": True,
+    "threads": 2,
+    "data_workers": 0,
+    "precision": "32-true",
+}
+FILES = {
+    "weights": "weights.safetensors",
+    "steps": "steps.csv",
+    "epochs": "epochs.csv",
+    "fingerprints": "fingerprints.npz",
+    "predictions": "predictions.safetensors",
+    "manifest": "run.json",
+}
+
+
+def run(folder, *, workload=WORKLOAD, variant=VARIANT, seed=1, here=None):
+    """Train in a fresh process and give the folder."""
+    launch(
+        "twinrun.training:train",
+        {
+            "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
+            "workload": workload,
+            "variant": variant,
+            "dataset": None,
+            "source": [f"{here}/small.py"],
+            "search_path": [str(here)],
+            "outputs": {name: str(folder / file) for name, file in FILES.items()},
+        },
+        environment_of(
+            seed=seed, deterministic=variant["deterministic"], threads=variant["threads"]
+        ),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def here(request):
+    return request.path.parent
+
+
+@pytest.fixture(scope="module")
+def finished(here, tmp_path_factory):
+    return run(tmp_path_factory.mktemp("run"), here=here)
+
+
+def plain_loop():
+    """The same training without Lightning."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    data = Points(size=70, seed=1)
+    module = Small(learning_rate=0.1)
+    optimizer = module.configure_optimizers()
+    losses = []
+    train, val = data.train_dataloader(), data.val_dataloader()
+    for _ in range(3):
+        for inputs, targets in train:
+            optimizer.zero_grad()
+            loss = (module(inputs) - targets).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        list(val)  # iterating any loader draws from the global generator
+    return module, losses
+
+
+def test_the_trainer_does_what_the_plain_loop_does(finished):
+    module, losses = plain_loop()
+    weights = artifacts.read_tensors(finished / "weights.safetensors")
+    for name, parameter in module.named_parameters():
+        assert weights[name].tobytes() == parameter.detach().numpy().tobytes(), name
+    assert pd.read_csv(finished / "steps.csv").loss.tolist() == losses
+
+
+def test_a_fresh_process_repeats_it(finished, here, tmp_path):
+    again = run(tmp_path, here=here)
+    for name in ("weights", "steps", "epochs", "fingerprints", "predictions"):
+        assert (again / FILES[name]).read_bytes() == (finished / FILES[name]).read_bytes()
+
+
+def test_the_manifest_names_what_made_the_run(finished):
+    manifest = artifacts.read_json(finished / "run.json")
+    assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
+    assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
+    assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
+    assert manifest["metrics"].keys() == {"test_loss"}
+    assert manifest["environment"]["identity"]["torch"] == torch.__version__.split("+")[0] or (
+        manifest["environment"]["identity"]["torch"] == torch.__version__
+    )
+    assert [(t["name"], t["kind"], t["dtype"]) for t in manifest["tensors"]] == [
+        ("hidden.weight", "parameter", "float32"),
+        ("hidden.bias", "parameter", "float32"),
+        ("output.weight", "parameter", "float32"),
+        ("output.bias", "parameter", "float32"),
+        ("calls", "buffer", "int64"),
+    ]
+
+
+def test_tables_hold_epochs_and_predictions(finished):
+    epochs = pd.read_csv(finished / "epochs.csv")
+    assert epochs.epoch.tolist() == [1, 2, 3]
+    assert {"train_loss", "val_loss"} <= set(epochs.columns)
+    assert artifacts.read_tensors(finished / "predictions.safetensors")["prediction"].shape == (
+        70,
+        1,
+    )
+
+
+def test_the_last_iterations_buffers_are_kept(finished):
+    assert artifacts.read_tensors(finished / "weights.safetensors")["calls"] == 15
+
+
+def test_an_operation_without_reproducible_implementation_is_named(here, tmp_path):
+    with pytest.raises(TwinrunError, match=r"variants\.plain\.deterministic: put_"):
+        run(tmp_path, workload={**WORKLOAD, "module": "small:Undeterministic"}, here=here)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_gpu_is_said(here, tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(TwinrunError, match="gpu was asked for, but torch sees none"):
+        run(tmp_path, variant={**VARIANT, "accelerator": "gpu"}, here=here)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"module": "absent:Small"}, "importing absent failed with ModuleNotFoundError"),
+        ({"module": "small:Smal"}, "small has no Smal, did you mean Small?"),
+        ({"module": "small:Points"}, "small:Points is no pytorch_lightning.LightningModule"),
+        ({"data": "small:Small"}, "small:Small is no pytorch_lightning.LightningDataModule"),
+        (
+            {"hyperparameters": {"widht": 3}},
+            "hyperparameters.widht: neither .* did you mean width?",
+        ),
+    ],
+)
+def test_a_workload_that_cannot_be_built_is_one_sentence(here, change, message):
+    with pytest.raises(TwinrunError, match=message):
+        check_workloads({"mine": {**WORKLOAD, **change}}, [str(here)])
+
+
+def test_hyperparameters_go_to_the_constructor_that_names_them(here):
+    _, _, module, data = load_workload(WORKLOAD, [str(here)])
+    assert (module, data) == ({"learning_rate": 0.1}, {"size": 70})
+
+
+def test_the_run_gives_seed_path_and_data_workers(here):
+    data = build_data(WORKLOAD, seed=4, dataset_path=None, data_workers=2, search_path=[str(here)])
+    assert data.data_workers == 2
+    assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
+    with pytest.raises(TwinrunError, match="takes no argument `path`"):
+        build_data(WORKLOAD, seed=4, dataset_path="a.npz", search_path=[str(here)])

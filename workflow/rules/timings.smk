@@ -1,0 +1,28 @@
+"""Timings: variants of one workload measured in turn, to results/timings/."""
+
+
+rule timing:
+    """Measure the variants of a timing round by round; has the machine to itself."""
+    input:
+        source=package_files("twinrun.timing"),
+        workload=code_of_timing,
+        dataset=lambda wildcards: dataset_of(SETTINGS.timings[wildcards.timing].workload),
+    output:
+        rounds="results/timings/{timing}.csv",
+        summary="results/timings/{timing}.json",
+    log:
+        "results/logs/timing/{timing}.log",
+    conda:
+        "../../envs/training.yaml"
+    threads: workflow.cores
+    resources:
+        mem_mb=4000,
+        gpu=gpus_of_timing,
+    params:
+        timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
+        workload=workload_of_timing,
+        variants=variants_of_timing,
+        search_path=SEARCH_PATH,
+        versions=VERSIONS,
+    script:
+        "../scripts/timing.py"
