@@ -1,0 +1,92 @@
+"""Snakemake for real: a copy of the project per session, run in working directories of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("Snakefile", "config.yaml", "workflow", "src", "envs", "profiles", "tests/configs")
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the project and a working directory for its results."""
+
+    source: Path
+    directory: Path
+
+    def snakemake(self, *arguments, config=None, cores="2", check=None, **environment):
+        """Run Snakemake; the config is a mapping merged into the standard one.
+
+        `check` is the exit code that the caller counts on.
+        """
+        command = [sys.executable, "-m", "snakemake", "-s", str(self.source / "Snakefile")]
+        command += ["--directory", str(self.directory), "--cores", cores, *arguments]
+        if config is not None:
+            file = self.directory / "config-of-test.yaml"
+            file.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
+            command += ["--configfile", str(file)]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.directory,
+            env={**os.environ, **environment},
+        )
+        done.text = done.stdout + done.stderr
+        if check is not None:
+            assert done.returncode == check, done.text
+        return done
+
+    def jobs(self, *arguments, **options):
+        """Count the jobs of each rule that a dry run would start."""
+        done = self.snakemake("--dry-run", *arguments, check=0, **options)
+        counts = {}
+        table = done.text.partition("Job stats:")[2].split("\n\n")[0]
+        for line in table.splitlines():
+            match line.split():
+                case [rule, count] if count.isdigit():
+                    counts[rule] = int(count)
+        counts.pop("total", None)
+        return counts
+
+
+def copied(folder):
+    for part in PARTS:
+        source, target = ROOT / part, folder / part
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, target, symlinks=True, ignore=ignored)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A fresh clone that has never been run."""
+    (tmp_path / "work").mkdir()
+    return Project(copied(tmp_path / "clone"), tmp_path / "work")
+
+
+@pytest.fixture(scope="session")
+def demo_config():
+    return yaml.safe_load((ROOT / "tests/configs/demo.yaml").read_text())
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory, demo_config):
+    """The demo, run once to its end; whoever changes it puts it back."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "work").mkdir()
+    project = Project(copied(folder / "clone"), folder / "work")
+    project.snakemake(config=demo_config, check=0)
+    return project

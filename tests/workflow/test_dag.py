@@ -1,0 +1,85 @@
+"""What the workflow would do, from dry runs."""
+
+import pytest
+import yaml
+
+from .conftest import ROOT
+
+DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
+
+
+def compute(jobs):
+    """Keep the rules that compute."""
+    return {rule: jobs[rule] for rule in DIRECT if rule in jobs}
+
+
+def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
+    assert compute(project.jobs()) == DIRECT
+
+
+def test_a_dry_run_imports_neither_torch_nor_pandas(project):
+    done = project.snakemake("--dry-run", check=0, PYTHONPROFILEIMPORTTIME="1")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "twinrun.settings" in imported
+    assert not imported & {"torch", "pytorch_lightning", "seaborn", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"reproducibility": {"seeds": [1, 2, 3]}}, {**DIRECT, "train": 24, "compare": 12}),
+        ({"reproducibility": {"repeats": 4}}, {**DIRECT, "train": 16}),
+        (
+            {"reproducibility": {"workloads": ["factorization"]}},
+            {"prepare": 1, "train": 4, "compare": 2, "timing": 1},
+        ),
+        (
+            {"reproducibility": {"variants": ["deterministic"]}},
+            {"prepare": 2, "train": 4, "compare": 2},
+        ),
+    ],
+)
+def test_the_config_decides_what_is_run(project, config, expected):
+    assert compute(project.jobs(config=config)) == expected
+
+
+def test_a_users_config_alone_yields_only_his_study(project):
+    folder = ROOT / "tests/own_module"
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (project.directory / "mine").mkdir()
+    for file in folder.glob("*"):
+        if file.is_file():
+            (project.directory / "mine" / file.name).write_text(file.read_text())
+    jobs = project.jobs("--configfile", "mine/config.yaml")
+    assert compute(jobs) == {"train": 4, "compare": 2, "timing": 1}
+    assert config["studies"] == ["reproducibility"]
+
+
+def test_one_study_is_a_target(project):
+    jobs = project.jobs("reproducibility")
+    assert compute(jobs) == DIRECT
+    assert "report" not in jobs
+
+
+@pytest.mark.parametrize("accelerator", ["auto", "gpu"])
+def test_a_missing_gpu_leaves_its_runs_out_unless_promised(project, accelerator):
+    config = {
+        "accelerator": accelerator,
+        "variants": {"deterministic": {"accelerator": "gpu"}},
+    }
+    jobs = project.jobs(config=config, CUDA_VISIBLE_DEVICES="")
+    assert jobs["train"] == (8 if accelerator == "gpu" else 4)
+
+
+def test_every_rule_has_a_log_and_a_sentence():
+    rules = [rule for file in (ROOT / "workflow/rules").glob("*.smk") for rule in _rules(file)]
+    assert len(rules) >= 5
+    for name, body in rules:
+        assert "log:" in body, name
+        assert body.strip().startswith('"""'), name
+
+
+def _rules(file):
+    for block in file.read_text().split("\nrule ")[1:]:
+        name, _, body = block.partition(":\n")
+        yield name, body
