@@ -1,0 +1,247 @@
+"""Where the runs of a pair differ: in the weights of the first layer, and in each tensor.
+
+Differences are the higher repeat minus the lower one, in float64. Whether tensors are equal is
+asked of their bytes and not of their differences: -0.0 and 0.0 differ by nothing and are not equal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, StrMethodFormatter
+
+from twinrun.artifacts import read_json, read_tensors
+from twinrun.figures.style import (
+    MUTED,
+    PAPER,
+    canvas,
+    colour_of,
+    log_axis,
+    note,
+    shorten,
+)
+from twinrun.formatting import count, measure, percent, plural, power_of_ten
+from twinrun.jobs import TwinrunError
+
+MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
+BINS = 256
+MOST_TENSORS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two runs of one variant, parameter by parameter."""
+
+    variant: str
+    repeats: tuple[int, int]
+    first: dict[str, np.ndarray]
+    """Parameters of the lower repeat by name, in the module's order."""
+    second: dict[str, np.ndarray]
+    """Those of the higher repeat."""
+
+    def difference(self, name: str) -> np.ndarray:
+        """Second minus first, flat, float64; 0 where it is no number in either run."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            first, second = (side[name].astype(np.float64) for side in (self.first, self.second))
+            return np.nan_to_num(second - first, nan=0, posinf=0, neginf=0).reshape(-1)
+
+    def differing(self, name: str) -> np.ndarray:
+        """Tell for each element whether its bytes differ; flat, bool."""
+        first, second = (side[name].reshape(-1) for side in (self.first, self.second))
+        differing = first.view(np.uint8) != second.view(np.uint8)
+        return differing.reshape(first.size, -1).any(axis=1)
+
+    def largest(self, name: str) -> float:
+        """Give the largest |difference|."""
+        return float(np.abs(self.difference(name)).max(initial=0))
+
+    def is_equal(self) -> bool:
+        """Tell whether all parameters are equal, bit for bit."""
+        return not any(self.differing(name).any() for name in self.first)
+
+
+def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
+    """Draw the difference of the first parameter tensor, one panel a variant, on one scale.
+
+    Args:
+        runs: run.json of the repeats of each variant, panels in their order; the weights lie
+            beside it. The two lowest repeats of the lowest seed are drawn.
+        variants: all variants of the config, in its order.
+        output: path of the SVG.
+    """
+    pairs = _pairs(runs)
+    name, tensor = next(iter(pairs[0].first.items()))
+    title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, tensor.shape))})"
+    height = 0.75 + 1.45 * len(pairs)
+    panels = {"rows": len(pairs), "sharex": True, "sharey": True}
+    with canvas(output, title=title, height=height, **panels) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        for axes, pair in zip(grid[:, 0], pairs, strict=True):
+            _draw_differences(axes, pair, name, colour_of(pair.variant, variants))
+        # Where all are equal the scale is the step between neighbouring numbers at the largest
+        # weight: a smaller difference is none.
+        smallest = np.spacing(np.abs(tensor).max(initial=0).astype(np.float32))
+        limit = 1.15 * max([pair.largest(name) for pair in pairs] + [float(smallest)])
+        exponent = int(np.floor(np.log10(limit)))
+        grid[0, 0].set(xlim=(1 - tensor.size / 50, tensor.size * 1.02), ylim=(-limit, limit))
+        grid[0, 0].yaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value / 10.0**exponent:.3g}".replace("-", "−"))
+        )
+        later, earlier = pairs[0].repeats[::-1]
+        figure.supylabel(
+            f"repeat {later} − repeat {earlier}, in {power_of_ten(exponent)}", fontsize="medium"
+        )
+        grid[-1, 0].set_xlabel(_number_label(tensor.size))
+        grid[-1, 0].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:
+    difference, differing = pair.difference(name), pair.differing(name)
+    axes.set_title(_finding(pair.variant, differing, pair.largest(name)))
+    axes.xaxis.grid(visible=False)
+    if not differing.any():
+        axes.axhline(0, color=colour, linewidth=2.5, gid=f"zero-{pair.variant}")
+        note(axes, "equal, bit for bit" if pair.is_equal() else "this tensor: equal, bit for bit")
+        return
+    axes.axhline(0, color=MUTED, linewidth=0.8)
+    numbers = np.arange(1, difference.size + 1)
+    if difference.size <= MOST_BARS:
+        axes.bar(numbers, difference, color=colour, linewidth=0)
+        return
+    bins = np.array_split(difference, BINS)
+    axes.vlines(
+        [part.mean() for part in np.array_split(numbers, BINS)],
+        [part.min() for part in bins],
+        [part.max() for part in bins],
+        color=colour,
+        linewidth=1,
+        gid=f"extremes-{pair.variant}",
+    )
+
+
+def _finding(variant: str, differing: np.ndarray, largest: float) -> str:
+    text = f"{variant}: {count(int(differing.sum()))} of {count(differing.size)} differ"
+    return f"{text}, at most {measure(largest)}" if differing.any() else text
+
+
+def _number_label(size: int) -> str:
+    if size <= MOST_BARS:
+        return "number of the parameter"
+    return f"number of the parameter\n(a line spans the extremes of {count(-(-size // BINS))})"
+
+
+def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
+    """Draw how large the differences are in each parameter tensor.
+
+    Per tensor and variant: the extremes (thin), the middle half (thick) and the median of the
+    elements that differ, and their share.
+
+    Args:
+        runs: run.json of the repeats of each variant; the weights lie beside it.
+        variants: all variants of the config, in its order.
+        output: path of the SVG.
+    """
+    pairs = _pairs(runs)
+    drawn = [pair for pair in pairs if not pair.is_equal()] or pairs[:1]
+    names = _most_different(drawn)
+    title = "Size of the differences in each parameter tensor"
+    height = 1.2 + 0.25 * len(pairs) + (0.13 + 0.13 * len(drawn)) * len(names)
+    with canvas(output, title=title, height=height) as (figure, grid):
+        axes = grid[0, 0]
+        figure.suptitle(title, x=0.01, ha="left")
+        places = [
+            (row + (index + 1) / (len(drawn) + 1) - 0.5, name, pair)
+            for row, name in enumerate(names)
+            for index, pair in enumerate(drawn)
+        ]
+        shares = [_draw_box(axes, *place, variants) for place in places]
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_yticks(range(len(names)), [shorten(name) for name in names])
+        _label_right(axes, [y for y, _, _ in places], shares)
+        if any(not pair.is_equal() for pair in pairs):
+            log_axis(axes.xaxis)
+        else:
+            axes.axvline(0, color=MUTED)
+            axes.set_xticks([0], ["0"])
+            note(axes, "every pair is equal, bit for bit")
+        left_out = len(pairs[0].first) - len(names)
+        more = f"\n({plural(left_out, 'tensor')} with smaller differences left out)"
+        axes.set_xlabel(f"|difference|{more if left_out else ''}")
+        for pair in pairs:
+            end = ": equal, bit for bit" if pair.is_equal() else ""
+            axes.plot([], color=colour_of(pair.variant, variants), lw=5, label=pair.variant + end)
+        figure.legend(loc="outside lower left", ncols=1)
+
+
+def _most_different(pairs: Sequence[Pair]) -> list[str]:
+    """Name the tensors to draw, in the module's order; of many, those that differ most."""
+    names = list(pairs[0].first)
+    worst = sorted(names, key=lambda name: -max(pair.largest(name) for pair in pairs))
+    return [name for name in names if name in worst[:MOST_TENSORS]]
+
+
+def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[str]) -> str:
+    """Draw one box at height `y`; give the share of differing elements in words."""
+    differing = pair.differing(name)
+    sizes = np.abs(pair.difference(name)[differing])
+    sizes = sizes[sizes > 0]
+    colour = colour_of(pair.variant, variants)
+    if sizes.size:
+        low, lower, median, upper, high = np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1])
+        axes.hlines(y, low, high, color=colour, linewidth=1)
+        axes.hlines(y, lower, upper, color=colour, linewidth=5)
+        axes.plot(median, y, marker="|", color=PAPER, markersize=5)
+    return percent(differing.mean()) if differing.any() else "equal"
+
+
+def _label_right(axes: Axes, heights: Sequence[float], shares: Sequence[str]) -> None:
+    """Write the share of differing elements at the end of each box."""
+    right = axes.twinx()
+    right.grid(visible=False)
+    right.set_ylim(axes.get_ylim())
+    right.set_yticks(heights, shares)
+    right.tick_params(length=0)
+    axes.text(1.01, 1.01, "differ", transform=axes.transAxes, fontsize="small")
+
+
+def _pairs(runs: Sequence[str | Path]) -> list[Pair]:
+    """Read the two lowest repeats of the lowest seed of each variant, variants in given order.
+
+    Raises:
+        TwinrunError: if a variant has one run only, or two that hold different parameters.
+    """
+    manifests = [(read_json(path), Path(path)) for path in runs]
+    order = list(dict.fromkeys(manifest["variant"] for manifest, _ in manifests))
+    return [
+        _pair(variant, [(m, path) for m, path in manifests if m["variant"] == variant])
+        for variant in order
+    ]
+
+
+def _pair(variant: str, runs: list[tuple[dict[str, Any], Path]]) -> Pair:
+    chosen = sorted(runs, key=lambda run: (run[0]["seed"], run[0]["repeat"]))[:2]
+    if len(chosen) < 2 or chosen[0][0]["tensors"] != chosen[1][0]["tensors"]:
+        paths = " and ".join(str(path.parent) for _, path in chosen)
+        raise TwinrunError(f"{paths}: needs two runs of one seed with the same parameters")
+    first, second = (_parameters(*run) for run in chosen)
+    repeats = (chosen[0][0]["repeat"], chosen[1][0]["repeat"])
+    return Pair(variant=variant, repeats=repeats, first=first, second=second)
+
+
+def _parameters(manifest: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
+    weights = read_tensors(path.with_name("weights.safetensors"))
+    return {
+        tensor["name"]: _widened(weights[tensor["name"]], tensor["dtype"])
+        for tensor in manifest["tensors"]
+        if tensor["kind"] == "parameter"
+    }
+
+
+def _widened(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Give bfloat16, which comes as its bits, as float32; exact, so that equal stays equal."""
+    if dtype != "bfloat16":
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)

@@ -1,0 +1,166 @@
+"""What all figures share: size, ink, colours of variants, and how a figure is saved.
+
+A figure is 5 inches wide with letters of 10 points, so that it is still legible when a phone
+scales it to two thirds. The colours are seaborn's colour-blind safe ones, given to the variants in
+the order of the config: a variant has one colour in every figure. INK, MUTED, GRID and PAPER occur
+in the SVG as they stand here; a page may replace them to follow its own light or dark theme.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from twinrun.artifacts import atomic
+from twinrun.formatting import power_of_ten
+
+INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
+WIDTH_INCHES = 5.0
+GAP = 2  # pixels between the images of a mosaic
+
+_COLOURS = [sns.color_palette("colorblind").as_hex()[i] for i in (3, 0, 2, 4, 5, 7, 1, 9)]
+_DASHES = ["solid", (0, (4, 1.5)), (0, (1.5, 1)), (0, (6, 1, 1.5, 1))]
+_SETTINGS: Mapping[str, Any] = {
+    **sns.axes_style("whitegrid"),
+    "svg.fonttype": "none",
+    "svg.hashsalt": "twinrun",
+    # Names come from configs and modules: a dollar sign in one is a dollar sign.
+    "text.parse_math": False,
+    "axes.unicode_minus": True,
+    # Measured with the first, which ships with matplotlib; the others are no wider.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
+    "font.family": ["sans-serif"],
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.5,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9.5,
+    "legend.frameon": False,
+    "figure.titlesize": 10.5,
+    "figure.titleweight": "bold",
+    "figure.facecolor": PAPER,
+    "axes.facecolor": "none",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "figure.constrained_layout.h_pad": 0.06,
+}
+
+
+@contextmanager
+def canvas(
+    output: str | Path, *, title: str, height: float, rows: int = 1, columns: int = 1, **axes: Any
+) -> Iterator[tuple[Figure, np.ndarray]]:
+    """Give a figure and its axes to draw on; save it when the body ends well.
+
+    Args:
+        output: path of the SVG.
+        title: what the figure shows, for those who cannot see it (the SVG's own title).
+        height: in inches.
+        rows: of axes.
+        columns: of axes.
+        axes: further arguments of `Figure.subplots`.
+    """
+    with mpl.rc_context(dict(_SETTINGS)):
+        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False, **axes)
+        metadata = {"Title": title, "Date": None, "Creator": None}
+        with atomic(output) as temporary:
+            figure.savefig(temporary, format="svg", metadata=metadata)
+
+
+def colour_of(variant: str, variants: Sequence[str]) -> str:
+    """Give the colour of a variant, by its place among all variants of the config."""
+    return _COLOURS[variants.index(variant) % len(_COLOURS)]
+
+
+def dashes_of(variant: str, variants: Sequence[str]) -> Any:
+    """Give the dashes of a variant's line, for those who see no colours and for overlaps."""
+    return _DASHES[variants.index(variant) % len(_DASHES)]
+
+
+def note(axes: Axes, text: str) -> None:
+    """Write a sentence in the middle of axes that have little else to show."""
+    box = {"facecolor": PAPER, "edgecolor": "none", "pad": 3}
+    axes.text(
+        0.5, 0.72, text, transform=axes.transAxes, ha="center", va="center", color=INK, bbox=box
+    )
+
+
+def shorten(name: str, most: int = 28) -> str:
+    """Cut a long tensor name in its middle, where it says least."""
+    if len(name) <= most:
+        return name
+    return f"{name[: most // 3]}…{name[-(most - most // 3 - 1) :]}"
+
+
+def band(axes: Axes, table: pd.DataFrame, *, x: str, y: str, **style: Any) -> None:
+    """Draw the median of `y` over `x` and, where there are several values, their range."""
+    errorbar = ("pi", 100) if table[x].duplicated().any() else None
+    sns.lineplot(
+        table, x=x, y=y, estimator="median", errorbar=errorbar, ax=axes, legend=False, **style
+    )
+
+
+def log_axis(axis: Axis) -> None:
+    """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_data_interval()
+    low, high = np.floor(np.log10(low)), np.ceil(np.log10(high))
+    axis.axes.set(**{f"{axis.axis_name}lim": (10.0**low, 10.0 ** max(high, low + 1))})
+    axis.set_major_locator(LogLocator(numticks=7))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(round(np.log10(value)))))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def show_mosaic(
+    axes: Axes,
+    images: np.ndarray,
+    *,
+    highest: float,
+    rows: Sequence[str],
+    columns: Sequence[str] = (),
+) -> None:
+    """Show grey images in rows and columns as one picture.
+
+    Args:
+        axes: filled by the picture.
+        images: (rows, columns, height, width) from 0 to `highest`.
+        highest: the value that is white.
+        rows: what stands beside each row.
+        columns: what stands above each column.
+    """
+    num_rows, num_columns, height, width = images.shape
+    framed = np.full((num_rows, num_columns, height + GAP, width + GAP), np.nan)
+    framed[:, :, GAP:, GAP:] = np.clip(images / highest, 0, 1)
+    picture = framed.swapaxes(1, 2).reshape(num_rows * (height + GAP), -1)
+    pixels = np.repeat(np.nan_to_num(picture)[..., None], 4, axis=-1)
+    pixels[..., 3] = np.isfinite(picture)  # the gaps show the page
+    axes.imshow(pixels, interpolation="none")
+    axes.grid(visible=False)
+    axes.set_frame_on(False)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.set_yticks(_centres(num_rows, height), rows)
+    axes.set_xticks(_centres(num_columns, width) if columns else [], columns)
+
+
+def _centres(number: int, size: int) -> np.ndarray:
+    return np.arange(number) * (size + GAP) + GAP + (size - 1) / 2

@@ -1,0 +1,71 @@
+"""What variants of a workload cost: the rounds of a timing, and the ratios with their intervals."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from twinrun.artifacts import read_json
+from twinrun.figures.style import INK, MUTED, canvas, colour_of, note
+from twinrun.formatting import measure
+
+
+def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
+    """Draw the seconds of a training step round by round, and the ratios to the yardstick.
+
+    Args:
+        timing: JSON of the timing; the table of rounds lies beside it.
+        variants: all variants of the config, in its order.
+        output: path of the SVG.
+    """
+    summary = read_json(timing)
+    rounds = pd.read_csv(Path(timing).with_suffix(".csv")).query("phase == 'train'")
+    rounds = rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    measured = list(rounds["variant"].unique())
+    ratios = [ratio for ratio in summary["ratios"] if ratio["phase"] == "train"]
+    ratios = [ratio for ratio in ratios if ratio["variant"] != summary["yardstick"]]
+    title = "Time of a training step"
+    rows = {"rows": 2, "height_ratios": [len(measured), max(len(ratios), 1)]}
+    height = 1.5 + 0.45 * (len(measured) + max(len(ratios), 1))
+    with canvas(output, title=title, height=height, **rows) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        _draw_rounds(grid[0, 0], rounds, measured, variants)
+        _draw_ratios(grid[1, 0], ratios, summary["yardstick"], variants)
+
+
+def _draw_rounds(
+    axes: Axes, rounds: pd.DataFrame, measured: Sequence[str], variants: Sequence[str]
+) -> None:
+    for row, variant in enumerate(measured):
+        times = rounds.loc[rounds["variant"] == variant, "milliseconds"]
+        heights = np.linspace(row - 0.25, row + 0.25, len(times))
+        axes.scatter(times, heights, s=18, color=colour_of(variant, variants), linewidth=0)
+        axes.vlines(times.median(), row - 0.36, row + 0.36, color=INK, linewidth=2, zorder=5)
+    axes.set_ylim(len(measured) - 0.5, -0.5)
+    axes.set_yticks(range(len(measured)), measured)
+    axes.set_xlabel("milliseconds a step (points: rounds, first on top; line: median)")
+
+
+def _draw_ratios(
+    axes: Axes, ratios: Sequence[dict[str, Any]], yardstick: str, variants: Sequence[str]
+) -> None:
+    axes.axvline(1, color=MUTED, linewidth=1.5)
+    axes.set_ylim(len(ratios) - 0.5, -0.5)
+    axes.set_yticks(range(len(ratios)), [ratio["variant"] for ratio in ratios])
+    axes.set_xlabel(f"time relative to {yardstick} (line: 95% interval)")
+    if not ratios:
+        note(axes, "no second variant was measured")
+    for row, ratio in enumerate(ratios):
+        colour = colour_of(ratio["variant"], variants)
+        axes.hlines(row, ratio["low"], ratio["high"], color=colour, linewidth=2.5)
+        axes.plot(ratio["time_ratio"], row, marker="o", color=colour, markersize=8)
+        axes.annotate(
+            measure(ratio["time_ratio"]),
+            (ratio["time_ratio"], row),
+            xytext=(0, 8),
+            textcoords="offset points",
+            ha="center",
+        )

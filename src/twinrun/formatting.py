@@ -1,0 +1,84 @@
+"""How numbers are written for readers: in figures, captions and tables.
+
+Counts carry thousands separators, measures three significant digits at most, very small and very
+large ones a power of ten in Unicode superscripts, so that no reader needs a formula renderer.
+"""
+
+import math
+
+_SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def count(value: int) -> str:
+    """Write a whole number.
+
+    >>> count(12609)
+    '12,609'
+    """
+    return f"{value:,}"
+
+
+def power_of_ten(exponent: int) -> str:
+    """Write a power of ten.
+
+    >>> power_of_ten(-7)
+    '10⁻⁷'
+    """
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def measure(value: float | None, digits: int = 3) -> str:
+    """Write a measured value with significant digits.
+
+    >>> measure(0.98312), measure(1.27e-7, digits=2), measure(285.91), measure(0.0)
+    ('0.983', '1.3×10⁻⁷', '286', '0')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if value == 0 or math.isinf(value):
+        return f"{value:g}".replace("-", "−").replace("inf", "∞")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if -4 < int(exponent) < 6:
+        decimals = max(digits - 1 - int(exponent), 0)
+        return f"{value:,.{decimals}f}".replace("-", "−")
+    return f"{mantissa}×{power_of_ten(int(exponent))}".replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """Write a share; what is neither nothing nor everything is never rounded to it.
+
+    >>> percent(0.5), percent(1e-5), percent(0.99999), percent(1)
+    ('50%', '< 0.1%', '> 99.9%', '100%')
+    """
+    if 0 < share < 0.001:
+        return "< 0.1%"
+    if 0.999 < share < 1:
+        return "> 99.9%"
+    return f"{100 * share:.3g}%"
+
+
+def seconds(value: float) -> str:
+    """Write a duration in the unit that suits it.
+
+    >>> seconds(0.0123), seconds(4.21), seconds(185)
+    ('12.3 ms', '4.21 s', '3 min 5 s')
+    """
+    if value < 1e-3:
+        return f"{measure(1e6 * value)} µs"
+    if value < 1:
+        return f"{measure(1e3 * value)} ms"
+    if value < 100:
+        return f"{measure(value)} s"
+    if value < 7200:
+        minutes, rest = divmod(round(value), 60)
+        return f"{minutes} min {rest} s"
+    return f"{measure(value / 3600)} h"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a counted noun.
+
+    >>> plural(1, "step"), plural(1200, "step")
+    ('1 step', '1,200 steps')
+    """
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,271 @@
+"""A results folder as a run of the workflow leaves it, made in milliseconds from plain arrays.
+
+`write_results` writes runs, comparisons, timings, a dataset and verdicts for two workloads: the
+nondeterministic pair of each differs by planted amounts, the deterministic one is equal.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.numpy import save_file
+
+from twinrun import artifacts
+
+VARIANTS = ["nondeterministic", "deterministic"]
+SHAPES = {
+    "denoiser": {
+        "encoder.0.weight": (8, 1, 3, 3),
+        "encoder.0.bias": (8,),
+        "encoder.3.weight": (16, 8, 3, 3),
+        "encoder.3.bias": (16,),
+        "head.weight": (1, 8, 1, 1),
+    },
+    "factorization": {
+        "user_factors": (2000, 16),
+        "item_factors": (1000, 16),
+        "user_biases": (2000,),
+    },
+}
+STEPS, EPOCHS = 95, 5
+ENVIRONMENT = {
+    "identity": {
+        "python": "3.11.9",
+        "torch": "2.13.0+cpu",
+        "cpu": "Example CPU @ 2.1 GHz",
+        "gpu": "none",
+    },
+    "context": {"host": "example", "cores": 2, "started": "2026-01-02T03:04:05+00:00"},
+}
+
+
+def write_run(
+    results: Path,
+    tensors: dict[str, np.ndarray],
+    *,
+    workload: str,
+    variant: str,
+    seed: int = 1,
+    repeat: int = 1,
+    images: bool = False,
+) -> Path:
+    """Write a run's files; give the path of its run.json."""
+    folder = results / f"runs/{workload}/{variant}/seed{seed}/repeat{repeat}"
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "weights.safetensors")
+    epochs = np.arange(1, EPOCHS + 1)
+    losses = {"train_loss": 0.2 / epochs, "val_loss": 0.25 / epochs, "val_psnr": 10 + 2.0 * epochs}
+    artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": epochs, **losses}))
+    save_file(example_predictions() if images else {}, folder / "predictions.safetensors")
+    manifest = {
+        "workload": workload,
+        "variant": variant,
+        "seed": seed,
+        "repeat": repeat,
+        "settings": {"workload": {"epochs": EPOCHS}, "variant": {"threads": 2}},
+        "environment": ENVIRONMENT,
+        "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
+        "source_sha256": "c" * 64,
+        "tensors": [
+            {"name": n, "kind": "parameter", "shape": list(t.shape), "dtype": "float32"}
+            for n, t in tensors.items()
+        ],
+        "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
+        "steps": STEPS,
+        "epochs": EPOCHS,
+        "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
+        "seconds": {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
+        "peak_memory_mb": 610 + repeat,
+        "ended": "finished",
+    }
+    artifacts.write_json(folder / "run.json", manifest)
+    return folder / "run.json"
+
+
+def example_predictions() -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(3)
+    rows, columns = np.mgrid[:32, :32]
+    clean = np.stack([np.hypot(rows - 16, columns - 16) < 4 + i % 9 for i in range(20)])
+    clean = clean[:, None].astype(np.float32)
+    noisy = np.where(generator.random(clean.shape) < 0.05, 1 - clean, clean).astype(np.float32)
+    return {"noisy": noisy, "denoised": (0.3 * noisy + 0.7 * clean), "clean": clean}
+
+
+def initial_tensors(workload: str) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(len(workload))
+    return {
+        name: generator.normal(0, 0.1, shape).astype(np.float32)
+        for name, shape in SHAPES[workload].items()
+    }
+
+
+def with_differences(tensors: dict[str, np.ndarray], size: float = 1e-6) -> dict[str, np.ndarray]:
+    """Give tensors of which nearly every element is a little off."""
+    generator = np.random.default_rng(7)
+    return {
+        name: tensor + (size * generator.normal(size=tensor.shape)).astype(np.float32)
+        for name, tensor in tensors.items()
+    }
+
+
+def write_comparison(
+    results: Path,
+    first: dict[str, np.ndarray],
+    second: dict[str, np.ndarray],
+    *,
+    workload: str,
+    variant: str,
+    seed: int = 1,
+) -> Path:
+    """Write a comparison's files from the tensors of its two runs; give the path of its JSON."""
+    folder = results / f"comparisons/{workload}/{variant}"
+    rows = [_tensor_row(name, first[name], second[name]) for name in first]
+    differing = [row for row in rows if not row["equal"]]
+    is_equal = not differing
+    summary = {
+        "workload": workload,
+        "variant": variant,
+        "seed": seed,
+        "answer": "equal" if is_equal else "differs",
+        "reason": None,
+        "repeats": 2,
+        "steps": STEPS,
+        "parameters": {
+            "tensors": len(rows),
+            "elements": sum(row["elements"] for row in rows),
+            "tensors_differing": len(differing),
+            "elements_differing": sum(row["elements_differing"] for row in rows),
+        },
+        "buffers": dict.fromkeys(
+            ["tensors", "elements", "tensors_differing", "elements_differing"], 0
+        ),
+        "max_abs": max(row["max_abs"] for row in rows),
+        "max_ulp": max(row["max_ulp"] for row in rows),
+        "relative_l2": max(row["relative_l2"] for row in rows),
+        "first_difference": None
+        if is_equal
+        else {
+            "repeat": 2,
+            "step": 3,
+            "epoch": 1,
+            "quantity": "gradients",
+            "tensor": next(iter(first)),
+        },
+        "runs": [
+            f"results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}" for repeat in (1, 2)
+        ],
+    }
+    artifacts.write_json(folder / f"seed{seed}.json", summary)
+    artifacts.write_csv(folder / f"seed{seed}.tensors.csv", pd.DataFrame(rows))
+    artifacts.write_csv(folder / f"seed{seed}.steps.csv", _step_rows(is_equal, seed))
+    return folder / f"seed{seed}.json"
+
+
+def _tensor_row(name: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    differing = int((first.view(np.uint32) != second.view(np.uint32)).sum())
+    apart = second.astype(np.float64) - first
+    return {
+        "repeat": 2,
+        "tensor": name,
+        "kind": "parameter",
+        "shape": "x".join(map(str, first.shape)),
+        "dtype": "float32",
+        "elements": first.size,
+        "elements_differing": differing,
+        "share": differing / first.size,
+        "max_abs": float(np.abs(apart).max()),
+        "max_ulp": int(np.abs(first.view(np.int32).astype(np.int64) - second.view(np.int32)).max()),
+        "relative_l2": float(np.linalg.norm(apart) / np.linalg.norm(first)),
+        "equal": differing == 0,
+    }
+
+
+def _step_rows(is_equal: bool, seed: int) -> pd.DataFrame:
+    steps = np.arange(1, STEPS + 1)
+    apart = np.zeros(STEPS) if is_equal else np.where(steps < 3, 0, 1e-8 * seed * steps**1.2)
+    return pd.DataFrame(
+        {
+            "repeat": 2,
+            "step": steps,
+            "epoch": 1 + (steps - 1) // 19,
+            "batch_equal": True,
+            "loss_equal": apart == 0,
+            "gradients_equal": apart == 0,
+            "parameters_equal": apart == 0,
+            "loss_difference": apart / 10,
+            "relative_l2": apart,
+        }
+    )
+
+
+def write_timing(results: Path, *, workload: str, ratio: float = 1.08) -> Path:
+    """Write a timing of the two variants; give the path of its JSON."""
+    name = f"determinism_{workload}"
+    generator = np.random.default_rng(5)
+    rows = [
+        {
+            "timing": name,
+            "workload": workload,
+            "variant": variant,
+            "device": "cpu",
+            "size": "",
+            "phase": phase,
+            "round": index,
+            "steps": 5 if phase == "train" else 1,
+            "seconds": 0.4 * scale * generator.uniform(0.95, 1.1),
+        }
+        for variant, scale in zip(VARIANTS, [1, ratio], strict=True)
+        for phase, rounds in (("first_call", 1), ("train", 12))
+        for index in range(1, rounds + 1)
+    ]
+    summary = {
+        "timing": name,
+        "workload": workload,
+        "yardstick": "nondeterministic",
+        "environment": ENVIRONMENT,
+        "medians": [
+            {
+                "variant": variant,
+                "device": "cpu",
+                "size": None,
+                "phase": phase,
+                "seconds_per_step": 0.08 * scale,
+                "iqr_share": 0.04,
+                "rounds": 12,
+                "steps": 5,
+                "unstable": False,
+            }
+            for variant, scale in zip(VARIANTS, [1, ratio], strict=True)
+            for phase in ("first_call", "train")
+        ],
+        "ratios": [
+            {
+                "variant": "deterministic",
+                "size": None,
+                "phase": "train",
+                "time_ratio": ratio,
+                "low": ratio - 0.03,
+                "high": ratio + 0.02,
+            }
+        ],
+        "skipped": [],
+    }
+    artifacts.write_csv(results / f"timings/{name}.csv", pd.DataFrame(rows))
+    artifacts.write_json(results / f"timings/{name}.json", summary)
+    return results / f"timings/{name}.json"
+
+
+def write_digits(results: Path) -> Path:
+    """Write a small dataset of images with labels and angles; give the path of its .npz."""
+    generator = np.random.default_rng(2)
+    arrays = {
+        "train_images": generator.integers(0, 256, (200, 28, 28), dtype=np.uint8),
+        "train_labels": np.arange(200) % 10,
+        "train_angles": generator.integers(-45, 46, 200).astype(np.float32),
+    }
+    artifacts.write_arrays(results / "data/digits.npz", arrays)
+    made = {"dataset": "digits", "sha256": artifacts.sha256(results / "data/digits.npz")}
+    (results / "data/digits.json").write_text(json.dumps(made))
+    return results / "data/digits.npz"
