@@ -39,7 +39,9 @@ wildcard_constraints:
 
 def check_workloads():
     """Import and match the workloads of the config in a process of its own, before any job."""
-    workloads = {name: asdict(SETTINGS.workloads[name]) for name in SETTINGS.active_workloads()}
+    workloads = {
+        name: asdict(SETTINGS.workloads[name]) for name in SETTINGS.active_workloads()
+    }
     try:
         launch(
             "twinrun.loading:check_workloads",
@@ -104,3 +106,72 @@ def runs_of_comparison(wildcards):
         seed=wildcards.seed,
         repeat=range(1, SETTINGS.config["reproducibility"]["repeats"] + 1),
     )
+
+
+def runs_of_workload(wildcards):
+    """List every run of a workload in the study reproducibility."""
+    return collect(
+        "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
+        workload=wildcards.workload,
+        variant=SETTINGS.variants_of("reproducibility"),
+        seed=SETTINGS.seeds_of("reproducibility"),
+        repeat=range(1, SETTINGS.config["reproducibility"]["repeats"] + 1),
+    )
+
+
+def comparisons_of_workload(wildcards):
+    return collect(
+        "results/comparisons/{workload}/{variant}/seed{seed}.json",
+        workload=wildcards.workload,
+        variant=SETTINGS.variants_of("reproducibility"),
+        seed=SETTINGS.seeds_of("reproducibility"),
+    )
+
+
+def results_of_reproducibility(pattern):
+    """Fill a pattern of comparisons or runs for the whole study."""
+    return collect(
+        pattern,
+        workload=SETTINGS.config["reproducibility"]["workloads"],
+        variant=SETTINGS.variants_of("reproducibility"),
+        seed=SETTINGS.seeds_of("reproducibility"),
+        repeat=range(1, SETTINGS.config["reproducibility"]["repeats"] + 1),
+    )
+
+
+def timings_of_reproducibility():
+    workloads = SETTINGS.config["reproducibility"]["workloads"]
+    names = [f"determinism_{workload}" for workload in workloads]
+    return [f"results/timings/{name}.json" for name in names if name in SETTINGS.timings]
+
+
+def figures_of_reproducibility():
+    if not SETTINGS.variants_of("reproducibility"):
+        return []
+    return [
+        *collect(
+            "results/figures/reproducibility/{workload}/{figure}.svg",
+            workload=SETTINGS.config["reproducibility"]["workloads"],
+            figure=["first_layer", "layers", "growth", "curves"],
+        ),
+        *(
+            f"results/figures/reproducibility/{timing.workload}/cost.svg"
+            for timing in SETTINGS.timings.values()
+        ),
+        *(
+            f"results/figures/reproducibility/{name}/strip.svg"
+            for name in SETTINGS.config["reproducibility"]["workloads"]
+            if SETTINGS.workloads[name].module == "twinrun.workloads.denoiser:Denoiser"
+        ),
+        *contact_sheets(),
+    ]
+
+
+def contact_sheets():
+    """Name the contact sheets of the digits that active workloads are given."""
+    datasets = {SETTINGS.workloads[name].dataset for name in SETTINGS.active_workloads()}
+    return [
+        f"results/figures/data/{name}.svg"
+        for name, dataset in SETTINGS.datasets.items()
+        if name in datasets and dataset.make == "twinrun.data.digits:make"
+    ]

@@ -23,7 +23,9 @@ rule train:
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
     resources:
         mem_mb=4000,
-        gpu=lambda wildcards: int(SETTINGS.variants[wildcards.variant].accelerator == "gpu"),
+        gpu=lambda wildcards: int(
+            SETTINGS.variants[wildcards.variant].accelerator == "gpu"
+        ),
     params:
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),

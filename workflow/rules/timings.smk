@@ -6,7 +6,9 @@ rule timing:
     input:
         source=package_files("twinrun.timing"),
         workload=code_of_timing,
-        dataset=lambda wildcards: dataset_of(SETTINGS.timings[wildcards.timing].workload),
+        dataset=lambda wildcards: dataset_of(
+            SETTINGS.timings[wildcards.timing].workload
+        ),
     output:
         rounds="results/timings/{timing}.csv",
         summary="results/timings/{timing}.json",

@@ -1,0 +1,131 @@
+"""Figures of the study reproducibility and of the datasets, SVG, to results/figures/."""
+
+
+rule first_layer:
+    """Draw the difference of the first layer's weights, parameter by parameter."""
+    input:
+        source=package_files("twinrun.figures.pairs"),
+        runs=runs_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/first_layer.svg",
+            caption="../report/first_layer.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "first layer"},
+        ),
+    log:
+        "results/logs/first_layer/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/first_layer.py"
+
+
+rule layers:
+    """Draw the distribution of the differences, tensor by tensor."""
+    input:
+        source=package_files("twinrun.figures.pairs"),
+        runs=runs_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/layers.svg",
+            caption="../report/layers.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "layers"},
+        ),
+    log:
+        "results/logs/layers/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/layers.py"
+
+
+rule growth:
+    """Draw how a difference grows over the steps."""
+    input:
+        source=package_files("twinrun.figures.growth"),
+        comparisons=comparisons_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/growth.svg",
+            caption="../report/growth.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "growth"},
+        ),
+    log:
+        "results/logs/growth/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/growth.py"
+
+
+rule curves:
+    """Draw the training and validation curves."""
+    input:
+        source=package_files("twinrun.figures.training"),
+        runs=runs_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/curves.svg",
+            caption="../report/curves.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "curves"},
+        ),
+    log:
+        "results/logs/curves/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/curves.py"
+
+
+rule cost:
+    """Draw what determinism costs, round by round."""
+    input:
+        source=package_files("twinrun.figures.timings"),
+        timing="results/timings/determinism_{workload}.json",
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/cost.svg",
+            caption="../report/cost.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "cost"},
+        ),
+    log:
+        "results/logs/cost/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/cost.py"

@@ -1,0 +1,10 @@
+from twinrun.figures.training import curves
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        curves(
+            snakemake.input.runs,
+            variants=snakemake.params.variants,
+            output=snakemake.output[0],
+        )

@@ -1,0 +1,10 @@
+from twinrun.figures.growth import growth
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        growth(
+            snakemake.input.comparisons,
+            variants=snakemake.params.variants,
+            output=snakemake.output[0],
+        )
