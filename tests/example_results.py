@@ -4,7 +4,7 @@
 nondeterministic pair of each differs by planted amounts, the deterministic one is equal.
 """
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,14 @@ import pandas as pd
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
+from twinrun.figures.datasets import contact_sheet
+from twinrun.figures.growth import growth
+from twinrun.figures.pairs import first_layer, layers
+from twinrun.figures.timings import cost
+from twinrun.figures.training import curves, strip
+from twinrun.report import write_report
 
+TEMPLATES = Path(__file__).parents[1] / "workflow/report"
 VARIANTS = ["nondeterministic", "deterministic"]
 SHAPES = {
     "denoiser": {
@@ -266,6 +273,142 @@ def write_digits(results: Path) -> Path:
         "train_angles": generator.integers(-45, 46, 200).astype(np.float32),
     }
     artifacts.write_arrays(results / "data/digits.npz", arrays)
-    made = {"dataset": "digits", "sha256": artifacts.sha256(results / "data/digits.npz")}
-    (results / "data/digits.json").write_text(json.dumps(made))
+    manifest = {
+        "dataset": "digits",
+        "make": "twinrun.data.digits:make",
+        "parameters": {"images_per_class": 20, "seed": 1},
+        "libraries": {"numpy": np.__version__},
+        "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype)} for k, a in arrays.items()},
+        "sha256": artifacts.sha256(results / "data/digits.npz"),
+    }
+    artifacts.write_json(results / "data/digits.json", manifest)
     return results / "data/digits.npz"
+
+
+def example_config(workloads: list[str], variants: list[str], seeds: list[int]) -> dict[str, Any]:
+    """Give a config as the settings resolve it."""
+    return {
+        "studies": ["reproducibility"],
+        "accelerator": "auto",
+        "datasets": {"digits": {"make": "twinrun.data.digits:make", "parameters": {"seed": 1}}},
+        "workloads": {
+            name: {
+                "module": f"twinrun.workloads.{name}:Example",
+                "data": f"twinrun.workloads.{name}:ExampleData",
+                "dataset": "digits",
+                "epochs": EPOCHS,
+                "hyperparameters": {"learning_rate": 0.001},
+            }
+            for name in workloads
+        },
+        "variants": {
+            name: {"accelerator": "auto", "deterministic": name != "nondeterministic", "threads": 2}
+            for name in variants
+        },
+        "reproducibility": {
+            "workloads": workloads,
+            "variants": variants,
+            "seeds": seeds,
+            "repeats": 2,
+            "cost": {"rounds": 12, "steps": 5},
+        },
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A results folder and what a report of it is made of."""
+
+    results: Path
+    config: dict[str, Any]
+    files: list[str]
+    not_run: dict[str, str]
+
+    def report(self) -> Path:
+        """Write the page; give its path."""
+        output = self.results / "report.html"
+        write_report(
+            config=self.config,
+            not_run=self.not_run,
+            files=self.files,
+            templates=TEMPLATES,
+            output=output,
+        )
+        return output
+
+
+def write_results(
+    results: Path, *, seeds: tuple[int, ...] = (1,), not_run: dict[str, str] | None = None
+) -> Example:
+    """Write everything a report is made of: two workloads, two variants, figures, verdicts."""
+    not_run = not_run or {}
+    variants = [variant for variant in VARIANTS if variant not in not_run]
+    files: list[Path] = [results / "verdicts.csv"]
+    verdicts = []
+    for workload in SHAPES:
+        first = initial_tensors(workload)
+        runs, comparisons = [], []
+        for variant in variants:
+            second = with_differences(first) if variant == "nondeterministic" else first
+            names = {"workload": workload, "variant": variant}
+            for seed in seeds:
+                for repeat, tensors in enumerate([first, second], start=1):
+                    runs.append(
+                        write_run(
+                            results,
+                            tensors,
+                            **names,
+                            seed=seed,
+                            repeat=repeat,
+                            images=workload == "denoiser",
+                        )
+                    )
+                comparisons.append(write_comparison(results, first, second, **names, seed=seed))
+        verdicts += [_verdict(workload, variant, comparisons, not_run) for variant in VARIANTS]
+        timing = [write_timing(results, workload=workload)] if len(variants) == 2 else []
+        files += [*runs, *comparisons, *timing]
+        files += draw_figures(results, workload, runs, comparisons, timing)
+    digits = write_digits(results)
+    contact_sheet(digits, output=results / "figures/data/digits.svg")
+    files += [results / "data/digits.json", results / "figures/data/digits.svg"]
+    artifacts.write_csv(results / "verdicts.csv", pd.DataFrame(verdicts))
+    config = example_config(list(SHAPES), VARIANTS, list(seeds))
+    return Example(results=results, config=config, files=[*map(str, files)], not_run=not_run)
+
+
+def draw_figures(
+    results: Path, workload: str, runs: list[Path], comparisons: list[Path], timing: list[Path]
+) -> list[Path]:
+    """Draw the figures of a workload as the rules do; give their paths."""
+    folder = results / f"figures/reproducibility/{workload}"
+    first_layer(runs, variants=VARIANTS, output=folder / "first_layer.svg")
+    layers(runs, variants=VARIANTS, output=folder / "layers.svg")
+    growth(comparisons, variants=VARIANTS, output=folder / "growth.svg")
+    curves(runs, variants=VARIANTS, output=folder / "curves.svg")
+    for path in timing:
+        cost(path, variants=VARIANTS, output=folder / "cost.svg")
+    if workload == "denoiser":
+        strip(runs[0], output=folder / "strip.svg")
+    return sorted(folder.glob("*.svg"))
+
+
+def _verdict(
+    workload: str, variant: str, comparisons: list[Path], not_run: dict[str, str]
+) -> dict[str, str]:
+    """Give a row as verdicts.csv has it."""
+    row = {
+        "study": "reproducibility",
+        "workload": workload,
+        "variant": variant,
+        "question": "Are all learnable parameters equal, bit for bit?",
+    }
+    if variant in not_run:
+        return row | {"answer": "not run", "figure": not_run[variant], "evidence": ""}
+    path = next(path for path in comparisons if path.parent.name == variant)
+    summary = artifacts.read_json(path)
+    differing, all_ = (summary["parameters"][k] for k in ("elements_differing", "elements"))
+    return row | {
+        "answer": summary["answer"],
+        "figure": f"{differing:,} of {all_:,} parameters differ (2 repeats)",
+        "evidence": f"comparisons/{workload}/{variant}/seed{summary['seed']}.json",
+    }

@@ -75,7 +75,7 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
     pairs = _pairs(runs)
     name, tensor = next(iter(pairs[0].first.items()))
     title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, tensor.shape))})"
-    height = 0.75 + 1.45 * len(pairs)
+    height = 0.9 + 1.4 * len(pairs)
     panels = {"rows": len(pairs), "sharex": True, "sharey": True}
     with canvas(output, title=title, height=height, **panels) as (figure, grid):
         figure.suptitle(title, x=0.01, ha="left")
@@ -90,10 +90,9 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         grid[0, 0].yaxis.set_major_formatter(
             FuncFormatter(lambda value, _: f"{value / 10.0**exponent:.3g}".replace("-", "−"))
         )
-        later, earlier = pairs[0].repeats[::-1]
-        figure.supylabel(
-            f"repeat {later} − repeat {earlier}, in {power_of_ten(exponent)}", fontsize="medium"
-        )
+        earlier, later = pairs[0].repeats
+        label = f"repeat {later} − {earlier}, in {power_of_ten(exponent)}"
+        figure.supylabel(label, fontsize="medium")
         grid[-1, 0].set_xlabel(_number_label(tensor.size))
         grid[-1, 0].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 

@@ -46,7 +46,7 @@ def _draw_rounds(
         axes.vlines(times.median(), row - 0.36, row + 0.36, color=INK, linewidth=2, zorder=5)
     axes.set_ylim(len(measured) - 0.5, -0.5)
     axes.set_yticks(range(len(measured)), measured)
-    axes.set_xlabel("milliseconds a step (points: rounds, first on top; line: median)")
+    axes.set_xlabel("milliseconds a step (points: rounds; line: median)")
 
 
 def _draw_ratios(

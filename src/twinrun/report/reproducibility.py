@@ -1,0 +1,114 @@
+"""The section of the study reproducibility: does training repeat, and what does repeating cost?"""
+
+from typing import Any
+
+import pandas as pd
+
+from twinrun.report.material import Material
+
+MOST_TENSORS = 40
+FIGURES = ("first_layer", "layers", "growth", "curves", "strip", "cost")
+
+
+def section(material: Material) -> dict[str, Any]:
+    """Give what the section's template needs."""
+    study = material.config["reproducibility"]
+    return {
+        "title": "Does it repeat?",
+        "seeds": study["seeds"],
+        "repeats": study["repeats"],
+        "workloads": [_workload(material, name) for name in study["workloads"]],
+    }
+
+
+def _workload(material: Material, workload: str) -> dict[str, Any]:
+    variants = [
+        _variant(material, workload, variant)
+        for variant in material.config["reproducibility"]["variants"]
+    ]
+    settings = material.config["workloads"][workload]
+    place = f"reproducibility/{workload}"
+    return {
+        "name": workload,
+        "module": settings["module"],
+        "epochs": settings["epochs"],
+        "variants": variants,
+        "compared": [variant for variant in variants if variant["pairs"]],
+        "figures": {name: material.figures.get(f"{place}/{name}") for name in FIGURES},
+        "metrics": _metrics(material, workload),
+        "cost": _cost(material.timings.get(f"determinism_{workload}")),
+    }
+
+
+def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
+    """Sum up the comparisons of a variant over its seeds: the worst of each measure."""
+    pairs = [
+        comparison
+        for comparison in material.comparisons
+        if (comparison["workload"], comparison["variant"]) == (workload, variant)
+    ]
+    summed = {
+        "name": variant,
+        "not_run": material.not_run.get(variant),
+        "pairs": len(pairs),
+        "equal_pairs": sum(pair["answer"] == "equal" for pair in pairs),
+    }
+    if not pairs:
+        return summed
+    refused = [pair["reason"] for pair in pairs if pair["answer"] == "not comparable"]
+    differing = [pair for pair in pairs if pair["answer"] == "differs"]
+    worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
+    first = min((pair["first_difference"] for pair in differing), key=_step, default=None)
+    tensors = pd.read_csv(worst["tensors"])
+    return summed | {
+        "answer": "differs" if differing else "not comparable" if refused else "equal",
+        "reasons": list(dict.fromkeys(refused)),
+        "worst": worst,
+        "first": first,
+        "layer": _first_layer(tensors),
+        "tensors": _most_different(tensors) if differing else [],
+        "num_tensors": len(tensors),
+    }
+
+
+def _step(difference: dict[str, Any]) -> int:
+    return difference["step"] or 0
+
+
+def _first_layer(tensors: pd.DataFrame) -> dict[str, Any] | None:
+    parameters = tensors[tensors["kind"] == "parameter"]
+    return None if parameters.empty else parameters.iloc[0].to_dict()
+
+
+def _most_different(tensors: pd.DataFrame) -> list[dict[str, Any]]:
+    """Give the rows of the tensors that differ most, in the module's order."""
+    return tensors.nlargest(MOST_TENSORS, "max_abs").sort_index().to_dict("records")
+
+
+def _metrics(material: Material, workload: str) -> list[dict[str, Any]]:
+    """Give the range of each metric of the tested networks, a row a metric, by variant."""
+    runs = [run for run in material.runs if run["workload"] == workload]
+    table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
+    if table.empty or len(table.columns) == 1:
+        return []
+    ranges = table.groupby("variant", sort=False).agg(["min", "max"])
+    return [
+        {"name": name, "ranges": {v: tuple(ranges.loc[v, name]) for v in ranges.index}}
+        for name in table.columns[1:]
+    ]
+
+
+def _cost(timing: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Give medians by variant and phase, and the ratios of the training steps."""
+    if timing is None:
+        return None
+    return {
+        "yardstick": timing["yardstick"],
+        "medians": timing["medians"],
+        "ratios": [
+            ratio
+            for ratio in timing["ratios"]
+            if ratio["phase"] == "train" and ratio["variant"] != timing["yardstick"]
+        ],
+        "skipped": timing["skipped"],
+    }

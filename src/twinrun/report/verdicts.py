@@ -1,0 +1,46 @@
+"""The verdicts as the page's first table, and in one paragraph."""
+
+from typing import Any
+
+from twinrun.report.material import Material
+
+MOST_NAMED = 8
+# What is said in the paragraph of the verdicts with each answer.
+LEADS = {
+    "differs": "Did not repeat",
+    "equal": "Repeated bit for bit",
+    "not comparable": "Not comparable",
+    "not run": "Not run",
+}
+
+
+def rows(material: Material) -> list[dict[str, Any]]:
+    """Give the rows of verdicts.csv, with a link where the evidence is a file of ours."""
+    files = {comparison["path"] for comparison in material.comparisons}
+    files |= {f"timings/{name}.json" for name in material.timings}
+    return [{**row, "is_file": row["evidence"] in files} for row in material.verdicts]
+
+
+def summary(material: Material) -> dict[str, Any]:
+    """Give what the first paragraph says: names by answer, then the rows with other answers."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for row in material.verdicts:
+        if row["answer"] in LEADS:
+            variants = groups.setdefault(row["answer"], {}).setdefault(row["workload"], [])
+            variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
+    return {
+        "number": len(material.verdicts),
+        "groups": [
+            (lead, _named(groups[answer])) for answer, lead in LEADS.items() if answer in groups
+        ],
+        "others": [row for row in material.verdicts if row["answer"] not in LEADS][:MOST_NAMED],
+    }
+
+
+def _named(workloads: dict[str, list[str]]) -> str:
+    names = [
+        f"{workload} ({', '.join(variants)})" if variants else workload
+        for workload, variants in workloads.items()
+    ]
+    more = len(names) - MOST_NAMED
+    return "; ".join(names[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
