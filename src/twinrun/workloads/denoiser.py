@@ -1,0 +1,227 @@
+"""Removes salt-and-pepper noise from images of digits: a small convolutional autoencoder.
+
+The noise and the rotations of the training pairs are drawn anew each epoch from (seed, epoch,
+image) alone, so that every repeat sees the same draws, whatever the number of data workers and
+whatever else draws random numbers.
+"""
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
+
+from twinrun.workloads.order import EpochOrder, loader
+
+NOISE_DENSITY = 0.05
+SIZE = 32
+TRAINING_SHARE, VALIDATION_SHARE = 0.95, 0.025
+
+
+class Denoiser(pl.LightningModule):
+    """12,609 parameters; images (N, 1, 32, 32) in [0, 1] to images of the same shape."""
+
+    def __init__(self, learning_rate: float = 1e-3, weight_decay: float = 1e-4) -> None:
+        """Draw Glorot-uniform weights from the global generator; biases are 0.
+
+        Args:
+            learning_rate: of Adam.
+            weight_decay: factor of the L2 penalty on the weights; biases have none.
+        """
+        super().__init__()
+        self.save_hyperparameters()
+        self.encoder = nn.Sequential(
+            *_down(1, 8),
+            *_down(8, 16),
+            *_down(16, 32),
+        )
+        self.decoder = nn.Sequential(
+            *_up(32, 32),
+            *_up(32, 16),
+            *_up(16, 8),
+            nn.Conv2d(8, 1, kernel_size=1),
+        )
+        # The mean of the training inputs, (1, 32, 32), which the data module knows.
+        self.register_buffer("mean", torch.zeros(1, SIZE, SIZE))
+        for name, parameter in self.named_parameters():
+            if name.endswith("weight"):
+                nn.init.xavier_uniform_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, noisy_NCHW: torch.Tensor) -> torch.Tensor:
+        return self.decoder(self.encoder(noisy_NCHW - self.mean)).clamp(0.0, 1.0)
+
+    def on_fit_start(self) -> None:
+        self.mean.copy_(self.trainer.datamodule.training_mean)
+
+    def _step(self, batch: tuple[torch.Tensor, torch.Tensor], name: str) -> torch.Tensor:
+        noisy, clean = batch
+        loss = functional.mse_loss(self(noisy), clean)
+        self.log(name, loss, on_step=False, on_epoch=True, batch_size=len(noisy))
+        return loss
+
+    def training_step(
+        self, batch: tuple[torch.Tensor, torch.Tensor], batch_idx: int
+    ) -> torch.Tensor:
+        return self._step(batch, "train_loss")
+
+    def validation_step(self, batch: tuple[torch.Tensor, torch.Tensor], batch_idx: int) -> None:
+        self._step(batch, "val_loss")
+
+    def test_step(self, batch: tuple[torch.Tensor, torch.Tensor], batch_idx: int) -> None:
+        noisy, clean = batch
+        metrics = {
+            "test_psnr_noisy": psnr(noisy, clean),
+            "test_psnr_denoised": psnr(self(noisy), clean),
+        }
+        self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(noisy))
+
+    def predict_step(
+        self, batch: tuple[torch.Tensor, torch.Tensor], batch_idx: int
+    ) -> dict[str, torch.Tensor]:
+        noisy, clean = batch
+        return {"noisy": noisy, "denoised": self(noisy), "clean": clean}
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        weights = [p for name, p in self.named_parameters() if name.endswith("weight")]
+        biases = [p for name, p in self.named_parameters() if name.endswith("bias")]
+        groups = [
+            {"params": weights, "weight_decay": self.hparams.weight_decay},
+            {"params": biases, "weight_decay": 0.0},
+        ]
+        return torch.optim.Adam(groups, lr=self.hparams.learning_rate)
+
+    def configure_callbacks(self) -> list[pl.Callback]:
+        return [EarlyStopping(monitor="val_loss", patience=5)]
+
+
+def psnr(images_NCHW: torch.Tensor, clean_NCHW: torch.Tensor) -> torch.Tensor:
+    """Give the mean over images of the peak signal-to-noise ratio in dB, for a peak of 1."""
+    error_N = (images_NCHW - clean_NCHW).square().flatten(1).mean(1)
+    return (-10.0 * error_N.log10()).mean()
+
+
+def _down(channels_in: int, channels_out: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(channels_in, channels_out, kernel_size=3, padding="same")
+    return [convolution, nn.ReLU(), nn.MaxPool2d(kernel_size=2, stride=2)]
+
+
+def _up(channels_in: int, channels_out: int) -> list[nn.Module]:
+    return [nn.ConvTranspose2d(channels_in, channels_out, kernel_size=2, stride=2), nn.ReLU()]
+
+
+class DenoisingPairs(pl.LightningDataModule):
+    """Pairs (noisy, clean), each (N, 1, 32, 32) float32 in [0, 1], from the dataset digits."""
+
+    def __init__(
+        self, path: str, batch_size: int = 500, seed: int = 0, data_workers: int = 0
+    ) -> None:
+        """Remember where the images are.
+
+        Args:
+            path: .npz of the digits.
+            batch_size: of training; the last partial batch is kept out, as is published.
+            seed: of the noise, the rotations and the order.
+            data_workers: processes that prepare batches.
+        """
+        super().__init__()
+        self.save_hyperparameters()
+
+    def setup(self, stage: str) -> None:
+        with np.load(self.hparams.path, allow_pickle=False) as arrays:
+            images = np.concatenate([arrays["train_images"], arrays["test_images"]])
+            labels = np.concatenate([arrays["train_labels"], arrays["test_labels"]])
+        seed = self.hparams.seed
+        training, validation, test = split_by_class(labels)
+        self.training = NoisyImages(images[training], seed=seed, turns=True)
+        # Noise of their own, the same in every epoch.
+        self.validation = NoisyImages(images[validation], seed=seed + 1, turns=False)
+        self.test = NoisyImages(images[test], seed=seed + 2, turns=False)
+        self.training_mean = self.training.mean_of_inputs()
+
+    def train_dataloader(self) -> DataLoader:
+        order = EpochOrder(len(self.training), seed=self.hparams.seed)
+        return self._loader(self.training, order, drop_last=True)
+
+    def val_dataloader(self) -> DataLoader:
+        return self._loader(self.validation, range(len(self.validation)))
+
+    def test_dataloader(self) -> DataLoader:
+        return self._loader(self.test, range(len(self.test)))
+
+    predict_dataloader = test_dataloader
+
+    def _loader(
+        self, dataset: "NoisyImages", order: EpochOrder | range, drop_last: bool = False
+    ) -> DataLoader:
+        return loader(
+            dataset,
+            order,
+            batch_size=self.hparams.batch_size,
+            drop_last=drop_last,
+            workers=self.hparams.data_workers,
+        )
+
+
+class NoisyImages(Dataset):
+    """Clean images and their noisy twins; index epoch * size + image."""
+
+    def __init__(self, images: np.ndarray, *, seed: int, turns: bool) -> None:
+        """Take images (N, 28, 28) uint8; `turns` rotates each pair by a multiple of 90 degrees."""
+        self._images, self._seed, self._turns = images, seed, turns
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Give the whole batch at once, (N, 1, 32, 32) float32 each."""
+        noisy, clean = [], []
+        for index in indices:
+            generator = np.random.default_rng([self._seed, index])
+            image = self._images[index % len(self)]
+            if self._turns:
+                image = np.rot90(image, generator.integers(4))
+            clean.append(image)
+            noisy.append(salt_and_pepper(image, generator))
+        return _resized(np.stack(noisy)), _resized(np.stack(clean))
+
+    def mean_of_inputs(self) -> torch.Tensor:
+        """Give the mean of the noisy images as they are in the first epoch, (1, 32, 32)."""
+        total = torch.zeros(1, SIZE, SIZE, dtype=torch.float64)
+        for start in range(0, len(self), 1000):
+            noisy, _ = self.__getitems__(list(range(start, min(start + 1000, len(self)))))
+            total += noisy.sum(0, dtype=torch.float64)
+        return (total / len(self)).float()
+
+
+def salt_and_pepper(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Make pixels of a uint8 image black or white with the density NOISE_DENSITY."""
+    drawn = generator.random(image.shape, dtype=np.float32)
+    noisy = np.where(drawn < NOISE_DENSITY / 2, np.uint8(0), image)
+    white = (drawn >= NOISE_DENSITY / 2) & (drawn < NOISE_DENSITY)
+    return np.where(white, np.uint8(255), noisy)
+
+
+def split_by_class(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split indices 95 / 2.5 / 2.5 % within each class, in the order they come."""
+    parts: list[list[np.ndarray]] = [[], [], []]
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        cuts = np.round(np.cumsum([TRAINING_SHARE, VALIDATION_SHARE]) * len(members)).astype(int)
+        for part, indices in zip(parts, np.split(members, cuts), strict=True):
+            part.append(indices)
+    training, validation, test = (np.concatenate(part) for part in parts)
+    return training, validation, test
+
+
+def _resized(images: np.ndarray) -> torch.Tensor:
+    """Resize (N, 28, 28) uint8 to (N, 1, 32, 32) float32, each scaled to its own [0, 1]."""
+    images_NCHW = torch.from_numpy(images).unsqueeze(1).float()
+    images_NCHW = functional.interpolate(
+        images_NCHW, size=(SIZE, SIZE), mode="bicubic", align_corners=False
+    )
+    low, high = images_NCHW.amin((1, 2, 3), True), images_NCHW.amax((1, 2, 3), True)
+    return (images_NCHW - low) / (high - low)
