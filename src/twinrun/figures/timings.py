@@ -53,7 +53,7 @@ def _draw_ratios(
     axes: Axes, ratios: Sequence[dict[str, Any]], yardstick: str, variants: Sequence[str]
 ) -> None:
     axes.axvline(1, color=MUTED, linewidth=1.5)
-    axes.set_ylim(len(ratios) - 0.5, -0.5)
+    axes.set_ylim(max(len(ratios), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(ratios)), [ratio["variant"] for ratio in ratios])
     axes.set_xlabel(f"time relative to {yardstick} (line: 95% interval)")
     if not ratios:
