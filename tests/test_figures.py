@@ -240,8 +240,28 @@ class TestGrowth:
         growth(self.write(tmp_path, denoiser, pairs), variants=VARIANTS, output=output)
         drawing = Drawing(output)
         assert "nondeterministic: apart from step 3 on" in drawing.texts
-        assert "deterministic: equal, bit for bit" in drawing.texts
+        assert "deterministic: equal after every step" in drawing.texts
         assert "10⁻⁶" in drawing.texts
+
+    @pytest.mark.parametrize("refused", [["nondeterministic"], VARIANTS])
+    def test_a_refused_pair_is_named(self, tmp_path, denoiser, output, refused):
+        paths = self.write(tmp_path, denoiser, dict.fromkeys(VARIANTS, denoiser))
+        for path in paths:
+            if path.parent.name in refused:
+                table = path.with_suffix(".steps.csv")
+                artifacts.write_csv(table, pd.read_csv(table)[:0])
+        growth(paths, variants=VARIANTS, output=output)
+        texts = Drawing(output).texts
+        assert [t for t in texts if "not comparable" in t] == [
+            f"{variant}: not comparable" for variant in refused
+        ]
+
+    def test_pairs_that_part_where_no_sampled_element_does(self, tmp_path, denoiser, output):
+        paths = self.write(tmp_path, denoiser, dict.fromkeys(VARIANTS[:1], denoiser))
+        table = paths[0].with_suffix(".steps.csv")
+        artifacts.write_csv(table, pd.read_csv(table).assign(parameters_equal=False))
+        growth(paths, variants=VARIANTS, output=output)
+        assert "nondeterministic: apart from step 1 on" in Drawing(output).texts
 
     def test_equal_pairs_say_so_without_a_logarithmic_axis(self, tmp_path, denoiser, output):
         pairs = dict.fromkeys(VARIANTS, denoiser)

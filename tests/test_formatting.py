@@ -15,7 +15,7 @@ def test_examples_in_the_docstrings_hold():
     ("value", "text"),
     [
         (0.0, "0"),
-        (-0.0, "−0"),
+        (-0.0, "0"),
         (-2.5e-9, "−2.50×10⁻⁹"),
         (1.234e-4, "1.23×10⁻⁴"),
         (0.00252, "0.00252"),
@@ -23,6 +23,7 @@ def test_examples_in_the_docstrings_hold():
         (747021, "747,021"),
         (12_345_678, "1.23×10⁷"),
         (float("inf"), "∞"),
+        (float("-inf"), "−∞"),
         (float("nan"), "–"),
         (None, "–"),
     ],

@@ -35,8 +35,10 @@ def measure(value: float | None, digits: int = 3) -> str:
     """
     if value is None or math.isnan(value):
         return "–"
-    if value == 0 or math.isinf(value):
-        return f"{value:g}".replace("-", "−").replace("inf", "∞")
+    if value == 0:
+        return "0"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     if -4 < int(exponent) < 6:
         decimals = max(digits - 1 - int(exponent), 0)

@@ -1,8 +1,9 @@
 """How the runs of a pair part: the distance between their parameters after each step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
@@ -25,40 +26,51 @@ def growth(
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summaries = [(read_json(path), Path(path).with_suffix(".steps.csv")) for path in comparisons]
-    tables = [
-        pd.read_csv(path).assign(variant=summary["variant"], seed=summary["seed"])
-        for summary, path in summaries
-    ]
-    steps = pd.concat(tables, ignore_index=True)
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for path in map(Path, comparisons):
+        steps = pd.read_csv(path.with_suffix(".steps.csv"))
+        tables.setdefault(read_json(path)["variant"], []).append(steps)
     title = "Distance between the runs of a pair after each step"
-    with canvas(output, title=title, height=3.1) as (figure, grid):
+    with canvas(output, title=title, height=2.7 + 0.2 * len(tables)) as (figure, grid):
         axes = grid[0, 0]
         figure.suptitle(title, x=0.01, ha="left")
         axes.set(xlabel="step", ylabel="relative L2 distance")
-        _draw_growth(axes, _thin(steps), variants)
+        _draw(axes, {variant: _join(found) for variant, found in tables.items()}, variants)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         figure.legend(loc="outside lower left", ncols=1)
 
 
-def _draw_growth(axes: Axes, steps: pd.DataFrame, variants: Sequence[str]) -> None:
-    is_equal = bool(steps["parameters_equal"].all())
-    for variant, rows in steps.groupby("variant", sort=False):
-        visible = rows if is_equal else rows[rows["relative_l2"] > 0]
+def _join(tables: Sequence[pd.DataFrame]) -> pd.DataFrame | None:
+    """Join the pairs of a variant; None if all were refused, whose tables are empty."""
+    tables = [table for table in tables if len(table)]
+    return pd.concat(tables, ignore_index=True) if tables else None
+
+
+def _draw(
+    axes: Axes, steps_by_variant: Mapping[str, pd.DataFrame | None], variants: Sequence[str]
+) -> None:
+    tables = {v: steps for v, steps in steps_by_variant.items() if steps is not None}
+    are_equal = all(steps["parameters_equal"].all() for steps in tables.values())
+    for variant in steps_by_variant:
         style = {"color": colour_of(variant, variants), "linestyle": dashes_of(variant, variants)}
+        if variant not in tables:
+            axes.plot([], label=f"{variant}: not comparable", **style)
+            continue
+        steps = _thin(tables[variant])
+        visible = steps if are_equal else steps[steps["relative_l2"] > 0]
         band(axes, visible, x="step", y="relative_l2", **style)
-        axes.plot([], label=f"{variant}: {_parting(rows)}", **style)
-    if is_equal:
+        axes.plot([], label=f"{variant}: {_parting(tables[variant])}", **style)
+    if are_equal:
         axes.set_yticks([0], ["0"])
-        note(axes, "every pair is equal, bit for bit, after every step")
-    else:
+        note(axes, "every pair is equal, bit for bit, after every step" if tables else "no pair")
+    elif np.isfinite(axes.dataLim.y1):
         log_axis(axes.yaxis)
 
 
 def _parting(steps: pd.DataFrame) -> str:
-    apart = steps.loc[~steps["parameters_equal"].astype(bool), "step"]
-    return "equal, bit for bit" if apart.empty else f"apart from step {count(apart.min())} on"
+    apart = steps.loc[~steps["parameters_equal"], "step"]
+    return "equal after every step" if apart.empty else f"apart from step {count(apart.min())} on"
 
 
 def _thin(steps: pd.DataFrame) -> pd.DataFrame:

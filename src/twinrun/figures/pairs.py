@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
 from twinrun.artifacts import read_json, read_tensors
+from twinrun.comparison import differing_elements, values
 from twinrun.figures.style import (
     MUTED,
     PAPER,
@@ -37,22 +38,24 @@ class Pair:
 
     variant: str
     repeats: tuple[int, int]
+    shapes: dict[str, list[int]]
+    """Shapes of the parameters by name, in the module's order."""
+    dtypes: dict[str, str]
+    """torch's names of their types."""
     first: dict[str, np.ndarray]
-    """Parameters of the lower repeat by name, in the module's order."""
+    """Tensors of the lower repeat."""
     second: dict[str, np.ndarray]
-    """Those of the higher repeat."""
+    """Tensors of the higher repeat."""
 
     def difference(self, name: str) -> np.ndarray:
         """Second minus first, flat, float64; 0 where it is no number in either run."""
+        first, second = (values(run[name], self.dtypes[name]) for run in (self.first, self.second))
         with np.errstate(invalid="ignore", over="ignore"):
-            first, second = (side[name].astype(np.float64) for side in (self.first, self.second))
-            return np.nan_to_num(second - first, nan=0, posinf=0, neginf=0).reshape(-1)
+            return np.nan_to_num(second - first, nan=0, posinf=0, neginf=0)
 
     def differing(self, name: str) -> np.ndarray:
         """Tell for each element whether its bytes differ; flat, bool."""
-        first, second = (side[name].reshape(-1) for side in (self.first, self.second))
-        differing = first.view(np.uint8) != second.view(np.uint8)
-        return differing.reshape(first.size, -1).any(axis=1)
+        return differing_elements(self.first[name], self.second[name])
 
     def largest(self, name: str) -> float:
         """Give the largest |difference|."""
@@ -60,7 +63,7 @@ class Pair:
 
     def is_equal(self) -> bool:
         """Tell whether all parameters are equal, bit for bit."""
-        return not any(self.differing(name).any() for name in self.first)
+        return not any(self.differing(name).any() for name in self.shapes)
 
 
 def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
@@ -73,8 +76,9 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         output: path of the SVG.
     """
     pairs = _pairs(runs)
-    name, tensor = next(iter(pairs[0].first.items()))
-    title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, tensor.shape))})"
+    name, shape = next(iter(pairs[0].shapes.items()))
+    title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, shape)) or 'scalar'})"
+    weights = values(pairs[0].first[name], pairs[0].dtypes[name])
     height = 0.9 + 1.4 * len(pairs)
     panels = {"rows": len(pairs), "sharex": True, "sharey": True}
     with canvas(output, title=title, height=height, **panels) as (figure, grid):
@@ -83,17 +87,17 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
             _draw_differences(axes, pair, name, colour_of(pair.variant, variants))
         # Where all are equal the scale is the step between neighbouring numbers at the largest
         # weight: a smaller difference is none.
-        smallest = np.spacing(np.abs(tensor).max(initial=0).astype(np.float32))
+        smallest = np.spacing(np.float32(np.abs(weights).max(initial=0)))
         limit = 1.15 * max([pair.largest(name) for pair in pairs] + [float(smallest)])
         exponent = int(np.floor(np.log10(limit)))
-        grid[0, 0].set(xlim=(1 - tensor.size / 50, tensor.size * 1.02), ylim=(-limit, limit))
+        grid[0, 0].set(xlim=(1 - weights.size / 50, weights.size * 1.02), ylim=(-limit, limit))
         grid[0, 0].yaxis.set_major_formatter(
             FuncFormatter(lambda value, _: f"{value / 10.0**exponent:.3g}".replace("-", "−"))
         )
         earlier, later = pairs[0].repeats
         label = f"repeat {later} − {earlier}, in {power_of_ten(exponent)}"
         figure.supylabel(label, fontsize="medium")
-        grid[-1, 0].set_xlabel(_number_label(tensor.size))
+        grid[-1, 0].set_xlabel(_number_label(weights.size))
         grid[-1, 0].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
@@ -166,7 +170,7 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
             axes.axvline(0, color=MUTED)
             axes.set_xticks([0], ["0"])
             note(axes, "every pair is equal, bit for bit")
-        left_out = len(pairs[0].first) - len(names)
+        left_out = len(pairs[0].shapes) - len(names)
         more = f"\n({plural(left_out, 'tensor')} with smaller differences left out)"
         axes.set_xlabel(f"|difference|{more if left_out else ''}")
         for pair in pairs:
@@ -177,7 +181,7 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
 
 def _most_different(pairs: Sequence[Pair]) -> list[str]:
     """Name the tensors to draw, in the module's order; of many, those that differ most."""
-    names = list(pairs[0].first)
+    names = list(pairs[0].shapes)
     worst = sorted(names, key=lambda name: -max(pair.largest(name) for pair in pairs))
     return [name for name in names if name in worst[:MOST_TENSORS]]
 
@@ -225,22 +229,13 @@ def _pair(variant: str, runs: list[tuple[dict[str, Any], Path]]) -> Pair:
     if len(chosen) < 2 or chosen[0][0]["tensors"] != chosen[1][0]["tensors"]:
         paths = " and ".join(str(path.parent) for _, path in chosen)
         raise TwinrunError(f"{paths}: needs two runs of one seed with the same parameters")
-    first, second = (_parameters(*run) for run in chosen)
-    repeats = (chosen[0][0]["repeat"], chosen[1][0]["repeat"])
-    return Pair(variant=variant, repeats=repeats, first=first, second=second)
-
-
-def _parameters(manifest: dict[str, Any], path: Path) -> dict[str, np.ndarray]:
-    weights = read_tensors(path.with_name("weights.safetensors"))
-    return {
-        tensor["name"]: _widened(weights[tensor["name"]], tensor["dtype"])
-        for tensor in manifest["tensors"]
-        if tensor["kind"] == "parameter"
-    }
-
-
-def _widened(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Give bfloat16, which comes as its bits, as float32; exact, so that equal stays equal."""
-    if dtype != "bfloat16":
-        return array
-    return (array.astype(np.uint32) << 16).view(np.float32)
+    parameters = [t for t in chosen[0][0]["tensors"] if t["kind"] == "parameter"]
+    first, second = (read_tensors(path.with_name("weights.safetensors")) for _, path in chosen)
+    return Pair(
+        variant=variant,
+        repeats=(chosen[0][0]["repeat"], chosen[1][0]["repeat"]),
+        shapes={tensor["name"]: tensor["shape"] for tensor in parameters},
+        dtypes={tensor["name"]: tensor["dtype"] for tensor in parameters},
+        first=first,
+        second=second,
+    )

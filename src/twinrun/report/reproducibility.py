@@ -59,15 +59,14 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
     differing = [pair for pair in pairs if pair["answer"] == "differs"]
     worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
     first = min((pair["first_difference"] for pair in differing), key=_step, default=None)
-    tensors = pd.read_csv(worst["tensors"])
+    drawn = min(pairs, key=lambda pair: pair["seed"])  # the one of the figures
     return summed | {
         "answer": "differs" if differing else "not comparable" if refused else "equal",
         "reasons": list(dict.fromkeys(refused)),
         "worst": worst,
         "first": first,
-        "layer": _first_layer(tensors),
-        "tensors": _most_different(tensors) if differing else [],
-        "num_tensors": len(tensors),
+        "layer": _first_layer(drawn),
+        "tensors": _most_different(worst),
     }
 
 
@@ -75,14 +74,19 @@ def _step(difference: dict[str, Any]) -> int:
     return difference["step"] or 0
 
 
-def _first_layer(tensors: pd.DataFrame) -> dict[str, Any] | None:
+def _first_layer(pair: dict[str, Any]) -> dict[str, Any] | None:
+    """Give the row of the first parameter tensor, of the lowest repeat; None in a refused pair."""
+    tensors = pd.read_csv(pair["tensors"])
     parameters = tensors[tensors["kind"] == "parameter"]
     return None if parameters.empty else parameters.iloc[0].to_dict()
 
 
-def _most_different(tensors: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give the rows of the tensors that differ most, in the module's order."""
-    return tensors.nlargest(MOST_TENSORS, "max_abs").sort_index().to_dict("records")
+def _most_different(pair: dict[str, Any]) -> list[dict[str, Any]]:
+    """Give the rows of the tensors that differ most, in the order of repeats and of the module."""
+    tensors = pd.read_csv(pair["tensors"])
+    if pair["answer"] != "differs":
+        return []
+    return tensors.nlargest(MOST_TENSORS, "elements_differing").sort_index().to_dict("records")
 
 
 def _metrics(material: Material, workload: str) -> list[dict[str, Any]]:
