@@ -26,31 +26,16 @@ QUANTITIES = {
     "gradients": "gradients",
     "parameters": "parameters",
 }
+# fmt: off
 TENSOR_COLUMNS = [
-    "repeat",
-    "tensor",
-    "kind",
-    "shape",
-    "dtype",
-    "elements",
-    "elements_differing",
-    "share",
-    "max_abs",
-    "max_ulp",
-    "relative_l2",
-    "equal",
+    "repeat", "tensor", "kind", "shape", "dtype", "elements", "elements_differing", "share",
+    "max_abs", "max_ulp", "relative_l2", "equal",
 ]
 STEP_COLUMNS = [
-    "repeat",
-    "step",
-    "epoch",
-    "batch_equal",
-    "loss_equal",
-    "gradients_equal",
-    "parameters_equal",
-    "loss_difference",
-    "relative_l2",
+    "repeat", "step", "epoch", "batch_equal", "loss_equal", "gradients_equal", "parameters_equal",
+    "loss_difference", "relative_l2",
 ]
+# fmt: on
 
 
 def compare(

@@ -98,9 +98,18 @@ class Settings:
         named = [name for study in self.studies for name in self.config[study]["workloads"]]
         return list(dict.fromkeys(named))
 
-    def seeds_of(self, study: str) -> list[int]:
-        """Give the seeds of a study."""
-        return self.config[study]["seeds"]
+    def not_run_of(self, study: str) -> dict[str, str]:
+        """Name the variants of a study that cannot run here, and why."""
+        names = self.config[study]["variants"]
+        return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def most_threads(self, timing: str) -> int:
+        """Give the threads a timing's process needs."""
+        return max(self.variants[name].threads for name in self.timings[timing].variants)
+
+    def any_deterministic(self, timing: str) -> bool:
+        """Say whether the process of a timing must be ready for deterministic algorithms."""
+        return any(self.variants[name].deterministic for name in self.timings[timing].variants)
 
 
 def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Settings:

@@ -1,7 +1,9 @@
 # What every stage shares: the checked settings, wildcard constraints, input functions.
 
 import os
+import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
@@ -23,6 +25,13 @@ except TwinrunError as error:
 # A user's own modules lie beside his config file.
 SEARCH_PATH = [os.path.relpath(file.parent) for file in workflow.overwrite_configfiles]
 
+REPORT_FOLDER = Path(workflow.basedir, "workflow/report")
+TEMPLATES = [
+    os.path.relpath(file)
+    for ending in ("j2", "css")
+    for file in REPORT_FOLDER.rglob(f"*.{ending}")
+]
+
 # An upgrade of what computes a result reruns what depends on it.
 VERSIONS = versions()
 
@@ -37,8 +46,11 @@ wildcard_constraints:
     repeat="[0-9]+",
 
 
+# Before any job
+
+
 def check_workloads():
-    """Import and match the workloads of the config in a process of its own, before any job."""
+    """Import and match the workloads of the config in a process of its own."""
     workloads = {
         name: asdict(SETTINGS.workloads[name]) for name in SETTINGS.active_workloads()
     }
@@ -50,6 +62,18 @@ def check_workloads():
         )
     except TwinrunError as error:
         raise WorkflowError(str(error)) from None
+
+
+def show_verdicts():
+    """Print the verdicts where the workflow made them."""
+    from twinrun.verdicts import summary_lines  # pandas, which no parse should wait for
+
+    verdicts = Path("results/verdicts.csv")
+    if verdicts.exists():
+        print("", *summary_lines(verdicts), "", sep="\n", file=sys.stderr)
+
+
+# What code and data a job depends on
 
 
 def code_of(import_path):
@@ -66,8 +90,24 @@ def code_of_workload(wildcards):
     return sorted({*code_of(workload.module), *code_of(workload.data)})
 
 
-def workload_of_timing(wildcards):
-    return asdict(SETTINGS.workloads[SETTINGS.timings[wildcards.timing].workload])
+def code_of_timing(wildcards):
+    return code_of_workload(SETTINGS.timings[wildcards.timing])
+
+
+def dataset_of(workload):
+    """Give the file of a workload's dataset, made or the user's own; none is []."""
+    name = SETTINGS.workloads[workload].dataset
+    if name is None:
+        return []
+    return SETTINGS.datasets[name].file or f"results/data/{name}.npz"
+
+
+# Runs, comparisons and timings
+
+
+def identity_of_run(wildcards):
+    numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
+    return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}
 
 
 def variants_of_timing(wildcards):
@@ -80,98 +120,92 @@ def gpus_of_timing(wildcards):
     return int(any(variant["accelerator"] == "gpu" for variant in variants))
 
 
-def code_of_timing(wildcards):
-    workload = workload_of_timing(wildcards)
-    return sorted({*code_of(workload["module"]), *code_of(workload["data"])})
-
-
-def dataset_of(workload):
-    """Give the file of a workload's dataset, made or the user's own; none is []."""
-    name = SETTINGS.workloads[workload].dataset
-    if name is None:
-        return []
-    return SETTINGS.datasets[name].file or f"results/data/{name}.npz"
-
-
-def identity_of_run(wildcards):
-    numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
-    return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}
+def of_study(study, pattern, fixed=()):
+    """Fill a pattern with the workloads, variants, seeds and repeats of a study, or fixed ones."""
+    asked = SETTINGS.config[study]
+    values = {
+        "workload": asked["workloads"],
+        "variant": SETTINGS.variants_of(study),
+        "seed": asked["seeds"],
+        "repeat": range(1, asked["repeats"] + 1),
+    }
+    return collect(pattern, **{**values, **dict(fixed)})
 
 
 def runs_of_comparison(wildcards):
-    return collect(
-        "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
-        workload=wildcards.workload,
-        variant=wildcards.variant,
-        seed=wildcards.seed,
-        repeat=range(1, SETTINGS.config["reproducibility"]["repeats"] + 1),
-    )
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return of_study("reproducibility", pattern, wildcards)
 
 
 def runs_of_workload(wildcards):
-    """List every run of a workload in the study reproducibility."""
-    return collect(
-        "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
-        workload=wildcards.workload,
-        variant=SETTINGS.variants_of("reproducibility"),
-        seed=SETTINGS.seeds_of("reproducibility"),
-        repeat=range(1, SETTINGS.config["reproducibility"]["repeats"] + 1),
-    )
+    return runs_of_comparison({"workload": wildcards.workload})
+
+
+def first_run_of_workload(wildcards):
+    return runs_of_workload(wildcards)[0]
+
+
+def comparisons_of_study(wildcards):
+    pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
+    return of_study(wildcards.study, pattern)
 
 
 def comparisons_of_workload(wildcards):
-    return collect(
-        "results/comparisons/{workload}/{variant}/seed{seed}.json",
-        workload=wildcards.workload,
-        variant=SETTINGS.variants_of("reproducibility"),
-        seed=SETTINGS.seeds_of("reproducibility"),
-    )
+    pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
+    return of_study("reproducibility", pattern, {"workload": wildcards.workload})
 
 
-def results_of_reproducibility(pattern):
-    """Fill a pattern of comparisons or runs for the whole study."""
-    return collect(
-        pattern,
-        workload=SETTINGS.config["reproducibility"]["workloads"],
-        variant=SETTINGS.variants_of("reproducibility"),
-        seed=SETTINGS.seeds_of("reproducibility"),
-        repeat=range(1, SETTINGS.config["reproducibility"]["repeats"] + 1),
-    )
-
-
-def timings_of_reproducibility():
-    workloads = SETTINGS.config["reproducibility"]["workloads"]
+def timings_of_study(wildcards):
+    workloads = SETTINGS.config[wildcards.study]["workloads"]
     names = [f"determinism_{workload}" for workload in workloads]
-    return [f"results/timings/{name}.json" for name in names if name in SETTINGS.timings]
+    return [
+        f"results/timings/{name}.json" for name in names if name in SETTINGS.timings
+    ]
+
+
+# The report
 
 
 def figures_of_reproducibility():
     if not SETTINGS.variants_of("reproducibility"):
         return []
+    pattern = "results/figures/reproducibility/{workload}/{figure}.svg"
+    workloads = SETTINGS.config["reproducibility"]["workloads"]
+    timed = [name for name in workloads if f"determinism_{name}" in SETTINGS.timings]
+    denoisers = [
+        name
+        for name in workloads
+        if SETTINGS.workloads[name].module == "twinrun.workloads.denoiser:Denoiser"
+    ]
     return [
         *collect(
-            "results/figures/reproducibility/{workload}/{figure}.svg",
-            workload=SETTINGS.config["reproducibility"]["workloads"],
+            pattern,
+            workload=workloads,
             figure=["first_layer", "layers", "growth", "curves"],
         ),
-        *(
-            f"results/figures/reproducibility/{timing.workload}/cost.svg"
-            for timing in SETTINGS.timings.values()
-        ),
-        *(
-            f"results/figures/reproducibility/{name}/strip.svg"
-            for name in SETTINGS.config["reproducibility"]["workloads"]
-            if SETTINGS.workloads[name].module == "twinrun.workloads.denoiser:Denoiser"
-        ),
-        *contact_sheets(),
+        *collect(pattern, workload=timed, figure="cost"),
+        *collect(pattern, workload=denoisers, figure="strip"),
     ]
 
 
-def contact_sheets():
-    """Name the contact sheets of the digits that active workloads are given."""
-    datasets = {SETTINGS.workloads[name].dataset for name in SETTINGS.active_workloads()}
+def material_of_report():
+    """List what the page is made of, study by study."""
+    datasets = {
+        SETTINGS.workloads[name].dataset for name in SETTINGS.active_workloads()
+    }
+    made = [name for name in datasets - {None} if SETTINGS.datasets[name].make]
+    digits = [
+        name
+        for name in made
+        if SETTINGS.datasets[name].make == "twinrun.data.digits:make"
+    ]
+    runs = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    comparisons = "results/comparisons/{workload}/{variant}/seed{seed}.json"
     return [
-        f"results/figures/data/{name}.svg"
-        for name, dataset in SETTINGS.datasets.items()
-        if name in datasets and dataset.make == "twinrun.data.digits:make"
+        *collect("results/data/{dataset}.json", dataset=sorted(made)),
+        *collect("results/figures/data/{dataset}.svg", dataset=sorted(digits)),
+        *of_study("reproducibility", runs),
+        *of_study("reproducibility", comparisons),
+        *collect("results/timings/{timing}.json", timing=SETTINGS.timings),
+        *figures_of_reproducibility(),
     ]

@@ -11,8 +11,6 @@ rule prepare:
         manifest="results/data/{dataset}.json",
     log:
         "results/logs/prepare/{dataset}.log",
-    benchmark:
-        "results/benchmarks/prepare/{dataset}.tsv"
     cache: True
     conda:
         "../../envs/training.yaml"

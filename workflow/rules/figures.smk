@@ -129,3 +129,50 @@ rule cost:
         variants=list(SETTINGS.variants),
     script:
         "../scripts/cost.py"
+
+
+rule strip:
+    """Draw test images noisy, denoised and clean."""
+    input:
+        source=package_files("twinrun.figures.training"),
+        run=first_run_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/strip.svg",
+            caption="../report/strip.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "denoised images"},
+        ),
+    log:
+        "results/logs/strip/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    script:
+        "../scripts/strip.py"
+
+
+rule contact_sheet:
+    """Draw digits of every class at several angles."""
+    input:
+        source=package_files("twinrun.figures.datasets"),
+        dataset="results/data/{dataset}.npz",
+    output:
+        report(
+            "results/figures/data/{dataset}.svg",
+            caption="../report/contact_sheet.rst",
+            category="Data",
+            labels={"figure": "{dataset}"},
+        ),
+    log:
+        "results/logs/contact_sheet/{dataset}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1500,
+    script:
+        "../scripts/contact_sheet.py"

@@ -22,8 +22,16 @@ rule timing:
         gpu=gpus_of_timing,
     params:
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
-        workload=workload_of_timing,
+        workload=lambda wildcards: asdict(
+            SETTINGS.workloads[SETTINGS.timings[wildcards.timing].workload]
+        ),
         variants=variants_of_timing,
+        dataset=lambda wildcards: dataset_of(
+            SETTINGS.timings[wildcards.timing].workload
+        )
+        or None,
+        most_threads=lambda wildcards: SETTINGS.most_threads(wildcards.timing),
+        any_deterministic=lambda wildcards: SETTINGS.any_deterministic(wildcards.timing),
         search_path=SEARCH_PATH,
         versions=VERSIONS,
     script:

@@ -1,0 +1,75 @@
+"""Verdicts and the page to read: results/verdicts/, results/verdicts.csv, results/report.html."""
+
+
+rule judge:
+    """Answer the questions of a study, a line each."""
+    input:
+        source=package_files("twinrun.verdicts"),
+        comparisons=comparisons_of_study,
+        timings=timings_of_study,
+    output:
+        "results/verdicts/{study}.csv",
+    log:
+        "results/logs/judge/{study}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    params:
+        not_run=lambda wildcards: SETTINGS.not_run_of(wildcards.study),
+        workloads=lambda wildcards: SETTINGS.config[wildcards.study]["workloads"],
+    script:
+        "../scripts/judge.py"
+
+
+rule verdicts:
+    """Join the verdicts of all studies."""
+    input:
+        source=package_files("twinrun.verdicts"),
+        studies=collect("results/verdicts/{study}.csv", study=SETTINGS.studies),
+    output:
+        report(
+            "results/verdicts.csv",
+            caption="../report/verdicts.rst",
+            category="Verdicts",
+            labels={"figure": "verdicts"},
+        ),
+    log:
+        "results/logs/verdicts.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+    script:
+        "../scripts/verdicts.py"
+
+
+rule report:
+    """Write the page: verdicts, figures, method, settings."""
+    input:
+        source=package_files("twinrun.report"),
+        templates=TEMPLATES,
+        verdicts="results/verdicts.csv",
+        material=material_of_report(),
+    output:
+        report(
+            "results/report.html",
+            caption="../report/report.rst",
+            category="Report",
+            labels={"figure": "the page to read"},
+        ),
+    log:
+        "results/logs/report.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+    params:
+        config=SETTINGS.config,
+        not_run=SETTINGS.not_run,
+        templates=os.path.relpath(REPORT_FOLDER),
+    script:
+        "../scripts/report.py"

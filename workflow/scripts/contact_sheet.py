@@ -1,0 +1,6 @@
+from twinrun.figures.datasets import contact_sheet
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        contact_sheet(snakemake.input.dataset, output=snakemake.output[0])

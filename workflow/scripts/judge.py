@@ -1,0 +1,13 @@
+from twinrun.jobs import job
+from twinrun.verdicts import judge
+
+if __name__ == "__main__":
+    with job(snakemake):
+        judge(
+            snakemake.wildcards.study,
+            comparisons=snakemake.input.comparisons,
+            timings=snakemake.input.timings,
+            not_run=snakemake.params.not_run,
+            workloads=snakemake.params.workloads,
+            output=snakemake.output[0],
+        )

@@ -1,0 +1,12 @@
+from twinrun.jobs import job
+from twinrun.report import write_report
+
+if __name__ == "__main__":
+    with job(snakemake):
+        write_report(
+            config=snakemake.params.config,
+            not_run=snakemake.params.not_run,
+            files=[snakemake.input.verdicts, *snakemake.input.material],
+            templates=snakemake.params.templates,
+            output=snakemake.output[0],
+        )

@@ -1,0 +1,6 @@
+from twinrun.jobs import job
+from twinrun.verdicts import collect
+
+if __name__ == "__main__":
+    with job(snakemake):
+        collect(snakemake.input.studies, output=snakemake.output[0])
