@@ -98,9 +98,13 @@ class TestPage:
         assert "comparisons/denoiser/nondeterministic/seed1.json" in page.references
 
     def test_summary_is_drawn_from_the_verdicts(self, page):
-        assert "8 runs of training in 93.6 s of computing led to 4 verdicts." in page.text
+        assert "8 runs of training in 93.6 s of computing led to 6 verdicts." in page.text
         assert "Did not repeat: denoiser (nondeterministic); factorization (non" in page.text
         assert "Repeated bit for bit: denoiser (deterministic); factorization (det" in page.text
+        costs = (
+            "Does it cost time, against nondeterministic? denoiser (deterministic) yes, 1.08 times"
+        )
+        assert costs in page.text
 
     def test_contents_lead_to_every_section_and_workload(self, page):
         targets = [reference[1:] for reference in page.references if reference.startswith("#")]

@@ -98,7 +98,7 @@ class TestLayout:
     def test_verdicts_are_visible(self, show, width):
         driver = show(width)
         rows = driver.find_elements(By.CSS_SELECTOR, ".verdicts tbody tr")
-        assert len(rows) == 4
+        assert len(rows) == 6
         assert all(row.is_displayed() for row in rows)
         assert "differs" in rows[0].text
         assert "1,251 of 1,256 parameters differ (2 repeats)" in rows[0].text

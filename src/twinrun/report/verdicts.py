@@ -22,25 +22,33 @@ def rows(material: Material) -> list[dict[str, Any]]:
 
 
 def summary(material: Material) -> dict[str, Any]:
-    """Give what the first paragraph says: names by answer, then the rows with other answers."""
+    """Give what the first paragraph says: names by answer, then the other rows by question."""
     groups: dict[str, dict[str, list[str]]] = {}
+    others: dict[str, list[str]] = {}
     for row in material.verdicts:
         if row["answer"] in LEADS:
             variants = groups.setdefault(row["answer"], {}).setdefault(row["workload"], [])
             variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
+        else:
+            name = _name(row["workload"], [row["variant"]] if row["variant"] else [])
+            others.setdefault(row["question"], []).append(
+                f"{name} {row['answer']}, {row['figure']}"
+            )
     return {
         "number": len(material.verdicts),
         "groups": [
-            (lead, _named(groups[answer])) for answer, lead in LEADS.items() if answer in groups
+            (lead, _listed([_name(*item) for item in groups[answer].items()]))
+            for answer, lead in LEADS.items()
+            if answer in groups
         ],
-        "others": [row for row in material.verdicts if row["answer"] not in LEADS][:MOST_NAMED],
+        "others": [(question, _listed(answers)) for question, answers in others.items()],
     }
 
 
-def _named(workloads: dict[str, list[str]]) -> str:
-    names = [
-        f"{workload} ({', '.join(variants)})" if variants else workload
-        for workload, variants in workloads.items()
-    ]
+def _name(workload: str, variants: list[str]) -> str:
+    return f"{workload} ({', '.join(variants)})" if variants else workload
+
+
+def _listed(names: list[str]) -> str:
     more = len(names) - MOST_NAMED
     return "; ".join(names[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
