@@ -1,0 +1,37 @@
+"""What a test leaves behind fails it: switches, threads, environment variables, processes."""
+
+import os
+
+import psutil
+import pytest
+
+IGNORED = ("PYTEST_CURRENT_TEST", "PL_GLOBAL_SEED", "PL_SEED_WORKERS")
+
+
+def _environment():
+    return {key: value for key, value in os.environ.items() if key not in IGNORED}
+
+
+def _switches():
+    import torch
+
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_num_threads(),
+        torch.backends.cudnn.deterministic,
+        torch.get_float32_matmul_precision(),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(request):
+    if "workflow" in request.path.parts:  # all of it happens in other processes
+        yield
+        return
+    environment, switches = _environment(), _switches()
+    children = set(psutil.Process().children(recursive=True))
+    yield
+    assert _environment() == environment
+    assert _switches() == switches
+    left = set(psutil.Process().children(recursive=True)) - children
+    assert not [process for process in left if process.is_running()]

@@ -1,0 +1,150 @@
+"""What a change makes Snakemake do again: a table of change -> rules, by dry runs of a finished demo."""
+
+import contextlib
+import shutil
+
+import pytest
+
+FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "growth": 1, "curves": 1}
+END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}
+
+
+def merged(base, change):
+    """Unite two mappings key by key, as Snakemake does with config files."""
+    both = dict(base)
+    for key, value in change.items():
+        nested = isinstance(value, dict) and isinstance(both.get(key), dict)
+        both[key] = merged(both[key], value) if nested else value
+    return both
+
+
+@contextlib.contextmanager
+def edited(project, file, old, new):
+    """Edit a file of the project's copy, and put it back."""
+    path = project.source / file
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new, 1))
+    try:
+        yield
+    finally:
+        path.write_text(before)
+
+
+def test_a_second_run_starts_no_job(demo, demo_config):
+    done = demo.snakemake(config=demo_config, check=0)
+    assert "Nothing to be done" in done.text
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            {"workloads": {"factorization": {"hyperparameters": {"learning_rate": 0.02}}}},
+            {"train": 4, "compare": 2, "timing": 1, "cost": 1, **FIGURES_OF_RUNS, **END},
+        ),
+        (
+            {"variants": {"deterministic": {"threads": 1}}},
+            {
+                "train": 4,
+                "compare": 2,
+                "timing": 2,
+                "cost": 2,
+                **{rule: 2 for rule in FIGURES_OF_RUNS},
+                **END,
+            },
+        ),
+        (
+            {"reproducibility": {"seeds": [2]}},
+            {
+                "train": 8,
+                "compare": 4,
+                "strip": 1,
+                **{rule: 2 for rule in FIGURES_OF_RUNS},
+                **END,
+            },
+        ),
+        (
+            {"reproducibility": {"cost": {"rounds": 6}}},
+            {"timing": 2, "cost": 2, **END},
+        ),
+        (
+            {"datasets": {"ratings": {"parameters": {"noise": 0.6}}}},
+            {
+                "prepare": 1,
+                "train": 4,
+                "compare": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
+        ),
+        ({"variants": {"unused": {"threads": 1}}}, None),
+    ],
+    ids=["hyperparameter", "variant", "seed", "rounds", "dataset", "unused variant"],
+)
+def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, expected):
+    jobs = demo.jobs(config=merged(demo_config, change))
+    if expected is None:  # colours are given by the order of all variants, and the page shows all
+        assert not {"train", "compare", "timing", "prepare"} & set(jobs)
+    else:
+        assert jobs == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "expected"),
+    [
+        (
+            "src/twinrun/workloads/factorization.py",
+            "* 0.1",
+            "* 0.2",
+            {"train": 4, "compare": 2, "timing": 1, "cost": 1, **FIGURES_OF_RUNS, **END},
+        ),
+        (
+            "src/twinrun/data/ratings.py",
+            "rank**-0.25",
+            "rank**-0.5",
+            {
+                "prepare": 1,
+                "train": 4,
+                "compare": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
+        ),
+        (
+            "src/twinrun/figures/growth.py",
+            "relative L2 distance",
+            "L2 distance",
+            {"growth": 2, "report": 1, "all": 1},
+        ),
+        ("workflow/report/growth.rst", "e", "é", {}),
+        ("workflow/report/style.css", "{", " {", {"report": 1, "all": 1}),
+        ("src/twinrun/reference.py", "config", "Config", {}),
+        ("config.yaml", "# What is run.", "# What runs.", {}),
+    ],
+    ids=["workload", "data maker", "figure style", "caption", "page style", "docs", "comment"],
+)
+def test_a_changed_source_reruns_what_depends_on_it(demo, demo_config, file, old, new, expected):
+    with edited(demo, file, old, new):
+        assert demo.jobs(config=demo_config) == expected
+
+
+def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
+    """Snakemake compares small inputs by content, but scripts by time: those are left alone."""
+    for file in (demo.source / "src").rglob("*.py"):
+        shutil.copyfile(file, file.with_suffix(".copy"))
+        file.with_suffix(".copy").replace(file)
+    assert demo.jobs(config=demo_config) == {}
+
+
+def test_a_missing_artifact_is_made_again_alone(demo, demo_config):
+    figure = demo.directory / "results/figures/reproducibility/denoiser/curves.svg"
+    moved = figure.rename(figure.with_suffix(".moved"))
+    try:
+        assert demo.jobs(config=demo_config) == {"curves": 1, "report": 1, "all": 1}
+    finally:
+        moved.rename(figure)
