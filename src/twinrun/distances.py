@@ -1,0 +1,129 @@
+"""How far two tensors of one shape and dtype are apart.
+
+Equal means equal bytes: -0.0 differs from 0.0, and a NaN equals a NaN of the same bits. Distances
+are measured on values in float64 and by counting the numbers that lie between two values (units in
+the last place, ULP). Elements of equal bytes are 0 apart, also where they are no number; elements
+of other bytes of which one is infinite or NaN are infinitely far apart. bfloat16 comes as its
+uint16 bits, which is why every function that reads values is told the dtype. Without torch.
+"""
+
+from typing import Any
+
+import numpy as np
+
+
+def distances(first: np.ndarray, second: np.ndarray, dtype: str) -> dict[str, Any]:
+    """Measure how far two tensors are apart.
+
+    Args:
+        first: of any shape.
+        second: of the same.
+        dtype: torch's name of their type, such as float32.
+
+    Returns:
+        elements, elements_differing, share (of them), max_abs, max_ulp, relative_l2, equal.
+
+    >>> distances(np.float32([1, 2]), np.float32([1, 2.0000002]), "float32")["max_ulp"]
+    1
+    >>> distances(np.float32([0.0]), np.float32([-0.0]), "float32")["equal"]
+    False
+    """
+    differing = int(differing_elements(first, second).sum())
+    return {
+        "elements": first.size,
+        "elements_differing": differing,
+        "share": differing / first.size if first.size else 0.0,
+        "max_abs": float(differences(first, second, dtype).max(initial=0.0)),
+        "max_ulp": int(ulps(first, second, dtype).max(initial=0)),
+        "relative_l2": float(np.sqrt(relative(*squares(first, second, dtype)))),
+        "equal": differing == 0,
+    }
+
+
+def differing_elements(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Mark the elements whose bytes differ; flat, bool.
+
+    >>> differing_elements(np.float32([0.0, 1.0]), np.float32([-0.0, 1.0])).tolist()
+    [True, False]
+    """
+    return _bits(first) != _bits(second)
+
+
+def differences(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
+    """Give |second - first|; flat, float64.
+
+    >>> differences(np.float32([1.5, np.nan]), np.float32([1.0, 0.0]), "float32").tolist()
+    [0.5, inf]
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(values(second, dtype) - values(first, dtype))
+    apart[np.isnan(apart)] = np.inf
+    apart[~differing_elements(first, second)] = 0
+    return apart
+
+
+def squares(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
+    """Give the squared L2 norms of the difference and of the first tensor's finite elements; (2,).
+
+    >>> squares(np.float64([3.0, 4.0]), np.float64([3.0, 2.0]), "float64").tolist()
+    [4.0, 25.0]
+    """
+    apart, size = differences(first, second, dtype), values(first, dtype)
+    size = size[np.isfinite(size)]
+    return np.array([apart @ apart, size @ size])
+
+
+def relative(distance: np.ndarray | float, size: np.ndarray | float) -> np.ndarray:
+    """Divide distances by sizes: 0 for no distance, infinite where only the size is 0.
+
+    >>> relative(np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 4.0])).tolist()
+    [0.0, inf, 0.25]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.equal(distance, 0), 0.0, np.divide(distance, size))
+
+
+def ulps(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
+    """Count the steps from one value to the other through all numbers of the type; flat, uint64.
+
+    Every bit pattern has its place, so that only equal bytes are 0 apart: -0.0 and 0.0 are one
+    step apart, infinity follows the largest finite number, and NaNs follow it in the order of their
+    bits, on the side of their sign. For integers it is the absolute difference.
+
+    >>> ulps(np.float32([-0.0]), np.float32([0.0]), "float32").tolist()
+    [1]
+    >>> ulps(np.float64([1.0]), np.nextafter([1.0], 2), "float64").tolist()
+    [1]
+    """
+    left, right = (_places(array, dtype) for array in (first, second))
+    return np.maximum(left, right) - np.minimum(left, right)
+
+
+def values(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Give the elements; flat, float64.
+
+    >>> values(np.uint16([0x3F80]), "bfloat16").tolist()
+    [1.0]
+    """
+    flat = array.reshape(-1)
+    if dtype == "bfloat16":  # the upper half of a float32
+        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    return flat.astype(np.float64)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """Give the elements' bits; flat, unsigned."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(f"u{flat.dtype.itemsize}")
+
+
+def _places(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Number the values of a type in their order; flat, uint64."""
+    if dtype == "bfloat16" or np.issubdtype(array.dtype, np.floating):
+        bits, size = _bits(array).astype(np.uint64), 8 * array.dtype.itemsize
+        sign, every = np.uint64(2 ** (size - 1)), np.uint64(2**size - 1)
+        # The magnitude of a negative number grows with its bits, so these are turned around.
+        return np.where(bits & sign, bits ^ every, bits | sign)
+    if np.issubdtype(array.dtype, np.signedinteger):
+        return array.reshape(-1).astype(np.int64).view(np.uint64) ^ np.uint64(2**63)
+    return array.reshape(-1).astype(np.uint64)

@@ -1,0 +1,117 @@
+"""The files of a run as a training leaves them, made from plain tensors, with planted differences.
+
+Without planting, all repeats are equal. Fingerprints are made up: they need not belong to the
+tensors, so that what a comparison reads from them can be told from what it reads from the weights.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import xxhash
+
+from twinrun import artifacts
+
+STEPS_PER_EPOCH = 3
+NAMES = ("encoder.weight", "encoder.bias", "head.weight")
+MANIFEST = {
+    "workload": "denoiser",
+    "variant": "deterministic",
+    "seed": 1,
+    "settings": {
+        "workload": {"module": "m:M", "hyperparameters": {"lr": 0.1}, "epochs": 2},
+        "variant": {"accelerator": "cpu", "threads": 2},
+    },
+    "environment": {
+        "identity": {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "gpu": "none"},
+        "context": {"host": "example", "load_1min": 0.5},
+    },
+    "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
+    "source_sha256": "c" * 64,
+    "ended": "finished",
+}
+
+
+def example_parameters():
+    return {
+        name: torch.linspace(-1, 1, 12).reshape(3, 4) + number for number, name in enumerate(NAMES)
+    }
+
+
+def write_run(
+    folder,
+    repeat=1,
+    *,
+    parameters=None,
+    buffers=None,
+    num_steps=6,
+    planted=(),
+    losses=None,
+    sample=None,
+    changes=None,
+):
+    """Write a run; give the path of its run.json.
+
+    planted: (step, quantity, tensor) whose fingerprints are this repeat's own; step 0 are the
+    initial parameters, tensor is None for batch and loss.
+    losses: (S,). sample: (S, K) parameter elements after each step.
+    changes: values of the manifest by dotted key.
+    """
+    folder = Path(folder) / f"repeat{repeat}"
+    parameters = example_parameters() if parameters is None else parameters
+    buffers = buffers or {}
+    artifacts.write_tensors(folder / "weights.safetensors", parameters | buffers)
+    names, size = list(parameters), (num_steps, len(parameters))
+    arrays = {
+        "names": np.array(names, dtype=np.str_),
+        "initial": np.arange(len(names), dtype=np.uint64),
+        "gradients": np.arange(np.prod(size), dtype=np.uint64).reshape(size),
+        "parameters": 1000 + np.arange(np.prod(size), dtype=np.uint64).reshape(size),
+        "sample": np.ones((num_steps, 4)) if sample is None else np.array(sample, dtype=float),
+    }
+    fingerprints = {key: np.arange(num_steps, dtype=np.uint64) for key in ("batch", "loss")}
+    for step, quantity, tensor in planted:
+        if step == 0:
+            arrays["initial"][names.index(tensor)] += 5000 + repeat
+        elif tensor is None:
+            fingerprints[quantity][step - 1] += 5000 + repeat
+        else:
+            arrays[quantity][step - 1, names.index(tensor)] += 5000 + repeat
+    artifacts.write_arrays(folder / "fingerprints.npz", arrays)
+    table = pd.DataFrame(
+        {
+            "step": np.arange(1, num_steps + 1),
+            "epoch": 1 + np.arange(num_steps) // STEPS_PER_EPOCH,
+            "loss": np.linspace(1, 0.5, num_steps) if losses is None else losses,
+            "loss_fingerprint": hashed(fingerprints["loss"]),
+            "batch": hashed(fingerprints["batch"]),
+            "gradients": hashed(arrays["gradients"]),
+            "parameters": hashed(arrays["parameters"]),
+        }
+    )
+    artifacts.write_csv(folder / "steps.csv", table)
+    kinds = {**dict.fromkeys(parameters, "parameter"), **dict.fromkeys(buffers, "buffer")}
+    manifest = MANIFEST | {
+        "repeat": repeat,
+        "tensors": [
+            {"name": n, "kind": kinds[n], "shape": list(t.shape), "dtype": str(t.dtype)[6:]}
+            for n, t in (parameters | buffers).items()
+        ],
+        "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
+        "steps": num_steps,
+    }
+    for key, value in (changes or {}).items():
+        manifest = changed(manifest, key, value)
+    artifacts.write_json(folder / "run.json", manifest)
+    return folder / "run.json"
+
+
+def changed(mapping, key, value):
+    """Copy a nested mapping with another value under a dotted key."""
+    first, _, rest = key.partition(".")
+    return mapping | {first: changed(mapping[first], rest, value) if rest else value}
+
+
+def hashed(rows):
+    return [xxhash.xxh3_64_hexdigest(row.tobytes()) for row in rows]
