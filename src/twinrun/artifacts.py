@@ -22,6 +22,9 @@ _ITEM_TYPES = {
     "F32": np.float32,
     "F16": np.float16,
     "BF16": np.uint16,  # NumPy has no bfloat16: its bits, to be widened by whoever needs values
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
     "I64": np.int64,
     "I32": np.int32,
     "I16": np.int16,
@@ -77,7 +80,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def write_csv(path: str | Path, table: "Any") -> None:
-    """Write a pandas DataFrame without its index; floats so that they read back exactly."""
+    """Write a pandas DataFrame without its index, every float with all its digits."""
     with atomic(path) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
 
@@ -85,7 +88,7 @@ def write_csv(path: str | Path, table: "Any") -> None:
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write a compressed .npz; the same arrays give the same bytes (zip dates are constant)."""
     with atomic(path) as temporary:
-        np.savez_compressed(temporary, allow_pickle=False, **arrays)
+        np.savez_compressed(temporary, **arrays)
 
 
 def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
@@ -105,11 +108,12 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Any]) -> None:
     """Write torch tensors as safetensors; each is copied, so shared memory does no harm."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with atomic(path) as temporary:
-        save_file(copies, temporary)
+        # save_file would make a file that only its owner can read, unlike all others here.
+        temporary.write_bytes(save(copies))
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
@@ -130,7 +134,7 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
     for name, entry in entries:
         if entry["dtype"] not in _ITEM_TYPES:
             raise TwinrunError(f"{path}: tensor {name} has the unsupported type {entry['dtype']}")
-        array = np.frombuffer(bytes(entry["data"]), dtype=_ITEM_TYPES[entry["dtype"]])
+        array = np.frombuffer(entry["data"], dtype=_ITEM_TYPES[entry["dtype"]])
         arrays[name] = array.reshape(entry["shape"])
     return arrays
 
@@ -142,8 +146,6 @@ def sha256(path: str | Path) -> str:
 
 
 def sha256_of_files(paths: Iterable[str | Path]) -> str:
-    """Give one SHA-256 over the names and contents of files, in the order of their names."""
-    digest = hashlib.sha256()
-    for path in sorted(map(Path, paths), key=lambda path: path.name):
-        digest.update(f"{path.name} {sha256(path)}\n".encode())
-    return digest.hexdigest()
+    """Give one SHA-256 over the names and contents of files, whatever their order and folders."""
+    lines = sorted(f"{Path(path).name} {sha256(path)}\n" for path in paths)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

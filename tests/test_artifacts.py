@@ -1,0 +1,256 @@
+"""Files are whole or absent, are what was written, and are data."""
+
+import os
+import pickle
+import stat
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from twinrun import artifacts
+from twinrun.jobs import TwinrunError
+
+
+def tensors():
+    return {
+        "float64": torch.randn(2, 3, dtype=torch.float64),
+        "float32": torch.randn(4),
+        "float16": torch.randn(4).half(),
+        "int64": torch.tensor(7),
+        "int8": torch.tensor([-1, 1], dtype=torch.int8),
+        "uint16": torch.tensor([1, 65535], dtype=torch.uint16),
+        "uint64": torch.tensor([1], dtype=torch.uint64),
+        "bool": torch.tensor([True, False]),
+        "empty": torch.empty(0, 3),
+        "transposed": torch.arange(6.0).reshape(2, 3).T,
+    }
+
+
+# Whole or absent
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+
+    def fill_the_disk():
+        with artifacts.atomic(path) as temporary:
+            temporary.write_text("half of the n")
+            raise OSError("no space left on disk")
+
+    with pytest.raises(OSError, match="disk"):
+        fill_the_disk()
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_a_file_appears_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "new" / "weights.safetensors"
+    with artifacts.atomic(path) as temporary:
+        temporary.write_bytes(b"first")
+        assert not path.exists()
+        assert temporary.parent == path.parent  # renaming is atomic within one file system only
+        assert temporary.suffix == path.suffix
+
+    assert path.read_bytes() == b"first"
+    assert [file.name for file in path.parent.iterdir()] == ["weights.safetensors"]
+
+
+def test_every_kind_of_file_has_the_mode_that_others_can_read(tmp_path):
+    old = os.umask(0o022)
+    try:
+        artifacts.write_tensors(tmp_path / "t.safetensors", {"a": torch.ones(2)})
+        artifacts.write_arrays(tmp_path / "a.npz", {"a": np.ones(2)})
+        artifacts.write_json(tmp_path / "j.json", {})
+        artifacts.write_csv(tmp_path / "c.csv", pd.DataFrame({"a": [1]}))
+    finally:
+        os.umask(old)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o644}
+
+
+# What was written
+
+
+def test_tensors_come_back_bit_for_bit(tmp_path):
+    written = tensors()
+    artifacts.write_tensors(tmp_path / "t.safetensors", written)
+
+    read = artifacts.read_tensors(tmp_path / "t.safetensors")
+
+    assert set(read) == set(written)
+    for name, tensor in written.items():
+        assert read[name].shape == tuple(tensor.shape)
+        assert read[name].dtype == tensor.numpy().dtype
+        assert read[name].tobytes() == np.ascontiguousarray(tensor.numpy()).tobytes()
+
+
+def test_nan_payloads_and_signed_zeros_come_back(tmp_path):
+    bits = np.uint32([0x7FC00001, 0xFFC00002, 0x80000000, 0x7F800000])
+    artifacts.write_tensors(tmp_path / "t.safetensors", {"a": torch.from_numpy(bits.view("f4"))})
+    read = artifacts.read_tensors(tmp_path / "t.safetensors")["a"]
+    assert read.view(np.uint32).tolist() == bits.tolist()
+
+
+def test_bfloat16_comes_as_its_bits(tmp_path):
+    values = torch.tensor([1.0, -2.5, float("nan")], dtype=torch.bfloat16)
+    artifacts.write_tensors(tmp_path / "t.safetensors", {"a": values})
+    read = artifacts.read_tensors(tmp_path / "t.safetensors")["a"]
+    assert read.dtype == np.uint16
+    assert read.tolist() == values.view(torch.uint16).tolist()
+
+
+def test_tensors_that_share_memory_are_written_apart(tmp_path):
+    whole = torch.arange(6.0)
+    artifacts.write_tensors(tmp_path / "t.safetensors", {"whole": whole, "part": whole[2:4]})
+    read = artifacts.read_tensors(tmp_path / "t.safetensors")
+    assert read["part"].tolist() == [2, 3]
+
+
+def test_tensors_that_need_gradients_are_written(tmp_path):
+    artifacts.write_tensors(tmp_path / "t.safetensors", {"a": torch.nn.Parameter(torch.ones(2))})
+    assert artifacts.read_tensors(tmp_path / "t.safetensors")["a"].tolist() == [1, 1]
+
+
+def test_a_type_that_numpy_lacks_is_refused(tmp_path):
+    values = torch.zeros(2).to(torch.float8_e4m3fn)
+    artifacts.write_tensors(tmp_path / "t.safetensors", {"layer.weight": values})
+    with pytest.raises(TwinrunError, match=r"layer\.weight has the unsupported type F8_E4M3"):
+        artifacts.read_tensors(tmp_path / "t.safetensors")
+
+
+def test_arrays_and_tables_come_back(tmp_path):
+    arrays = {"names": np.array(["a", "bb"]), "bits": np.array([[2**64 - 1]], dtype=np.uint64)}
+    artifacts.write_arrays(tmp_path / "a.npz", arrays)
+    read = artifacts.read_arrays(tmp_path / "a.npz")
+    assert {name: array.tolist() for name, array in read.items()} == {
+        "names": ["a", "bb"],
+        "bits": [[2**64 - 1]],
+    }
+    assert read["bits"].dtype == np.uint64
+
+    losses = np.random.default_rng(1).normal(size=100)
+    artifacts.write_csv(tmp_path / "c.csv", pd.DataFrame({"loss": losses}))
+    written = (tmp_path / "c.csv").read_text().splitlines()
+    assert [float(line) for line in written[1:]] == losses.tolist()
+
+
+def test_the_same_arrays_give_the_same_bytes_at_any_time(tmp_path):
+    arrays = {"a": np.arange(100), "b": np.ones(3)}
+    for name in ("first.npz", "second.npz"):
+        artifacts.write_arrays(tmp_path / name, arrays)
+
+    assert artifacts.sha256(tmp_path / "first.npz") == artifacts.sha256(tmp_path / "second.npz")
+    with zipfile.ZipFile(tmp_path / "first.npz") as file:  # of the clock there is nothing in it
+        assert {info.date_time[0] for info in file.infolist()} == {1980}
+
+
+def test_json_keeps_its_order_and_its_numbers(tmp_path):
+    value = {"z": 0.1 + 0.2, "a": [1, None, "é"], "loss": float("inf")}
+    artifacts.write_json(tmp_path / "j.json", value)
+    read = artifacts.read_json(tmp_path / "j.json")
+    assert list(read.items()) == list(value.items())
+
+
+def test_sha256_is_that_of_the_bytes(tmp_path):
+    (tmp_path / "abc").write_bytes(b"abc")
+    assert artifacts.sha256(tmp_path / "abc").startswith("ba7816bf8f01cfea414140de5dae2223")
+
+
+def test_hash_of_files_sees_names_and_contents_but_not_order_and_folders(tmp_path):
+    for place in ("here/a/module.py", "here/b/module.py", "there/a/module.py", "there/b/module.py"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(place.partition("/")[2])
+    here, there = (list((tmp_path / folder).rglob("*.py")) for folder in ("here", "there"))
+    expected = artifacts.sha256_of_files(here)
+    assert expected == artifacts.sha256_of_files(reversed(here)) == artifacts.sha256_of_files(there)
+
+    renamed = here[0].rename(here[0].with_name("other.py"))
+    assert artifacts.sha256_of_files([renamed, here[1]]) != expected
+    there[0].write_text("changed")
+    assert artifacts.sha256_of_files(there) != expected
+
+
+# Damaged files and files that are no data
+
+
+def flips(content):
+    """Give copies, each with one bit flipped."""
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        yield bytes(damaged)
+
+
+def cuts(content):
+    """Give the beginnings."""
+    return (content[:length] for length in range(0, len(content), 7))
+
+
+@pytest.mark.parametrize("read", [artifacts.read_tensors, artifacts.read_json])
+def test_a_damaged_file_is_read_or_named_but_never_breaks_the_reader(tmp_path, read):
+    path = tmp_path / "file"
+    if read is artifacts.read_tensors:
+        artifacts.write_tensors(path, {"a": torch.randn(3), "b": torch.zeros(2)})
+    else:
+        artifacts.write_json(path, {"a": [1.5, None], "b": "é"})
+    whole = path.read_bytes()
+    named = 0
+    for damaged in [*flips(whole), *cuts(whole)]:
+        path.write_bytes(damaged)
+        try:
+            read(path)
+        except TwinrunError as error:
+            assert str(path) in str(error)  # noqa: PT017, flips that make no invalid file are read
+            named += 1
+    assert named > len(whole) / 7
+
+
+@pytest.mark.parametrize("length", [0, 8, 60, -1])
+def test_truncated_tensors_are_named(tmp_path, length):
+    path = tmp_path / "t.safetensors"
+    artifacts.write_tensors(path, {"a": torch.randn(30)})
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(TwinrunError, match=r"t\.safetensors is corrupt"):
+        artifacts.read_tensors(path)
+
+
+def test_damaged_arrays_are_never_read_as_others(tmp_path):
+    arrays = {"a": np.random.default_rng(0).normal(size=20), "b": np.arange(5)}
+    path = tmp_path / "a.npz"
+    artifacts.write_arrays(path, arrays)
+    whole = path.read_bytes()
+    for damaged in [*flips(whole), *cuts(whole)]:
+        path.write_bytes(damaged)
+        try:
+            read = artifacts.read_arrays(path)
+        except TwinrunError:
+            continue
+        for name, array in read.items():  # the directory of a zip file can lose a whole entry
+            assert np.array_equal(array, arrays[name])
+
+
+@pytest.mark.parametrize("name", ["object.npz", "pickle.npz"])
+def test_a_pickle_is_never_executed(tmp_path, name):
+    class Poison:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    path = tmp_path / name
+    if name == "object.npz":
+        np.savez(path, a=np.array([Poison()], dtype=object))
+    else:
+        path.write_bytes(pickle.dumps(Poison()))
+
+    for read in (artifacts.read_arrays, artifacts.read_tensors, artifacts.read_json):
+        with pytest.raises(TwinrunError, match="is corrupt"):
+            read(path)
+    assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("read", [artifacts.read_arrays, artifacts.read_tensors])
+def test_a_missing_file_is_said_to_be_missing(tmp_path, read):
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "nothing")
