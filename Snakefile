@@ -31,13 +31,14 @@ rule all:
     default_target: True
     input:
         report="results/report.html",
+        results=results_of_studies(),
 
 
 rule reproducibility:
     """Study: does training repeat, bit for bit, and what does determinism cost?"""
     input:
         verdicts="results/verdicts/reproducibility.csv",
-        figures=figures_of_reproducibility(),
+        results=results_of_reproducibility(),
 
 
 onstart:

@@ -188,24 +188,46 @@ def figures_of_reproducibility():
     ]
 
 
-def material_of_report():
-    """List what the page is made of, study by study."""
-    datasets = {
+def results_of_reproducibility():
+    """List what the study leaves, so that whatever is missing of it is made again."""
+    runs = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}"
+    files = ["weights.safetensors", "steps.csv", "fingerprints.npz", "run.json"]
+    workloads = SETTINGS.config["reproducibility"]["workloads"]
+    timed = [name for name in workloads if f"determinism_{name}" in SETTINGS.timings]
+    return [
+        *(
+            path
+            for file in files
+            for path in of_study("reproducibility", f"{runs}/{file}")
+        ),
+        *of_study(
+            "reproducibility",
+            "results/comparisons/{workload}/{variant}/seed{seed}.json",
+        ),
+        *collect("results/timings/determinism_{workload}.json", workload=timed),
+        *figures_of_reproducibility(),
+    ]
+
+
+def datasets_of_report():
+    """List the manifests and contact sheets of the datasets in use."""
+    used = {
         SETTINGS.workloads[name].dataset for name in SETTINGS.active_workloads()
-    }
-    made = [name for name in datasets - {None} if SETTINGS.datasets[name].make]
+    } - {None}
+    made = sorted(name for name in used if SETTINGS.datasets[name].make)
     digits = [
         name
         for name in made
         if SETTINGS.datasets[name].make == "twinrun.data.digits:make"
     ]
-    runs = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
-    comparisons = "results/comparisons/{workload}/{variant}/seed{seed}.json"
     return [
-        *collect("results/data/{dataset}.json", dataset=sorted(made)),
-        *collect("results/figures/data/{dataset}.svg", dataset=sorted(digits)),
-        *of_study("reproducibility", runs),
-        *of_study("reproducibility", comparisons),
-        *collect("results/timings/{timing}.json", timing=SETTINGS.timings),
-        *figures_of_reproducibility(),
+        *collect("results/data/{dataset}.json", dataset=made),
+        *collect("results/figures/data/{dataset}.svg", dataset=digits),
     ]
+
+
+RESULTS = {"reproducibility": results_of_reproducibility}
+
+
+def results_of_studies():
+    return [path for study in SETTINGS.studies for path in RESULTS[study]()]

@@ -52,7 +52,8 @@ rule report:
         source=package_files("twinrun.report"),
         templates=TEMPLATES,
         verdicts="results/verdicts.csv",
-        material=material_of_report(),
+        datasets=datasets_of_report(),
+        results=results_of_studies(),
     output:
         report(
             "results/report.html",
@@ -70,6 +71,6 @@ rule report:
     params:
         config=SETTINGS.config,
         not_run=SETTINGS.not_run,
-        templates=os.path.relpath(REPORT_FOLDER),
+        templates=lambda wildcards, input: os.path.commonpath(input.templates),
     script:
         "../scripts/report.py"

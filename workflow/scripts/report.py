@@ -6,7 +6,11 @@ if __name__ == "__main__":
         write_report(
             config=snakemake.params.config,
             not_run=snakemake.params.not_run,
-            files=[snakemake.input.verdicts, *snakemake.input.material],
+            files=[
+                snakemake.input.verdicts,
+                *snakemake.input.datasets,
+                *snakemake.input.results,
+            ],
             templates=snakemake.params.templates,
             output=snakemake.output[0],
         )
