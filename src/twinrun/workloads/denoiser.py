@@ -136,11 +136,12 @@ class DenoisingPairs(pl.LightningDataModule):
             labels = np.concatenate([arrays["train_labels"], arrays["test_labels"]])
         seed = self.hparams.seed
         training, validation, test = split_by_class(labels)
-        self.training = NoisyImages(images[training], seed=seed, turns=True)
+        self.training = NoisyImages(images[training], seed=(seed, 1), turns=True)
         # Noise of their own, the same in every epoch.
-        self.validation = NoisyImages(images[validation], seed=seed + 1, turns=False)
-        self.test = NoisyImages(images[test], seed=seed + 2, turns=False)
-        self.training_mean = self.training.mean_of_inputs()
+        self.validation = NoisyImages(images[validation], seed=(seed, 2), turns=False)
+        self.test = NoisyImages(images[test], seed=(seed, 3), turns=False)
+        if stage == "fit":
+            self.training_mean = self.training.mean_of_inputs()
 
     def train_dataloader(self) -> DataLoader:
         order = EpochOrder(len(self.training), seed=self.hparams.seed)
@@ -169,7 +170,7 @@ class DenoisingPairs(pl.LightningDataModule):
 class NoisyImages(Dataset):
     """Clean images and their noisy twins; index epoch * size + image."""
 
-    def __init__(self, images: np.ndarray, *, seed: int, turns: bool) -> None:
+    def __init__(self, images: np.ndarray, *, seed: tuple[int, ...], turns: bool) -> None:
         """Take images (N, 28, 28) uint8; `turns` rotates each pair by a multiple of 90 degrees."""
         self._images, self._seed, self._turns = images, seed, turns
 
@@ -178,15 +179,14 @@ class NoisyImages(Dataset):
 
     def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Give the whole batch at once, (N, 1, 32, 32) float32 each."""
-        noisy, clean = [], []
-        for index in indices:
-            generator = np.random.default_rng([self._seed, index])
-            image = self._images[index % len(self)]
-            if self._turns:
-                image = np.rot90(image, generator.integers(4))
-            clean.append(image)
-            noisy.append(salt_and_pepper(image, generator))
-        return _resized(np.stack(noisy)), _resized(np.stack(clean))
+        images = self._images[np.array(indices) % len(self)]
+        generators = [np.random.default_rng([*self._seed, index]) for index in indices]
+        if self._turns:
+            turns = np.array([generator.integers(4) for generator in generators])
+            for turn in (1, 2, 3):
+                images[turns == turn] = np.rot90(images[turns == turn], turn, axes=(1, 2))
+        draws = [generator.random(images.shape[1:], np.float32) for generator in generators]
+        return _resized(salt_and_pepper(images, np.stack(draws))), _resized(images)
 
     def mean_of_inputs(self) -> torch.Tensor:
         """Give the mean of the noisy images as they are in the first epoch, (1, 32, 32)."""
@@ -197,12 +197,13 @@ class NoisyImages(Dataset):
         return (total / len(self)).float()
 
 
-def salt_and_pepper(image: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Make pixels of a uint8 image black or white with the density NOISE_DENSITY."""
-    drawn = generator.random(image.shape, dtype=np.float32)
-    noisy = np.where(drawn < NOISE_DENSITY / 2, np.uint8(0), image)
-    white = (drawn >= NOISE_DENSITY / 2) & (drawn < NOISE_DENSITY)
-    return np.where(white, np.uint8(255), noisy)
+def salt_and_pepper(images: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Make pixels of uint8 images black or white where `draws`, uniform in [0, 1), are small.
+
+    Half of the share NOISE_DENSITY becomes black, half white.
+    """
+    noisy = np.where(draws < NOISE_DENSITY, np.uint8(255), images)
+    return np.where(draws < NOISE_DENSITY / 2, np.uint8(0), noisy)
 
 
 def split_by_class(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -29,7 +29,8 @@ class EpochOrder(Sampler[int]):
         return self._size
 
     def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng([self._seed, self._epoch]).permutation(self._size)
+        # The 0 tells this stream of random numbers from those that a dataset draws itself.
+        order = np.random.default_rng([self._seed, 0, self._epoch]).permutation(self._size)
         return iter((order + self._epoch * self._size).tolist())
 
 
@@ -52,10 +53,19 @@ class ResidentTensors(Dataset):
 def loader(
     dataset: Dataset, order: Sampler[int] | range, *, batch_size: int, drop_last: bool, workers: int
 ) -> DataLoader:
-    """Give a DataLoader whose dataset makes whole batches (`__getitems__`)."""
+    """Give a DataLoader whose dataset makes whole batches (`__getitems__`).
+
+    Raises:
+        ValueError: if there is not even one batch.
+    """
+    batches = BatchSampler(order, batch_size, drop_last=drop_last)
+    if not len(batches):
+        raise ValueError(
+            f"batch_size: {batch_size} is more than the {len(order)} samples there are"
+        )
     return DataLoader(
         dataset,
-        batch_sampler=BatchSampler(order, batch_size, drop_last=drop_last),
+        batch_sampler=batches,
         collate_fn=_as_it_is,
         num_workers=workers,
         # Its own: iterating a loader without one draws from the global generator.
