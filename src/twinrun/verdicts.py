@@ -12,12 +12,14 @@ from typing import Any
 import pandas as pd
 
 from twinrun import artifacts
-from twinrun.formatting import count, measure, plural
+from twinrun.formatting import count, measure, percent, plural
+from twinrun.ratios import UNSTABLE_IQR_SHARE
 
 COLUMNS = ["study", "workload", "variant", "question", "answer", "figure", "evidence"]
 ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
 
 REPEATS = "Are all learnable parameters equal, bit for bit?"
+REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
 COSTS = "Does it cost time, against {yardstick}?"
 
 Row = dict[str, str]
@@ -65,14 +67,17 @@ def collect(studies: Sequence[str], *, output: str) -> None:
 
 
 def summary_lines(verdicts: str) -> list[str]:
-    """Give the verdicts as lines for a terminal."""
+    """Give the verdicts as lines for a terminal, by question."""
     table = pd.read_csv(verdicts, dtype=str, keep_default_na=False)
-    names = (table["workload"] + " " + table["variant"]).str.strip()
-    width = names.str.len().max()
-    return [
-        f"{name:<{width}}  {row.question} {row.answer}: {row.figure}"
-        for name, row in zip(names, table.itertuples(), strict=True)
-    ]
+    columns = ["workload", "variant", "answer"]
+    widths = {column: table[column].str.len().max() for column in columns}
+    lines = []
+    for question, rows in table.groupby("question", sort=False):
+        lines.append(question)
+        for row in rows.to_dict("records"):
+            cells = "  ".join(f"{row[column]:<{widths[column]}}" for column in columns)
+            lines.append(f"  {cells}  {row['figure']}")
+    return lines
 
 
 def reproducibility(
@@ -85,7 +90,7 @@ def reproducibility(
     for comparison in comparisons:
         groups.setdefault((comparison["workload"], comparison["variant"]), []).append(comparison)
     rows = [
-        {"workload": workload, "variant": variant, "question": REPEATS, **_repeats(seeds)}
+        {"workload": workload, "variant": variant, **_repeats(seeds)}
         for (workload, variant), seeds in groups.items()
     ]
     rows += [
@@ -106,34 +111,63 @@ def _repeats(seeds: Sequence[Mapping[str, Any]]) -> Row:
     """Sum up the comparisons of one workload and variant over its seeds."""
     refused = [seed for seed in seeds if seed["answer"] == "not comparable"]
     differing = [seed for seed in seeds if seed["answer"] == "differs"]
-    scope = f"{plural(seeds[0]['repeats'], 'run')}, {plural(seeds[0]['steps'], 'step')}"
-    if len(seeds) > 1:
-        scope = f"{plural(len(seeds), 'seed')} of {scope}"
+    shown, question = seeds[0], REPEATS
     if differing:
-        worst = max(differing, key=lambda seed: seed["relative_l2"])
-        part = f" for {len(differing)} of {len(seeds)} seeds" if len(seeds) > 1 else ""
-        answer, figure = "differs", f"{_difference(worst)}{part} ({scope})"
+        shown = max(differing, key=_extent)
+        if not shown["parameters"]["elements_differing"]:
+            question = REPEATS_ENTIRELY
+        answer, figure = "differs", _difference(shown)
     elif refused:
-        worst = refused[0]
-        answer, figure = "not comparable", refused[0]["reason"]
+        shown = refused[0]
+        answer, figure = "not comparable", shown["reason"]
     else:
-        worst = seeds[0]
-        elements = count(worst["parameters"]["elements"])
-        answer, figure = "equal", f"0 of {elements} parameters differ ({scope})"
-    return {"answer": answer, "figure": figure, "evidence": worst["path"]}
+        answer, figure = "equal", _share(shown["parameters"], "parameter")
+    if len(seeds) > 1:
+        parts = [(len(differing), "differ"), (len(refused), "not comparable")]
+        parts = [f"{number} of {len(seeds)} seeds {what}" for number, what in parts if number]
+        figure = "; ".join([*parts, figure if parts else f"{len(seeds)} seeds: {figure}"])
+    if answer != "not comparable":
+        figure += f" ({plural(shown['repeats'], 'run')}, {plural(shown['steps'], 'step')})"
+    return {"question": question, "answer": answer, "figure": figure, "evidence": shown["path"]}
+
+
+def _extent(comparison: Mapping[str, Any]) -> tuple[float, int]:
+    return comparison["relative_l2"], comparison["parameters"]["elements_differing"]
 
 
 def _difference(comparison: Mapping[str, Any]) -> str:
-    parameters = comparison["parameters"]
-    first = comparison["first_difference"]
-    text = (
-        f"{count(parameters['elements_differing'])} of {count(parameters['elements'])} parameters "
-        f"differ, by up to {measure(comparison['max_abs'])} ({count(comparison['max_ulp'])} ULP)"
-    )
+    """Say how many elements differ, how far, and where that began."""
+    parameters, buffers = comparison["parameters"], comparison["buffers"]
+    parts = [_share(parameters, "parameter")]
+    if parameters["elements_differing"]:
+        ulp = comparison["max_ulp"]
+        steps = count(ulp) if ulp < 1_000_000 else measure(ulp)
+        parts[0] += f" by up to {measure(comparison['max_abs'])} ({steps} ULP)"
+    elif buffers["elements_differing"]:
+        parts.append(_share(buffers, "buffer element"))
+    return ", ".join([*parts, _beginning(comparison["first_difference"])])
+
+
+def _share(counts: Mapping[str, int], noun: str) -> str:
+    number, whole = counts["elements_differing"], plural(counts["elements"], noun)
+    return f"{count(number)} of {whole} differ{'s' if number == 1 else ''}"
+
+
+def _beginning(first: Mapping[str, Any] | None) -> str:
+    """Say where two runs parted.
+
+    >>> _beginning({"step": 3, "quantity": "gradients", "tensor": "user_factors"})
+    'first at step 3 in the gradients of user_factors'
+    """
     if first is None:
-        return f"{text}; only buffers differ" if not parameters["elements_differing"] else text
+        return "at no step, so after the last one"
+    step, quantity = count(first["step"]), first["quantity"]
+    if quantity == "number of steps":
+        return f"first at step {step}, which not every run has"
     of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
-    return f"{text}; first at step {count(first['step'])}, {first['quantity']}{of_tensor}"
+    if quantity == "initial parameters":
+        return f"first before training in the {quantity}{of_tensor}"
+    return f"first at step {step} in the {quantity}{of_tensor}"
 
 
 def _costs(timing: Mapping[str, Any]) -> list[Row]:
@@ -144,7 +178,7 @@ def _costs(timing: Mapping[str, Any]) -> list[Row]:
             "variant": ratio["variant"],
             "question": COSTS.format(yardstick=timing["yardstick"]),
             "answer": "yes" if ratio["low"] > 1 else "no",
-            "figure": time_ratio(ratio),
+            "figure": time_ratio(ratio) + _doubt(timing["medians"], ratio, timing["yardstick"]),
             "evidence": timing["path"],
         }
         for ratio in timing["ratios"]
@@ -170,8 +204,25 @@ def time_ratio(ratio: Mapping[str, Any]) -> str:
     '1.02 times the time a step (95% interval 0.980 to 1.07): no difference measured'
     """
     interval = f"95% interval {measure(ratio['low'])} to {measure(ratio['high'])}"
-    text = f"{measure(ratio['time_ratio'])} times the time a step ({interval})"
-    return f"{text}: no difference measured" if ratio["low"] <= 1 <= ratio["high"] else text
+    meaning = "no difference measured"
+    if ratio["low"] > 1 or ratio["high"] < 1:
+        meaning = "slower" if ratio["low"] > 1 else "faster"
+    return f"{measure(ratio['time_ratio'])} times the time a step ({interval}): {meaning}"
+
+
+def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yardstick: str) -> str:
+    """Say if one of the two measurements behind a ratio is unstable."""
+    unstable = [
+        median["variant"]
+        for median in medians
+        if median["unstable"]
+        and median["variant"] in (ratio["variant"], yardstick)
+        and (median["phase"], median["size"]) == (ratio["phase"], ratio["size"])
+    ]
+    if not unstable:
+        return ""
+    share = percent(UNSTABLE_IQR_SHARE)
+    return f"; unstable: rounds of {' and '.join(unstable)} spread by more than {share}"
 
 
 STUDIES: Mapping[str, Callable[..., list[Row]]] = {"reproducibility": reproducibility}

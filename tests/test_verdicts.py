@@ -1,0 +1,372 @@
+"""Verdicts say what was measured: each answer, its figure in words, and its evidence."""
+
+import doctest
+
+import pandas as pd
+import pytest
+from example_runs import example_parameters, write_run
+
+from twinrun import artifacts, verdicts
+from twinrun.comparison import compare
+from twinrun.verdicts import ANSWERS, COLUMNS, collect, judge, reproducibility, summary_lines
+
+PLACE = {"repeat": 2, "step": 3, "epoch": 1, "quantity": "gradients", "tensor": "user_factors"}
+
+
+def counts(elements, differing):
+    return {
+        "tensors": 2,
+        "elements": elements,
+        "tensors_differing": min(differing, 2),
+        "elements_differing": differing,
+    }
+
+
+def comparison(*, seed=1, **changes):
+    equal = {
+        "workload": "denoiser",
+        "variant": "deterministic",
+        "seed": seed,
+        "answer": "equal",
+        "reason": None,
+        "repeats": 2,
+        "steps": 95,
+        "parameters": counts(12609, 0),
+        "buffers": counts(0, 0),
+        "max_abs": 0.0,
+        "max_ulp": 0,
+        "relative_l2": 0.0,
+        "first_difference": None,
+        "path": f"comparisons/denoiser/deterministic/seed{seed}.json",
+    }
+    return equal | changes
+
+
+def differing(**changes):
+    found = {
+        "answer": "differs",
+        "parameters": counts(12609, 12001),
+        "max_abs": 3.1e-5,
+        "max_ulp": 41,
+        "relative_l2": 1e-6,
+        "first_difference": PLACE,
+    }
+    return comparison(**found | changes)
+
+
+def refused(**changes):
+    reason = "data.sha256 is 'a' in repeat 1 and 'b' in repeat 2: the runs are no pair"
+    nothing = dict.fromkeys(["max_abs", "max_ulp", "relative_l2"])
+    return comparison(**nothing | {"answer": "not comparable", "reason": reason} | changes)
+
+
+def timing(**changes):
+    ratio = {"variant": "deterministic", "size": None, "phase": "train"}
+    ratio |= {"time_ratio": 1.03, "low": 1.01, "high": 1.05} | changes
+    medians = [
+        {"variant": name, "size": None, "phase": "train", "unstable": False}
+        for name in ("nondeterministic", "deterministic")
+    ]
+    return {
+        "workload": "denoiser",
+        "yardstick": "nondeterministic",
+        "medians": medians,
+        "ratios": [ratio],
+        "skipped": [],
+        "path": "timings/determinism_denoiser.json",
+    }
+
+
+def only(rows):
+    (row,) = rows
+    return row
+
+
+def test_examples_in_the_docstrings_hold():
+    assert doctest.testmod(verdicts).failed == 0
+
+
+# Does it repeat?
+
+
+def test_an_equal_pair():
+    assert only(reproducibility([comparison()], [], [])) == {
+        "workload": "denoiser",
+        "variant": "deterministic",
+        "question": "Are all learnable parameters equal, bit for bit?",
+        "answer": "equal",
+        "figure": "0 of 12,609 parameters differ (2 runs, 95 steps)",
+        "evidence": "comparisons/denoiser/deterministic/seed1.json",
+    }
+
+
+def test_a_pair_that_differs_says_how_much_and_where_it_began():
+    row = only(reproducibility([differing()], [], []))
+    assert row["answer"] == "differs"
+    assert row["figure"] == (
+        "12,001 of 12,609 parameters differ by up to 3.10×10⁻⁵ (41 ULP), first at step 3 in the "
+        "gradients of user_factors (2 runs, 95 steps)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ({"quantity": "batch", "tensor": None}, "first at step 3 in the batch ("),
+        ({"quantity": "loss", "tensor": None, "step": 1200}, "first at step 1,200 in the loss ("),
+        (
+            {"quantity": "initial parameters", "step": 0},
+            "first before training in the initial parameters of user_factors (",
+        ),
+        (
+            {"quantity": "number of steps", "tensor": None, "step": 96},
+            "first at step 96, which not every run has (",
+        ),
+    ],
+)
+def test_where_a_pair_parted_is_said_in_words(place, words):
+    row = only(reproducibility([differing(first_difference=PLACE | place)], [], []))
+    assert words in row["figure"]
+
+
+def test_parameters_changed_after_the_last_step():
+    row = only(reproducibility([differing(first_difference=None)], [], []))
+    assert "(41 ULP), at no step, so after the last one (" in row["figure"]
+
+
+def test_distances_beyond_counting_are_rounded():
+    found = differing(max_ulp=1778014040, max_abs=float("inf"), parameters=counts(12609, 1))
+    row = only(reproducibility([found], [], []))
+    assert row["figure"].startswith("1 of 12,609 parameters differs by up to ∞ (1.78×10⁹ ULP)")
+
+
+def test_equal_parameters_with_other_buffers_are_no_answer_to_the_usual_question():
+    found = differing(
+        parameters=counts(12609, 0), buffers=counts(2, 1), relative_l2=0.0, first_difference=None
+    )
+    row = only(reproducibility([found], [], []))
+    assert row["question"] == "Is everything equal, bit for bit: parameters, buffers, every step?"
+    assert row["answer"] == "differs"
+    assert row["figure"].startswith(
+        "0 of 12,609 parameters differ, 1 of 2 buffer elements differs, at no step"
+    )
+
+
+def test_equal_parameters_with_another_loss_are_no_answer_to_the_usual_question():
+    place = PLACE | {"quantity": "loss", "tensor": None}
+    found = differing(parameters=counts(12609, 0), relative_l2=0.0, first_difference=place)
+    row = only(reproducibility([found], [], []))
+    assert row["question"].startswith("Is everything equal")
+    assert row["figure"].startswith("0 of 12,609 parameters differ, first at step 3 in the loss (")
+
+
+def test_a_refused_pair_gives_the_reason():
+    row = only(reproducibility([refused()], [], []))
+    assert (row["answer"], row["figure"]) == ("not comparable", refused()["reason"])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "answer", "figure", "evidence"),
+    [
+        (
+            [comparison(seed=1), comparison(seed=2)],
+            "equal",
+            "2 seeds: 0 of 12,609 parameters differ (2 runs, 95 steps)",
+            1,
+        ),
+        (
+            [comparison(seed=1), differing(seed=2), differing(seed=3, relative_l2=1e-3)],
+            "differs",
+            "2 of 3 seeds differ; 12,001 of 12,609 parameters differ by up to",
+            3,
+        ),
+        (
+            [differing(seed=1, relative_l2=0.0), differing(seed=2, parameters=counts(12609, 0))],
+            "differs",
+            "2 of 2 seeds differ; 0 of 12,609",
+            2,
+        ),
+        (
+            [comparison(seed=1), refused(seed=2)],
+            "not comparable",
+            "1 of 2 seeds not comparable; data.sha256 is 'a' in",
+            2,
+        ),
+        (
+            [refused(seed=1), differing(seed=2), comparison(seed=3)],
+            "differs",
+            "1 of 3 seeds differ; 1 of 3 seeds not comparable; 12,001 of",
+            2,
+        ),
+    ],
+)
+def test_seeds_are_summed_up_by_the_worst(seeds, answer, figure, evidence):
+    row = only(reproducibility(seeds, [], []))
+    assert row["answer"] == answer
+    assert row["figure"].startswith(figure)
+    assert row["evidence"].endswith(f"seed{evidence}.json")
+
+
+def test_each_workload_and_variant_has_its_row():
+    pairs = [("denoiser", "a"), ("denoiser", "b"), ("factorization", "a")]
+    rows = reproducibility([comparison(workload=w, variant=v) for w, v in pairs], [], [])
+    assert [(row["workload"], row["variant"]) for row in rows] == pairs
+
+
+def test_a_variant_that_cannot_run_here_has_its_row():
+    missing = {"workload": "denoiser", "variant": "on_gpu", "reason": "no GPU on this machine"}
+    row = only(reproducibility([], [], [missing]))
+    assert (row["answer"], row["figure"]) == ("not run", "no GPU on this machine")
+    assert row["question"] == "Are all learnable parameters equal, bit for bit?"
+
+
+# What does it cost?
+
+
+@pytest.mark.parametrize(
+    ("interval", "answer", "figure"),
+    [
+        (
+            (1.03, 1.01, 1.05),
+            "yes",
+            "1.03 times the time a step (95% interval 1.01 to 1.05): slower",
+        ),
+        (
+            (1.02, 0.98, 1.07),
+            "no",
+            "1.02 times the time a step (95% interval 0.980 to 1.07): no difference measured",
+        ),
+        (
+            (0.912, 0.9, 0.95),
+            "no",
+            "0.912 times the time a step (95% interval 0.900 to 0.950): faster",
+        ),
+        (
+            (1.0, 1.0, 1.0),
+            "no",
+            "1.00 times the time a step (95% interval 1.00 to 1.00): no difference measured",
+        ),
+    ],
+)
+def test_cost_is_signed_and_its_interval_decides(interval, answer, figure):
+    middle, low, high = interval
+    measured = timing(time_ratio=middle, low=low, high=high)
+    row = only(reproducibility([], [measured], []))
+    assert row == {
+        "workload": "denoiser",
+        "variant": "deterministic",
+        "question": "Does it cost time, against nondeterministic?",
+        "answer": answer,
+        "figure": figure,
+        "evidence": "timings/determinism_denoiser.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("unstable", "phase", "words"),
+    [
+        (["deterministic"], "train", "; unstable: rounds of deterministic spread by more than 10%"),
+        (["nondeterministic", "deterministic"], "train", "nondeterministic and deterministic"),
+        (["deterministic"], "first_call", None),
+        (["another"], "train", None),
+    ],
+)
+def test_an_unstable_measurement_says_so(unstable, phase, words):
+    measured = timing()
+    measured["medians"] += [
+        {"variant": name, "size": None, "phase": phase, "unstable": True} for name in unstable
+    ]
+    figure = only(reproducibility([], [measured], []))["figure"]
+    assert (words in figure) if words else figure.endswith("slower")
+
+
+def test_prediction_is_no_cost_of_training():
+    assert reproducibility([], [timing(phase="predict")], []) == []
+
+
+def test_a_variant_that_could_not_be_timed_has_its_row():
+    measured = timing() | {"ratios": []}
+    measured["skipped"] = [{"variant": "compiled", "size": None, "reason": "no compiler"}]
+    row = only(reproducibility([], [measured], []))
+    assert (row["variant"], row["answer"], row["figure"]) == ("compiled", "not run", "no compiler")
+
+
+# Files
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Give the verdicts of two workloads, one of which differs, and a variant that cannot run."""
+    results = tmp_path / "results"
+    other = example_parameters()
+    other["head.weight"] = other["head.weight"] * 2
+    comparisons = []
+    for workload, second in (("factorization", other), ("denoiser", example_parameters())):
+        folder = results / f"runs/{workload}/plain/seed1"
+        changes = {"workload": workload, "variant": "plain"}
+        runs = [write_run(folder, 1, changes=changes)]
+        runs.append(write_run(folder, 2, changes=changes, parameters=second))
+        place = results / f"comparisons/{workload}/plain"
+        summary = place / "seed1.json"
+        tables = {name: place / f"seed1.{name}.csv" for name in ("tensors", "steps")}
+        compare(runs, summary=summary, **tables)
+        comparisons.append(str(summary))
+    measured = results / "timings/determinism_denoiser.json"
+    artifacts.write_json(measured, timing())
+    output = results / "verdicts/reproducibility.csv"
+    judge(
+        "reproducibility",
+        comparisons=comparisons,
+        timings=[str(measured)],
+        not_run={"on_gpu": "no GPU on this machine"},
+        workloads=["denoiser", "factorization"],
+        output=str(output),
+    )
+    return output
+
+
+def test_verdicts_of_a_study(judged):
+    table = pd.read_csv(judged, keep_default_na=False)
+
+    assert list(table.columns) == COLUMNS
+    assert table["study"].unique().tolist() == ["reproducibility"]
+    assert table[["workload", "variant", "answer"]].to_numpy().tolist() == [
+        ["denoiser", "plain", "equal"],
+        ["denoiser", "on_gpu", "not run"],
+        ["denoiser", "deterministic", "yes"],
+        ["factorization", "plain", "differs"],
+        ["factorization", "on_gpu", "not run"],
+    ]
+    assert set(table["answer"]) <= set(ANSWERS)
+
+
+def test_evidence_is_a_file_in_the_results(judged):
+    for evidence in pd.read_csv(judged, keep_default_na=False)["evidence"]:
+        assert not evidence or (judged.parents[1] / evidence).is_file()
+
+
+def test_verdicts_of_all_studies_are_joined(judged, tmp_path):
+    second = tmp_path / "second.csv"
+    artifacts.write_csv(second, pd.read_csv(judged).assign(study="devices"))
+
+    collect([str(judged), str(second)], output=str(tmp_path / "verdicts.csv"))
+
+    table = pd.read_csv(tmp_path / "verdicts.csv", keep_default_na=False)
+    assert list(table.columns) == COLUMNS
+    assert table["study"].tolist() == ["reproducibility"] * 5 + ["devices"] * 5
+    assert table["evidence"][1] == ""
+
+
+def test_lines_for_the_terminal_go_by_question(judged):
+    lines = summary_lines(str(judged))
+    assert lines == [
+        "Are all learnable parameters equal, bit for bit?",
+        "  denoiser       plain          equal    0 of 36 parameters differ (2 runs, 6 steps)",
+        "  denoiser       on_gpu         not run  no GPU on this machine",
+        "  factorization  plain          differs  12 of 36 parameters differ by up to 3.00 "
+        "(8.39×10⁶ ULP), at no step, so after the last one (2 runs, 6 steps)",
+        "  factorization  on_gpu         not run  no GPU on this machine",
+        "Does it cost time, against nondeterministic?",
+        "  denoiser       deterministic  yes      1.03 times the time a step "
+        "(95% interval 1.01 to 1.05): slower",
+    ]
