@@ -213,8 +213,13 @@ class TestLayers:
         runs = write_pairs(denoiser, denoiser, denoiser)
         layers(runs, variants=VARIANTS, output=output)
         drawing = Drawing(output)
-        assert "every pair is equal, bit for bit" in drawing.texts
+        assert "equal, bit for bit, in 5 tensors" in drawing.texts
         assert "10⁻" not in drawing.text
+
+    def test_tensors_that_differ_by_nothing(self, write_pairs, output):
+        first, second = ({"weight": np.full(4, zero, np.float32)} for zero in (0.0, -0.0))
+        layers(write_pairs(first, second), variants=VARIANTS, output=output)
+        assert "100%" in Drawing(output).texts
 
     def test_of_many_tensors_the_most_different_are_drawn(self, write_pairs, output):
         first = {f"layer{i:03}": np.ones(2, np.float32) for i in range(100)}

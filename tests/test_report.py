@@ -98,7 +98,7 @@ class TestPage:
         assert "comparisons/denoiser/nondeterministic/seed1.json" in page.references
 
     def test_summary_is_drawn_from_the_verdicts(self, page):
-        assert "8 runs of training in 93.6 s of computing led to 6 verdicts." in page.text
+        assert "8 runs of training led to 6 verdicts." in page.text
         assert "Did not repeat: denoiser (nondeterministic); factorization (non" in page.text
         assert "Repeated bit for bit: denoiser (deterministic); factorization (det" in page.text
         costs = (
@@ -263,7 +263,7 @@ def test_text_that_is_not_ours_is_escaped(own_example):
 
     def spoil_dataset(manifest):
         manifest.update(make=HOSTILE, parameters={HOSTILE: HOSTILE})
-        manifest["arrays"] = {HOSTILE: {"shape": [HOSTILE], "dtype": HOSTILE}}
+        manifest["arrays"] = {HOSTILE: {"shape": [1], "dtype": HOSTILE}}
 
     for file in own_example.files:
         for place, spoil in {

@@ -2,6 +2,9 @@
 
 import json
 import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from example_results import write_results
@@ -37,11 +40,11 @@ def address(example):
     return example.report().as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+@pytest.fixture
+def browser(tmp_path):
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     service = webdriver.ChromeService(CHROMEDRIVER)
@@ -78,19 +81,36 @@ def style_of(driver, selector, name):
     return driver.find_element(By.CSS_SELECTOR, selector).value_of_css_property(name)
 
 
-def test_no_request_leaves_the_page_and_the_console_is_silent(browser, show, address):
-    for log in ("browser", "performance"):
-        browser.get_log(log)
-    show(DESKTOP)
-    messages = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
+def requests_of(driver, address):
+    """List what a page asked for; the browser's own first page asks for things, too."""
+    messages = [json.loads(e["message"])["message"] for e in driver.get_log("performance")]
     requests = [
-        message["params"]["request"]["url"]
+        message["params"]
         for message in messages
         if message["method"] == "Network.requestWillBeSent"
     ]
-    assert [url for url in requests if not url.startswith("data:")] == [address]
-    assert browser.execute_script("return performance.getEntriesByType('resource')") == []
-    assert browser.get_log("browser") == []
+    urls = [r["request"]["url"] for r in requests if r["documentURL"] == address]
+    return [url for url in urls if not url.startswith("data:")]
+
+
+def test_no_request_leaves_the_page_and_the_console_is_silent(show, address):
+    driver = show(DESKTOP)
+    assert requests_of(driver, address) == [address]
+    assert driver.execute_script("return performance.getEntriesByType('resource')") == []
+    assert driver.get_log("browser") == []
+
+
+def test_a_request_would_be_seen_and_refused(browser, address, tmp_path):
+    source = Path(url2pathname(urlsplit(address).path)).read_text(encoding="utf-8")
+    planted = '<img src="http://127.0.0.1:9/planted.png">'
+    with_policy, without = tmp_path / "with.html", tmp_path / "without.html"
+    with_policy.write_text(source.replace("</main>", planted), encoding="utf-8")
+    without.write_text(planted, encoding="utf-8")
+    browser.get(without.as_uri())
+    assert "http://127.0.0.1:9/planted.png" in requests_of(browser, without.as_uri())
+    browser.get_log("browser")
+    browser.get(with_policy.as_uri())
+    assert "Content Security Policy" in browser.get_log("browser")[0]["message"]
 
 
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])

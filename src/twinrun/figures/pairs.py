@@ -148,35 +148,45 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         output: path of the SVG.
     """
     pairs = _pairs(runs)
-    drawn = [pair for pair in pairs if not pair.is_equal()] or pairs[:1]
-    names = _most_different(drawn)
+    differing = [pair for pair in pairs if not pair.is_equal()]
+    names = _most_different(differing) if differing else []
     title = "Size of the differences in each parameter tensor"
-    height = 1.2 + 0.25 * len(pairs) + (0.13 + 0.13 * len(drawn)) * len(names)
+    height = 1.5 + 0.2 * len(pairs) + (0.13 + 0.13 * len(differing)) * len(names)
     with canvas(output, title=title, height=height) as (figure, grid):
         axes = grid[0, 0]
         figure.suptitle(title, x=0.01, ha="left")
-        places = [
-            (row + (index + 1) / (len(drawn) + 1) - 0.5, name, pair)
-            for row, name in enumerate(names)
-            for index, pair in enumerate(drawn)
-        ]
-        shares = [_draw_box(axes, *place, variants) for place in places]
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_yticks(range(len(names)), [shorten(name) for name in names])
-        _label_right(axes, [y for y, _, _ in places], shares)
-        if any(not pair.is_equal() for pair in pairs):
-            log_axis(axes.xaxis)
+        axes.set_xlabel("|difference|")
+        if differing:
+            _draw_boxes(axes, differing, names, variants)
         else:
             axes.axvline(0, color=MUTED)
-            axes.set_xticks([0], ["0"])
-            note(axes, "every pair is equal, bit for bit")
-        left_out = len(pairs[0].shapes) - len(names)
-        more = f"\n({plural(left_out, 'tensor')} with smaller differences left out)"
-        axes.set_xlabel(f"|difference|{more if left_out else ''}")
+            axes.set(xticks=[0], xticklabels=["0"], yticks=[])
+            note(axes, f"equal, bit for bit, in {plural(len(pairs[0].shapes), 'tensor')}")
         for pair in pairs:
             end = ": equal, bit for bit" if pair.is_equal() else ""
             axes.plot([], color=colour_of(pair.variant, variants), lw=5, label=pair.variant + end)
         figure.legend(loc="outside lower left", ncols=1)
+
+
+def _draw_boxes(
+    axes: Axes, pairs: Sequence[Pair], names: Sequence[str], variants: Sequence[str]
+) -> None:
+    """Draw a row for each tensor and in it a box for each pair."""
+    places = [
+        (row + (index + 1) / (len(pairs) + 1) - 0.5, name, pair)
+        for row, name in enumerate(names)
+        for index, pair in enumerate(pairs)
+    ]
+    shares = [_draw_box(axes, *place, variants) for place in places]
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), [shorten(name) for name in names])
+    _label_right(axes, [y for y, _, _ in places], shares)
+    if axes.has_data():  # signed zeros differ by nothing
+        log_axis(axes.xaxis)
+    left_out = len(pairs[0].shapes) - len(names)
+    if left_out:
+        more = f"({plural(left_out, 'tensor')} with smaller differences left out)"
+        axes.set_xlabel(f"|difference|\n{more}")
 
 
 def _most_different(pairs: Sequence[Pair]) -> list[str]:

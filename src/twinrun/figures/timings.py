@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun.artifacts import read_json
-from twinrun.figures.style import INK, MUTED, canvas, colour_of, note
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, note
 from twinrun.formatting import measure
 
 
@@ -68,4 +68,5 @@ def _draw_ratios(
             xytext=(0, 8),
             textcoords="offset points",
             ha="center",
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
         )

@@ -18,7 +18,6 @@ def table(material: Material) -> dict[str, Any]:
     return {
         "groups": [_group(*key, runs) for key, runs in groups.items()],
         "number": len(material.runs),
-        "total_seconds": sum(run["seconds"]["total"] for run in material.runs),
         "each": material.runs if len(material.runs) <= MOST_LISTED else [],
     }
 
