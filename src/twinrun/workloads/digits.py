@@ -1,0 +1,139 @@
+"""Reads a digit and by how many degrees it leans: a small residual network with two heads.
+
+The two strided convolutions pad at the bottom and at the right only, as the original does for
+"same"; torch's own symmetric padding would shift what the branch sees against the skip. The test
+images are for testing alone: there is no validation, and nothing is chosen by them.
+"""
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from torchmetrics import MeanSquaredError
+
+from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
+
+FEATURES = 32 * 14 * 14
+
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Digits(pl.LightningModule):
+    """84,075 parameters; images (N, 1, 28, 28) to class scores (N, 10) and degrees (N,)."""
+
+    def __init__(self, learning_rate: float = 1e-3, angle_weight: float = 0.05) -> None:
+        """Draw Glorot-uniform weights from the global generator; biases are 0.
+
+        Args:
+            learning_rate: of Adam.
+            angle_weight: of the mean squared error in square degrees, beside the cross-entropy.
+        """
+        super().__init__()
+        self.save_hyperparameters()
+        self.stem = nn.Sequential(
+            nn.Conv2d(1, 16, kernel_size=5, padding="same"), nn.BatchNorm2d(16), nn.ReLU()
+        )
+        self.branch = nn.Sequential(
+            nn.ZeroPad2d((0, 1, 0, 1)),  # right and bottom
+            nn.Conv2d(16, 32, kernel_size=3, stride=2),
+            nn.BatchNorm2d(32),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, kernel_size=3, padding="same"),
+            nn.BatchNorm2d(32),
+        )
+        self.skip = nn.Sequential(nn.Conv2d(16, 32, kernel_size=1, stride=2), nn.BatchNorm2d(32))
+        self.classifier = nn.Linear(FEATURES, 10)
+        self.regressor = nn.Linear(FEATURES, 1)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
+        # A root of a mean over batches is no mean of roots.
+        self.angle_rmse = MeanSquaredError(squared=False)
+
+    def forward(self, images_NCHW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        stem_NCHW = self.stem(images_NCHW)
+        features_N = (self.branch(stem_NCHW) + self.skip(stem_NCHW)).relu().flatten(1)
+        return self.classifier(features_N), self.regressor(features_N).squeeze(1)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+        images_NCHW, labels_N, angles_N = batch
+        scores_NC, degrees_N = self(images_NCHW)
+        loss = functional.cross_entropy(scores_NC, labels_N)
+        loss = loss + self.hparams.angle_weight * functional.mse_loss(degrees_N, angles_N)
+        metrics = {"train_loss": loss, "train_accuracy": accuracy(scores_NC, labels_N)}
+        self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels_N))
+        return loss
+
+    def test_step(self, batch: Batch, batch_idx: int) -> None:
+        images_NCHW, labels_N, angles_N = batch
+        scores_NC, degrees_N = self(images_NCHW)
+        self.angle_rmse.update(degrees_N, angles_N)
+        metrics = {
+            "test_accuracy": accuracy(scores_NC, labels_N),
+            "test_angle_rmse": self.angle_rmse,
+        }
+        self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels_N))
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> dict[str, torch.Tensor]:
+        images_NCHW, labels_N, angles_N = batch
+        scores_NC, degrees_N = self(images_NCHW)
+        return {"scores": scores_NC, "angle": degrees_N, "label": labels_N, "true_angle": angles_N}
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=self.hparams.learning_rate)
+
+
+def accuracy(scores_NC: torch.Tensor, labels_N: torch.Tensor) -> torch.Tensor:
+    """Give the share of rows whose largest score is the label's."""
+    return (scores_NC.argmax(1) == labels_N).float().mean()
+
+
+class DigitImages(pl.LightningDataModule):
+    """Batches of images (N, 1, 28, 28) float32 in [0, 1], labels (N,) int64, degrees (N,)."""
+
+    def __init__(
+        self, path: str, batch_size: int = 32, seed: int = 0, data_workers: int = 0
+    ) -> None:
+        """Remember where the images are.
+
+        Args:
+            path: .npz of the digits.
+            batch_size: a last partial batch is dropped in training and kept in prediction.
+            seed: of the order.
+            data_workers: processes that prepare batches.
+        """
+        super().__init__()
+        self.save_hyperparameters()
+
+    def setup(self, stage: str) -> None:
+        with np.load(self.hparams.path, allow_pickle=False) as arrays:
+            self.training, self.test = (_tensors(arrays, split) for split in ("train", "test"))
+
+    def train_dataloader(self) -> DataLoader:
+        order = EpochOrder(len(self.training), seed=self.hparams.seed)
+        return self._loader(self.training, order, drop_last=True)
+
+    def test_dataloader(self) -> DataLoader:
+        return self._loader(self.test, range(len(self.test)), drop_last=False)
+
+    predict_dataloader = test_dataloader
+
+    def _loader(
+        self, dataset: ResidentTensors, order: EpochOrder | range, *, drop_last: bool
+    ) -> DataLoader:
+        return loader(
+            dataset,
+            order,
+            batch_size=self.hparams.batch_size,
+            drop_last=drop_last,
+            workers=self.hparams.data_workers,
+        )
+
+
+def _tensors(arrays: np.lib.npyio.NpzFile, split: str) -> ResidentTensors:
+    images_NCHW = torch.from_numpy(arrays[f"{split}_images"]).unsqueeze(1).float() / 255
+    rest = (torch.from_numpy(arrays[f"{split}_{name}"]) for name in ("labels", "angles"))
+    return ResidentTensors(images_NCHW, *rest)
