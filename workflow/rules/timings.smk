@@ -16,9 +16,11 @@ rule timing:
         "results/logs/timing/{timing}.log",
     conda:
         "../../envs/training.yaml"
-    threads: workflow.cores
+    # A function: named directly, --report would need --cores.
+    threads: lambda wildcards: workflow.cores
     resources:
-        mem_mb=4000,
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=gpus_of_timing,
     params:
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
