@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 from twinrun.artifacts import read_json, read_tensors
 from twinrun.comparison import differing_elements, values
 from twinrun.figures.style import (
+    INK,
     MUTED,
-    PAPER,
     canvas,
     colour_of,
     log_axis,
@@ -139,8 +139,8 @@ def _number_label(size: int) -> str:
 def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
     """Draw how large the differences are in each parameter tensor.
 
-    Per tensor and variant: the extremes (thin), the middle half (thick) and the median of the
-    elements that differ, and their share.
+    Per tensor and variant: the extremes (thin), the middle half (thick) and the median (tick) of
+    the elements that differ, and their share.
 
     Args:
         runs: run.json of the repeats of each variant; the weights lie beside it.
@@ -161,7 +161,7 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         else:
             axes.axvline(0, color=MUTED)
             axes.set(xticks=[0], xticklabels=["0"], yticks=[])
-            note(axes, f"equal, bit for bit, in {plural(len(pairs[0].shapes), 'tensor')}")
+            axes.set_title(f"equal, bit for bit, in {plural(len(pairs[0].shapes), 'tensor')}")
         for pair in pairs:
             end = ": equal, bit for bit" if pair.is_equal() else ""
             axes.plot([], color=colour_of(pair.variant, variants), lw=5, label=pair.variant + end)
@@ -206,7 +206,7 @@ def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[st
         low, lower, median, upper, high = np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1])
         axes.hlines(y, low, high, color=colour, linewidth=1)
         axes.hlines(y, lower, upper, color=colour, linewidth=5)
-        axes.plot(median, y, marker="|", color=PAPER, markersize=5)
+        axes.plot(median, y, marker="|", color=INK, markersize=9)
     return percent(differing.mean()) if differing.any() else "equal"
 
 

@@ -115,4 +115,9 @@ def _cost(timing: dict[str, Any] | None) -> dict[str, Any] | None:
             if ratio["phase"] == "train" and ratio["variant"] != timing["yardstick"]
         ],
         "skipped": timing["skipped"],
+        "unstable": [
+            median["variant"]
+            for median in timing["medians"]
+            if median["phase"] == "train" and median["unstable"]
+        ],
     }

@@ -24,16 +24,14 @@ def rows(material: Material) -> list[dict[str, Any]]:
 def summary(material: Material) -> dict[str, Any]:
     """Give what the first paragraph says: names by answer, then the other rows by question."""
     groups: dict[str, dict[str, list[str]]] = {}
-    others: dict[str, list[str]] = {}
+    others: dict[tuple[str, str], list[str]] = {}
     for row in material.verdicts:
         if row["answer"] in LEADS:
             variants = groups.setdefault(row["answer"], {}).setdefault(row["workload"], [])
             variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
         else:
             name = _name(row["workload"], [row["variant"]] if row["variant"] else [])
-            others.setdefault(row["question"], []).append(
-                f"{name} {row['answer']}, {row['figure']}"
-            )
+            others.setdefault((row["question"], row["answer"]), []).append(name)
     return {
         "number": len(material.verdicts),
         "groups": [
@@ -41,7 +39,7 @@ def summary(material: Material) -> dict[str, Any]:
             for answer, lead in LEADS.items()
             if answer in groups
         ],
-        "others": [(question, _listed(answers)) for question, answers in others.items()],
+        "others": [(*key, _listed(names)) for key, names in others.items()],
     }
 
 
