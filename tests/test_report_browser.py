@@ -22,7 +22,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PHONE, DESKTOP = 390, 1280
+PHONE, DESKTOP, PAPER = 390, 1280, 680  # pixels; A4 within its margins
 
 pytestmark = [
     pytest.mark.browser,
@@ -188,7 +188,8 @@ def test_contents_lead_to_the_sections(show):
 
 
 def test_print_leaves_out_the_contents_and_opens_what_is_folded(show):
-    driver = show(DESKTOP, theme="dark", medium="print")
+    driver = show(PAPER, theme="dark", medium="print")
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= PAPER
     assert not driver.find_element(By.TAG_NAME, "nav").is_displayed()
     assert brightness(style_of(driver, "body", "background-color")) == 255
     assert brightness(style_of(driver, "figure svg text", "fill")) == 0
