@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
 from twinrun.artifacts import read_json, read_tensors
-from twinrun.comparison import differing_elements, values
+from twinrun.distances import differing_elements, values
 from twinrun.figures.style import (
     INK,
     MUTED,
