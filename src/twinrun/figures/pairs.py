@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
 from twinrun.artifacts import read_json, read_tensors
-from twinrun.distances import differing_elements, values
+from twinrun.distances import differences, differing_elements, values
 from twinrun.figures.style import (
     INK,
     MUTED,
@@ -103,7 +103,8 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
 
 def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:
     difference, differing = pair.difference(name), pair.differing(name)
-    axes.set_title(_finding(pair.variant, differing, pair.largest(name)))
+    largest = differences(pair.first[name], pair.second[name], pair.dtypes[name]).max(initial=0)
+    axes.set_title(_finding(pair.variant, differing, float(largest)))
     axes.xaxis.grid(visible=False)
     if not differing.any():
         axes.axhline(0, color=colour, linewidth=2.5, gid=f"zero-{pair.variant}")
