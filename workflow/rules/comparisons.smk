@@ -18,6 +18,7 @@ rule compare:
         "../../envs/training.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=30,
     script:
         "../scripts/compare.py"

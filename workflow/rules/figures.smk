@@ -20,7 +20,8 @@ rule first_layer:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     params:
         variants=list(SETTINGS.variants),
     script:
@@ -46,7 +47,8 @@ rule layers:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     params:
         variants=list(SETTINGS.variants),
     script:
@@ -72,7 +74,8 @@ rule growth:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     params:
         variants=list(SETTINGS.variants),
     script:
@@ -98,7 +101,8 @@ rule curves:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     params:
         variants=list(SETTINGS.variants),
     script:
@@ -124,7 +128,8 @@ rule cost:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     params:
         variants=list(SETTINGS.variants),
     script:
@@ -150,7 +155,8 @@ rule strip:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     script:
         "../scripts/strip.py"
 
@@ -173,6 +179,7 @@ rule contact_sheet:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1500,
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
     script:
         "../scripts/contact_sheet.py"

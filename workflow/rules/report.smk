@@ -15,7 +15,8 @@ rule judge:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
     params:
         not_run=lambda wildcards: SETTINGS.not_run_of(wildcards.study),
         workloads=lambda wildcards: SETTINGS.config[wildcards.study]["workloads"],
@@ -41,7 +42,8 @@ rule verdicts:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
     script:
         "../scripts/verdicts.py"
 
@@ -67,7 +69,8 @@ rule report:
         "../../envs/report.yaml"
     threads: 1
     resources:
-        mem_mb=2000,
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=15,
     params:
         config=SETTINGS.config,
         not_run=SETTINGS.not_run,

@@ -1,0 +1,111 @@
+"""The workflow on a real Slurm: a cluster of this one machine, with one fake GPU.
+
+Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment, in
+its folder `slurm`; it is found in either place.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from workflow.conftest import Project, copied
+
+CLUSTER = Path(__file__).with_name("cluster")
+PLUGIN = Path(sys.prefix, "slurm")
+INSTALL = (
+    f"{sys.executable} -m pip install --no-deps --constraint requirements.lock --target {PLUGIN} "
+    "snakemake-executor-plugin-slurm snakemake-executor-plugin-slurm-jobstep"
+)
+ARGUMENTS = [
+    *("--workflow-profile", "slurm", "--latency-wait", "5", "--retries", "0"),
+    *("--slurm-status-command", "squeue"),
+    *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
+]
+SMALL = {
+    "datasets": {"digits": {"parameters": {"images_per_class": 40}}},
+    "workloads": {"denoiser": {"epochs": 1, "hyperparameters": {"batch_size": 100}}},
+    "reproducibility": {"workloads": ["denoiser"], "cost": {"rounds": 5, "steps": 1}},
+}
+
+
+def missing():
+    """Say what keeps these tests from being run here."""
+    programs = [name for name in ("slurmctld", "slurmd", "munged") if not shutil.which(name)]
+    if programs:
+        return f"no {', '.join(programs)}: apt-get install slurm-wlm munge"
+    if os.geteuid() != 0:
+        return "a test cluster is started as root"
+    if not PLUGIN.is_dir() and not importlib.util.find_spec("snakemake_executor_plugin_slurm"):
+        return f"no Slurm plugin: {INSTALL}"
+    return None
+
+
+pytestmark = [pytest.mark.slurm, pytest.mark.skipif(bool(missing()), reason=str(missing()))]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    subprocess.run([CLUSTER, "start"], check=True)
+    yield
+    subprocess.run([CLUSTER, "stop"], check=True)
+
+
+@pytest.fixture
+def project(tmp_path, cluster):
+    (tmp_path / "work").mkdir()
+    return Project(copied(tmp_path / "clone"), tmp_path / "work")
+
+
+def on_slurm(project, *arguments, **options):
+    path = os.pathsep.join(filter(None, [str(PLUGIN), os.environ.get("PYTHONPATH")]))
+    return project.snakemake(*arguments, *ARGUMENTS, PYTHONPATH=path, **options)
+
+
+def submitted(project):
+    """Give what Slurm knows of the jobs of a project's run, by rule: a dictionary for each job."""
+    listing = subprocess.run(
+        ["scontrol", "show", "job", "--oneliner"], check=True, capture_output=True, text=True
+    )
+    jobs = {}
+    for line in listing.stdout.splitlines():
+        fields = dict(re.findall(r"(\S+?)=(\S*)", line))
+        if fields["WorkDir"] == str(project.directory):
+            rule = re.search(r"rule_(\w+?)_wildcards|rule_(\w+)", fields["Comment"])
+            jobs.setdefault(rule[1] or rule[2], []).append(fields)
+    return jobs
+
+
+def test_the_whole_workflow_runs_on_slurm(project):
+    on_slurm(project, config=SMALL, check=0)
+    assert (project.directory / "results/report.html").exists()
+    jobs = submitted(project)
+    assert {fields["JobState"] for each in jobs.values() for fields in each} == {"COMPLETED"}
+    assert {rule: len(jobs[rule]) for rule in ("prepare", "train", "compare", "timing")} == {
+        **{"prepare": 1, "train": 4, "compare": 2, "timing": 1},
+    }
+    for fields in jobs["train"]:
+        assert fields["NumTasks"] == "1"
+        assert fields["CPUs/Task"] == "2"
+        assert fields["MinMemoryNode"] == "4000M"
+        assert "gpu" not in fields["TRES"]
+    assert [fields["OverSubscribe"] for fields in jobs["timing"]] == ["NO"]
+    assert {fields["OverSubscribe"] for fields in jobs["train"]} == {"OK"}
+    again = project.snakemake(config=SMALL, check=0)
+    assert "Nothing to be done" in again.text
+
+
+def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
+    """The fake GPU is granted, and torch, which finds none, ends the job with one sentence."""
+    target = "results/runs/factorization/deterministic/seed1/repeat1/run.json"
+    done = on_slurm(project, target, config={**SMALL, "accelerator": "gpu"}, check=1)
+    assert "accelerator: gpu was asked for, but torch sees none" in done.text
+    jobs = submitted(project)
+    assert [fields["TresPerJob"] for fields in jobs["train"]] == ["gres:gpu:1"]
+    assert [fields["JobState"] for fields in jobs["train"]] == ["FAILED"]
+    assert "TresPerJob" not in jobs["prepare"][0]
+    assert not (project.directory / target).exists()
