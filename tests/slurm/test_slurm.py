@@ -1,7 +1,7 @@
 """The workflow on a real Slurm: a cluster of this one machine, with one fake GPU.
 
-Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment, in
-its folder `slurm`; it is found in either place.
+Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment,
+in its folder `slurm`; it is found in either place.
 """
 
 import importlib.util
@@ -85,9 +85,8 @@ def test_the_whole_workflow_runs_on_slurm(project):
     assert (project.directory / "results/report.html").exists()
     jobs = submitted(project)
     assert {fields["JobState"] for each in jobs.values() for fields in each} == {"COMPLETED"}
-    assert {rule: len(jobs[rule]) for rule in ("prepare", "train", "compare", "timing")} == {
-        **{"prepare": 1, "train": 4, "compare": 2, "timing": 1},
-    }
+    counts = {rule: len(each) for rule, each in jobs.items()}
+    assert counts.items() >= {"prepare": 1, "train": 4, "compare": 2, "timing": 1}.items()
     for fields in jobs["train"]:
         assert fields["NumTasks"] == "1"
         assert fields["CPUs/Task"] == "2"
