@@ -1,0 +1,47 @@
+"""What the README says is so: its tree, its commands, its example."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_tree_names_what_there_is():
+    tree = README.partition("## Where things are")[2].partition("```")[2].partition("```")[0]
+    named = [entry.rstrip(",") for line in tree.strip().splitlines() for entry in first_words(line)]
+    assert [entry for entry in named if not (ROOT / entry).exists()] == []
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    folders = {line.split("/")[0] for line in listed.splitlines() if "/" in line}
+    hidden = {folder for folder in folders if folder.startswith(".")}
+    assert folders - hidden == {entry.split("/")[0] for entry in named if "/" in entry}
+
+
+def first_words(line):
+    """Give the paths at the start of a line of the tree: several are parted by commas."""
+    paths = line.split("  ")[0].split(", ")
+    return [path.strip() for path in paths]
+
+
+def test_the_commands_are_targets():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert targets == {"run", "demo", "test", "check"}
+    assert set(re.findall(r"`?make (\w+)", README)) <= targets
+
+
+def test_the_example_is_a_config():
+    (example,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    config = yaml.safe_load(example)
+    own = yaml.safe_load((ROOT / "tests/own_module/config.yaml").read_text())
+    assert config.keys() == own.keys()
+    assert config["workloads"]["mine"].keys() == own["workloads"]["mine"].keys()
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
