@@ -45,3 +45,9 @@ def test_the_example_is_a_config():
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_the_page_on_own_modules_quotes_the_example():
+    page = (ROOT / "docs/audit-your-module.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert example == (ROOT / "tests/own_module/config.yaml").read_text()
