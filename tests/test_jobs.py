@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from twinrun.jobs import sentence_of
@@ -55,6 +57,31 @@ def test_fewer_threads_than_needed_are_refused(tmp_path):
     assert "needs 4 threads but was given 2" in err
 
 
+def test_a_full_disk_under_the_log_still_leaves_the_sentence(tmp_path):
+    body = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
+        'raise ValueError("the cause")'
+    )
+    code, _, err, _ = run_job(tmp_path, body)
+    assert code == 1
+    assert err.startswith("train seed=1: ValueError: the cause")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends a child with its parent")
+def test_a_job_ends_with_a_killed_parent(tmp_path):
+    body = 'os.write(1, b"%d" % os.getpid()); import time; time.sleep(60)'
+    log = tmp_path / "logs/train.log"
+    code = SCRIPT.format(body=body, threads=1)
+    start = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+    with subprocess.Popen([sys.executable, "-c", start, code, str(log)]) as parent:
+        while not (log.exists() and log.read_text()):
+            time.sleep(0.05)
+        child = psutil.Process(int(log.read_text()))
+        parent.kill()
+    child.wait(timeout=20)
+    assert not child.is_running()
+
+
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
@@ -62,6 +89,10 @@ def test_fewer_threads_than_needed_are_refused(tmp_path):
         (
             RuntimeError("CUDA out of memory. Tried"),
             "out of memory (CUDA out of memory. Tried): give",
+        ),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            "out of memory ([enforce fail]",
         ),
         (OSError(28, "No space left on device", "a.csv"), "No space left on device: a.csv"),
         (ValueError("wrong\nsecond line"), "ValueError: wrong"),

@@ -3,10 +3,14 @@
 Snakemake's `log:` is only a promise: nothing of a Python script lands there by itself. `job`
 redirects the file descriptors 1 and 2, so that C++ libraries and child processes are caught too,
 and ends the process with exit code 1 after one sentence on the terminal. The traceback and
-everything printed stay in the log.
+everything printed stay in the log. On Linux a job ends with the Snakemake that started it, killed
+or not: two writers of one result are never left.
 """
 
+import contextlib
+import ctypes
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -32,12 +36,13 @@ def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
     """
     name = " ".join([snakemake.rule, *(f"{k}={v}" for k, v in snakemake.wildcards.items())])
     log = Path(snakemake.log[0])
-    with _output_into(log):
+    with _output_into(log), _ended_with_parent():
         try:
             require_threads(threads, granted=snakemake.threads)
             yield
         except Exception as error:  # every failure must leave one sentence and its traceback
-            traceback.print_exc()
+            with contextlib.suppress(OSError):  # a full disk takes no log either
+                traceback.print_exc()
             sentence = sentence_of(error)
         else:
             return
@@ -69,11 +74,27 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, TwinrunError):
         return str(error)
     first = str(error).strip().split("\n")[0]
-    if isinstance(error, MemoryError) or "out of memory" in first.lower():
+    no_memory = ("out of memory", "can't allocate memory", "cannot allocate memory")
+    if isinstance(error, MemoryError) or any(words in first.lower() for words in no_memory):
         return f"out of memory ({first}): give the job more memory or make its batch smaller"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename or 'while writing'}"
     return f"{type(error).__name__}: {first}"
+
+
+@contextmanager
+def _ended_with_parent() -> Iterator[None]:
+    """Have the system kill this process when the one that started it ends; Linux alone can."""
+    if sys.platform != "linux":
+        yield
+        return
+    pr_set_pdeathsig = 1
+    prctl = ctypes.CDLL(None).prctl
+    prctl(pr_set_pdeathsig, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        prctl(pr_set_pdeathsig, 0)
 
 
 _terminal: int | None = None  # the descriptor of the stderr from before `_output_into`
@@ -95,8 +116,9 @@ def _output_into(log: Path) -> Iterator[None]:
         yield
     finally:
         _terminal = None
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # a full disk takes no log either
+                stream.flush()
         for target, copy in enumerate(saved, start=1):
             os.dup2(copy, target)
             os.close(copy)
