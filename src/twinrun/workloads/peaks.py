@@ -4,9 +4,10 @@
         - 1/3 exp(-(x1+1)^2 - x2^2)
 
 The one batch stays where the training has moved it: collated row by row, 40,000 points would take
-many times as long as the step. The seed decides the initial weights and nothing else. At this
-learning rate some of them stall: all units of the second layer die, and the network is left with
-the mean of z.
+many times as long as the step. The seed decides the initial weights and nothing else. How far the
+training gets depends on them, since at this learning rate ReLU units die: of the seeds 1 to 200,
+2,000 steps over 400 points left a median loss of 0.08, ten above 1, and one with nothing but the
+mean of z (3.29).
 """
 
 import math
