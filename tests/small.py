@@ -1,5 +1,9 @@
 """A small workload for tests of what surrounds a workload: a network of 49 parameters."""
 
+import os
+import time
+from pathlib import Path
+
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -68,3 +72,26 @@ class Undeterministic(Small):
         values = batch[0][:, 0]
         torch.zeros(4).put_(torch.zeros(len(values), dtype=torch.int64), values)
         return self._step(batch, "train_loss")
+
+
+class Measured(Small):
+    """Normalises its inputs, logs on every step too, and keeps the count of its steps in a file."""
+
+    def __init__(self, width=8, learning_rate=0.05, steps_file="", pause=0.0, fails_at=-1):
+        super().__init__(width, learning_rate)
+        self.save_hyperparameters()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, inputs):
+        return super().forward(self.norm(inputs))
+
+    def training_step(self, batch, batch_idx):
+        rank = int(os.environ.get("RANK", 0))
+        if rank == 1 and self.calls == self.hparams.fails_at:
+            raise KeyError("weight")
+        if self.hparams.steps_file:
+            Path(f"{self.hparams.steps_file}.{rank}").write_text(str(int(self.calls) + 1))
+            time.sleep(self.hparams.pause)
+        self.log("largest", batch[1].max(), on_step=False, on_epoch=True, reduce_fx="max")
+        self.log("positive", (batch[1] > 0).float().mean(), on_step=True, on_epoch=True)
+        return super().training_step(batch, batch_idx)

@@ -26,6 +26,10 @@ VARIANT = {
     "threads": 2,
     "data_workers": 0,
     "precision": "32-true",
+    "devices": 1,
+    "sharing": "canonical",
+    "scale_batch_with_devices": False,
+    "batch_norm": "joined",
 }
 FILES = {
     "weights": "weights.safetensors",

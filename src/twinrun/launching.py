@@ -1,25 +1,45 @@
-"""Start work in a fresh process, with the environment that must be set before Python starts.
+"""Start work in fresh processes, with the environment that must be set before Python starts.
 
 `launch` is for the side that starts (it imports neither torch nor Lightning); the other side is
 this module run as a program, which calls the named function with the keyword arguments it reads
 from its standard input. Its standard output is the channel back: lines of JSON with progress or
 with the sentence of an error. What the function itself prints goes to standard error, the log.
-The process dies with its parent.
+
+One launch may start several workers; then each finds its rank, their number and a place to meet in
+its environment. They end together: when one fails, the others are ended too. SIGINT and SIGTERM are
+passed on, so that the workers can stop in good order; a second one ends them. The processes die
+with their parent, and each has a process group, so that what they started dies with them.
 """
 
+import contextlib
 import ctypes
 import importlib
 import json
+import math
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from twinrun.jobs import TwinrunError, say, sentence_of
+
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 2.0  # for the others to fail by themselves, and to say why, after one has failed
+
+# What another launcher (torchrun, a cluster) may have set for processes of its own, and cuBLAS's
+# switch, which would make a nondeterministic variant deterministic.
+NOT_INHERITED = {
+    "CUBLAS_WORKSPACE_CONFIG",
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+}
 
 
 def environment_of(*, seed: int, deterministic: bool, threads: int) -> dict[str, str]:
@@ -38,53 +58,175 @@ def environment_of(*, seed: int, deterministic: bool, threads: int) -> dict[str,
     return variables
 
 
-def launch(function: str, arguments: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Call a function in a fresh process and wait for it.
+def launch(
+    function: str,
+    arguments: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    workers: int = 1,
+) -> None:
+    """Call a function in fresh processes, as many as there are workers, and wait for them.
 
     Args:
         function: import path, `package.module:function`.
         arguments: its keyword arguments, as JSON can hold them.
-        environment: variables added to this process's own; CUBLAS_WORKSPACE_CONFIG is not
-            inherited, since it would make a nondeterministic variant deterministic.
+        environment: variables added to this process's own; NOT_INHERITED names what they lose.
+        workers: how many processes; several find RANK, LOCAL_RANK, WORLD_SIZE and
+            TWINRUN_MEETING, a file that does not exist yet, in their environment.
 
     Raises:
-        TwinrunError: if the function raised, or its process died.
+        TwinrunError: if the function raised, or a process died. No process is left then.
     """
-    inherited = {k: v for k, v in os.environ.items() if k != "CUBLAS_WORKSPACE_CONFIG"}
-    package_folder = str(Path(__file__).resolve().parents[1])
-    search = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "twinrun.launching", function],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**inherited, "PYTHONPATH": search, **environment},
-    )
-    error = None
-    with process:
+    with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
+        started: list[_Worker] = []
         try:
-            json.dump(arguments, process.stdin)
-            process.stdin.close()
-            for line in process.stdout:
-                message = json.loads(line)
-                error = message.get("error", error)
-                if "progress" in message:
-                    say(message["progress"])
-        except BrokenPipeError:
-            pass  # it died early; its exit code says more
-        except BaseException:
-            process.kill()
-            raise
-    if error is not None:
-        raise TwinrunError(error)
-    if process.returncode < 0:
-        name = signal.Signals(-process.returncode).name
-        raise TwinrunError(
-            f"{function} was ended by {name}"
-            + (", as the system does when memory runs out" if name == "SIGKILL" else "")
+            for rank in range(workers):
+                place = _place(rank, workers, folder) if workers > 1 else {}
+                started.append(_Worker(function, arguments, {**environment, **place}))
+            with _signals_passed_on(started):
+                _watch(started)
+        finally:
+            for worker in started:
+                worker.kill()
+                worker.process.wait()
+    failure = _failure(function, started)
+    if failure is not None:
+        raise TwinrunError(failure)
+
+
+def _place(rank: int, workers: int, folder: str) -> dict[str, str]:
+    """Say which worker a process is, in the variables that torch and Lightning read too.
+
+    They meet in a file: unlike a port, it cannot be taken by another program in between.
+    """
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(workers),
+        "TWINRUN_MEETING": str(Path(folder, "meeting")),
+    }
+
+
+class _Worker:
+    """A started process and what it has said."""
+
+    def __init__(
+        self, function: str, arguments: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> None:
+        inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
+        package_folder = str(Path(__file__).resolve().parents[1])
+        search = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "twinrun.launching", function],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**inherited, "PYTHONPATH": search, **environment},
+            process_group=0,
         )
-    if process.returncode:
-        raise TwinrunError(f"{function} ended with exit code {process.returncode}")
+        self.errors: list[dict[str, Any]] = []
+        self.was_killed = False
+        self._unread = b""
+        with contextlib.suppress(BrokenPipeError):  # it died early; its exit code says more
+            self.process.stdin.write(json.dumps(arguments).encode())
+            self.process.stdin.close()
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def has_failed(self) -> bool:
+        return bool(self.errors) or self.process.poll() not in (None, 0)
+
+    def read(self) -> bool:
+        """Take what it has said; False when there is no more."""
+        data = os.read(self.process.stdout.fileno(), 2**16)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "progress" in message:
+                say(message["progress"])
+            else:
+                self.errors.append(message)
+        return bool(data)
+
+    def read_rest(self) -> None:
+        """Take what is left, without waiting for processes of its own that hold the channel."""
+        os.set_blocking(self.process.stdout.fileno(), False)
+        with contextlib.suppress(BlockingIOError):
+            while self.read():
+                pass
+
+    def kill(self) -> None:
+        """End it, if it still runs, and in any case what it has started."""
+        self.was_killed = self.was_killed or self.is_running()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def _watch(workers: Sequence[_Worker]) -> None:
+    """Read what the workers say until all have ended; one failure ends them all."""
+    deadline = math.inf
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+        while any(worker.is_running() for worker in workers):
+            for key, _ in selector.select(timeout=POLL_SECONDS):
+                if not key.data.read():
+                    selector.unregister(key.fileobj)
+            if deadline == math.inf and any(worker.has_failed() for worker in workers):
+                deadline = time.monotonic() + GRACE_SECONDS
+            if time.monotonic() > deadline:
+                for worker in workers:
+                    worker.kill()
+    for worker in workers:
+        worker.read_rest()
+
+
+@contextlib.contextmanager
+def _signals_passed_on(workers: Sequence[_Worker]) -> Iterator[None]:
+    """Pass SIGINT and SIGTERM on to the workers; the second one ends them."""
+    asked = []
+
+    def pass_on(number: int, frame: object) -> None:
+        for worker in workers:
+            if number in asked:
+                worker.kill()
+            elif worker.is_running():
+                worker.process.send_signal(number)
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _failure(function: str, workers: Sequence[_Worker]) -> str | None:
+    """Say what failed first; that the others then lost their connection comes last."""
+    errors = sorted((error for w in workers for error in w.errors), key=lambda e: e["time"])
+    causes = [error["error"] for error in errors if not error["is_lost_peer"]]
+    deaths = [
+        _death(function, rank, workers)
+        for rank, worker in enumerate(workers)
+        if worker.process.returncode and not worker.was_killed and not worker.errors
+    ]
+    lost = [error["error"] for error in errors]
+    ended = [f"{function} was ended before it was done" for w in workers if w.process.returncode]
+    return next(iter([*causes, *deaths, *lost, *ended]), None)
+
+
+def _death(function: str, rank: int, workers: Sequence[_Worker]) -> str:
+    code = workers[rank].process.returncode
+    who = function if len(workers) == 1 else f"worker {rank + 1} of {len(workers)} of {function}"
+    if code > 0:
+        return f"{who} ended with exit code {code}"
+    name = signal.Signals(-code).name
+    why = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    return f"{who} was ended by {name}{why}"
 
 
 _channel: int | None = None
@@ -93,12 +235,12 @@ _channel: int | None = None
 def report_progress(text: str) -> None:
     """Send one line to the terminal of whoever launched this process, and to its log."""
     print(text, file=sys.stderr, flush=True)
-    _send("progress", text)
+    _send({"progress": text})
 
 
-def _send(kind: str, text: str) -> None:
+def _send(message: Mapping[str, Any]) -> None:
     if _channel is not None:
-        os.write(_channel, (json.dumps({kind: text}) + "\n").encode())
+        os.write(_channel, (json.dumps(message) + "\n").encode())
 
 
 def _work(function: str) -> NoReturn:
@@ -117,7 +259,8 @@ def _work(function: str) -> NoReturn:
     except Exception as error:  # every failure is one sentence there and a traceback here
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
             traceback.print_exc()
-        _send("error", sentence_of(error))
+        lost = isinstance(error, RuntimeError) and "gloo" in str(error)
+        _send({"error": sentence_of(error), "time": time.time(), "is_lost_peer": lost})
         sys.exit(1)
     sys.exit(0)
 

@@ -7,6 +7,7 @@ is decided here, so that the workflow asks for no run that could not start.
 """
 
 import difflib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,24 @@ class Variant:
     """Processes that prepare batches."""
     precision: str
     """Lightning's name of it."""
+    devices: int
+    """Worker processes; on GPUs each has one."""
+    sharing: str
+    """How workers share the data: `canonical` or `partitioned`."""
+    scale_batch_with_devices: bool
+    """Mini-batches as many times larger as there are workers."""
+    batch_norm: str
+    """How workers join the statistics: `joined` or `synchronised`."""
+
+    @property
+    def cores(self) -> int:
+        """What a run needs."""
+        return self.devices * self.threads
+
+    @property
+    def gpus(self) -> int:
+        """What a run needs."""
+        return self.devices if self.accelerator == "gpu" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +161,9 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
-        if accelerator == "gpu" and not gpus and config["accelerator"] != "gpu":
-            not_run[name] = "no GPU on this machine"
+        promised = math.inf if config["accelerator"] == "gpu" else gpus
+        if (reason := _hindrance(variants[name], gpus=promised)) is not None:
+            not_run[name] = reason
     settings = Settings(
         config=config,
         studies=config["studies"],
@@ -157,10 +177,28 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     return settings
 
 
+def _hindrance(variant: Variant, *, gpus: float) -> str | None:
+    """Say why a variant cannot run on this machine."""
+    if variant.gpus > gpus:
+        return (
+            f"needs {variant.gpus} GPUs, this machine has {gpus}"
+            if gpus
+            else "no GPU on this machine"
+        )
+    if variant.batch_norm == "synchronised" and not variant.gpus:
+        return "synchronised batch normalisation needs GPUs"
+    return None
+
+
 def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
     """Name the timings the studies lead to."""
     study = settings.config["reproducibility"]
-    variants = settings.variants_of("reproducibility")
+    # A timing is one process.
+    variants = [
+        name
+        for name in settings.variants_of("reproducibility")
+        if settings.variants[name].devices == 1
+    ]
     if "reproducibility" in settings.studies and len(variants) > 1:
         for workload in study["workloads"]:
             yield (

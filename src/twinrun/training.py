@@ -1,8 +1,9 @@
 """One run: a workload trained under a variant from a seed, through Lightning's Trainer.
 
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
-another size, no advanced random generator. The network of the last iteration is kept. Everything
-the run leaves is written at its end, each file whole, the manifest last.
+another size, no advanced random generator. With several workers each of them is such a process, and
+the first writes. The network of the last iteration is kept. Everything the run leaves is written at
+its end, each file whole, the manifest last.
 """
 
 import resource
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,11 +23,11 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from twinrun import artifacts, environment
 from twinrun.determinism import determinism
 from twinrun.jobs import TwinrunError
-from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
-from twinrun.tracing import Tracer
-
-PROGRESS_SECONDS = 10.0
+from twinrun.parallel import Team, check_same_parameters, join_team
+from twinrun.progress import Curves, Progress
+from twinrun.stopping import Stop, Stopped
+from twinrun.workers import connected
 
 
 def train(
@@ -50,13 +52,19 @@ def train(
         outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
 
     Raises:
-        TwinrunError: if the workload cannot be built, the device is missing, or a deterministic
-            variant meets an operation that has no reproducible implementation.
+        TwinrunError: if the workload cannot be built or shared, the device is missing, a
+            deterministic variant meets an operation that has no reproducible implementation, or
+            the training was not the one asked for (workers, steps).
     """
     started = time.perf_counter()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
+    folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
-    with determinism(deterministic=variant["deterministic"], threads=variant["threads"]):
+    with (
+        determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
+        connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
+        tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
+    ):
         pl.seed_everything(seed, workers=True, verbose=False)
         data = build_data(
             workload,
@@ -66,27 +74,37 @@ def train(
             search_path=search_path,
         )
         module = build_module(workload, search_path)
-        tracer, metrics = Tracer(), EpochMetrics()
-        with tempfile.TemporaryDirectory(prefix="twinrun-") as empty:
-            trainer = _trainer(
-                workload, variant, root=empty, callbacks=[tracer, metrics, Progress(label)]
-            )
-            setup_ended = time.perf_counter()
-            try:
-                trainer.fit(module, datamodule=data)
-            except RuntimeError as error:
-                if "deterministic" in str(error):
-                    raise TwinrunError(
-                        f"variants.{identity['variant']}.deterministic: {str(error).split('. ')[0]}"
-                    ) from error
-                raise
-            fit_ended = time.perf_counter()
+        stop = Stop(folder / "STOP")
+        team = join_team(workers, module, data, stop, variant=variant, seed=seed)
+        tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
+        callbacks = [stop, *team.callbacks, tracer, metrics, seconds]
+        if workers.is_first:
+            callbacks.append(Progress(label, tracer, workers.count))
+            callbacks.append(Curves(folder / "tensorboard", tracer))
+        trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
+        setup_ended = time.perf_counter()
+        try:
+            trainer.fit(module, datamodule=data)
+        except Stopped:
+            pass  # the network so far is kept; what follows a whole training is left out
+        except RuntimeError as error:
+            _explain(error, identity["variant"])
+            raise
+        fit_ended = time.perf_counter()
+        check_same_parameters(module, workers)
+        tested, predictions = {}, {}
+        if stop.reason is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
+        peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
+    if not workers.is_first:
+        return
+    if stop.reason is None:
+        _check_extent(trainer, variant, team, steps=len(tracer.rows))
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
     artifacts.write_csv(outputs["steps"], pd.DataFrame(tracer.rows))
-    artifacts.write_csv(outputs["epochs"], pd.DataFrame(metrics.rows))
+    artifacts.write_csv(outputs["epochs"], metrics.table())
     artifacts.write_arrays(outputs["fingerprints"], tracer.arrays())
     artifacts.write_tensors(outputs["predictions"], predictions)
     manifest = {
@@ -107,9 +125,11 @@ def train(
             "setup": round(setup_ended - started, 3),
             "fit": round(fit_ended - setup_ended, 3),
             "total": round(time.perf_counter() - started, 3),
+            "epochs": seconds.training,
+            "communication": seconds.communication,
         },
-        "peak_memory_mb": _peak_memory_mb(),
-        "ended": "finished",
+        "peak_memory_mb": peak_memory_mb,
+        "ended": stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
 
@@ -125,56 +145,51 @@ class EpochMetrics(pl.Callback):
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({"epoch": trainer.current_epoch + 1, **values})
 
+    def table(self) -> pd.DataFrame:
+        """Give the rows; there is none if the training was stopped in its first epoch."""
+        return pd.DataFrame(self.rows or {"epoch": []})
 
-class Progress(pl.Callback):
-    """Says every few seconds where the training stands and when it will be done."""
 
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._started = self._said = time.monotonic()
+class EpochSeconds(pl.Callback):
+    """Takes the seconds that the training steps of each epoch took; validation is left out."""
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def __init__(self, team: Team) -> None:
+        self.training: list[float] = []
+        self.communication: list[float] = []
+        self._team = team
+        self._started = self._ended = 0.0
+
+    def on_train_epoch_start(self, *_: Any) -> None:
         """Start the clock."""
-        self._started = self._said = time.monotonic()
+        self._team.communication()
+        self._started = time.perf_counter()
 
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        """Say it, if it is time to."""
-        now = time.monotonic()
-        if now - self._said < PROGRESS_SECONDS:
-            return
-        self._said = now
-        done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
-        left = (now - self._started) * (trainer.max_epochs / done - 1)
-        report_progress(
-            f"{self._label}: epoch {trainer.current_epoch + 1} of {trainer.max_epochs}, "
-            f"step {trainer.global_step}, about {left:.0f} s left"
-        )
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Stop it, unless another step follows."""
+        self._ended = time.perf_counter()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        """Note the epoch's seconds."""
+        self.training.append(round(self._ended - self._started, 4))
+        self.communication.append(round(self._team.communication(), 4))
 
 
 def _trainer(
     workload: Mapping[str, Any],
     variant: Mapping[str, Any],
+    team: Team,
     *,
     root: str,
     callbacks: list[pl.Callback],
 ) -> pl.Trainer:
-    if variant["accelerator"] == "gpu" and not (
-        torch.cuda.is_available() or torch.backends.mps.is_available()
-    ):
-        raise TwinrunError(
-            "accelerator: gpu was asked for, but torch sees none on this machine; say cpu, or run "
-            "where there is one"
-        )
+    if variant["accelerator"] == "gpu":
+        _check_gpus(variant["devices"])
     return pl.Trainer(
         accelerator=variant["accelerator"],
-        devices=1,
+        devices=variant["devices"],
+        strategy=team.strategy,
+        sync_batchnorm=variant["batch_norm"] == "synchronised",
+        use_distributed_sampler=False,
         precision=variant["precision"],
         max_epochs=workload["epochs"],
         default_root_dir=root,
@@ -187,6 +202,46 @@ def _trainer(
         # Inside a cluster job Lightning would take the job's single task for the whole world.
         plugins=[LightningEnvironment()],
     )
+
+
+def _check_gpus(devices: int) -> None:
+    found = torch.cuda.device_count() or int(torch.backends.mps.is_available())
+    if not found:
+        raise TwinrunError(
+            "accelerator: gpu was asked for, but torch sees none on this machine; say cpu, or run "
+            "where there is one"
+        )
+    if found < devices:
+        raise TwinrunError(
+            f"devices: {devices} GPUs were asked for, but torch sees {found}; each worker has one"
+        )
+
+
+def _explain(error: RuntimeError, variant: str) -> None:
+    """Raise what torch's refusals mean here."""
+    text = str(error)
+    if "deterministic" in text:
+        raise TwinrunError(f"variants.{variant}.deterministic: {text.split('. ')[0]}") from error
+    if "not used in producing" in text:
+        raise TwinrunError(
+            f"variants.{variant}.devices: the module has parameters that its loss does not use; "
+            f"freeze them (requires_grad_(False)) or train with devices: 1"
+        ) from error
+
+
+def _check_extent(
+    trainer: pl.Trainer, variant: Mapping[str, Any], team: Team, *, steps: int
+) -> None:
+    """Refuse a training that was not the one asked for: Lightning may train a part in silence."""
+    if trainer.world_size != variant["devices"]:
+        raise TwinrunError(
+            f"devices: the variant wants {variant['devices']}, but {trainer.world_size} trained"
+        )
+    expected = team.steps_per_epoch() and team.steps_per_epoch() * trainer.current_epoch
+    if expected is not None and steps != expected:
+        raise TwinrunError(
+            f"devices: {trainer.current_epoch} epochs are {expected} steps, but {steps} were taken"
+        )
 
 
 def _test(

@@ -20,12 +20,10 @@ rule train:
         "results/benchmarks/train/{workload}/{variant}/seed{seed}/repeat{repeat}.tsv"
     conda:
         "../../envs/training.yaml"
-    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
+    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].cores
     resources:
-        mem_mb=4000,
-        gpu=lambda wildcards: int(
-            SETTINGS.variants[wildcards.variant].accelerator == "gpu"
-        ),
+        mem_mb=lambda wildcards: 4000 * SETTINGS.variants[wildcards.variant].devices,
+        gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
     params:
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),

@@ -3,7 +3,7 @@ from twinrun.launching import environment_of, launch
 
 if __name__ == "__main__":
     variant = snakemake.params.variant
-    with job(snakemake, threads=variant["threads"]):
+    with job(snakemake, threads=variant["devices"] * variant["threads"]):
         launch(
             "twinrun.training:train",
             {
@@ -20,4 +20,5 @@ if __name__ == "__main__":
                 deterministic=variant["deterministic"],
                 threads=variant["threads"],
             ),
+            workers=variant["devices"],
         )

@@ -1,0 +1,71 @@
+"""Stop a training early, with the network so far kept: all workers after the same step.
+
+A stop is asked for by a file named STOP in the run's folder, by SIGTERM or by SIGINT (Ctrl-C).
+Whoever hears of it tells the others with what they exchange after the step, and all end there. The
+file is removed when it has been obeyed.
+"""
+
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+
+FILE = -1  # beside the numbers of signals
+LOOK_SECONDS = 0.5  # between two looks for the file
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    """Ends Lightning's loops."""
+
+
+class Stop(pl.Callback):
+    """Hears requests to stop, and ends the training when the workers have agreed."""
+
+    def __init__(self, file: Path) -> None:
+        self.reason: str | None = None
+        """Why the training ended early."""
+        self._file = file
+        self._signal = 0
+        self._looked = time.monotonic()
+        self._listen()
+
+    def asked(self) -> int:
+        """Say whether a stop was asked for: a signal's number, FILE, or 0."""
+        now = time.monotonic()
+        if not self._signal and now - self._looked > LOOK_SECONDS:
+            self._looked = now
+            return FILE if self._file.exists() else 0
+        return self._signal
+
+    def agree(self, asked: Iterable[float]) -> None:
+        """Take every worker's answer; one that asks is enough."""
+        by = next((int(number) for number in asked if number), 0)
+        if by:
+            name = "the file STOP was found" if by == FILE else signal.Signals(by).name
+            self.reason = f"stopped: {name}"
+
+    def end_if_agreed(self, *_: Any) -> None:
+        """End the training at the first hook after the step and all that belongs to it."""
+        if self.reason is not None:
+            self._file.unlink(missing_ok=True)
+            raise Stopped
+
+    on_train_batch_start = on_validation_start = on_train_epoch_end = end_if_agreed
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        """With one worker there is nobody to agree with."""
+        if trainer.world_size == 1:
+            self.agree([self.asked()])
+
+    def _listen(self, *_: Any) -> None:
+        """Take the signals, also back from Lightning, which takes SIGTERM at every start."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._hear)
+
+    on_train_start = on_test_start = on_predict_start = _listen
+
+    def _hear(self, number: int, frame: object) -> None:
+        self._signal = self._signal or number
