@@ -99,6 +99,10 @@ def write_run(
             for n, t in (parameters | buffers).items()
         ],
         "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
+        "files": {
+            name: artifacts.sha256(folder / name)
+            for name in ("weights.safetensors", "steps.csv", "fingerprints.npz")
+        },
         "steps": num_steps,
     }
     for key, value in (changes or {}).items():

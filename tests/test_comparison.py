@@ -119,6 +119,7 @@ def test_runs_that_differ_everywhere(tmp_path):
         pytest.param(torch.bfloat16, [1.0, 2.0], [1.0, 2.015625], id="bfloat16"),
         pytest.param(torch.float16, [1.0, 2.0], [1.0, float("nan")], id="NaN"),
         pytest.param(torch.float64, [1.0, 2.0], [1.0, 2.0000000000000004], id="last place"),
+        pytest.param(torch.float32, 1.0, 2.0, id="scalar"),
     ],
 )
 def test_planted_differences_of_parameters_are_found(tmp_path, dtype, first, second):
@@ -128,7 +129,8 @@ def test_planted_differences_of_parameters_are_found(tmp_path, dtype, first, sec
     ]
     summary, tensors, _ = compared(tmp_path, *runs)
 
-    expected = sum(str(a) != str(b) for a, b in zip(first, second, strict=True))
+    pairs = zip(np.atleast_1d(first), np.atleast_1d(second), strict=True)
+    expected = sum(str(a) != str(b) for a, b in pairs)
     assert summary["answer"] == "differs"
     assert summary["parameters"]["elements_differing"] == expected
     assert summary["max_ulp"] >= 1
@@ -146,6 +148,36 @@ def test_one_flipped_bit_is_found(tmp_path, bit):
     )
     assert summary["parameters"]["elements_differing"] == 1
     assert summary["answer"] == "differs"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_nan_with_another_payload_is_found(tmp_path, dtype):
+    first = torch.tensor([float("nan"), 1.0], dtype=dtype)
+    second = first.clone()
+    second.view(torch.uint8)[0] ^= 1  # the least bit of the payload
+
+    summary, _, _ = compared(
+        tmp_path,
+        *(write_run(tmp_path, r, parameters={"w": p}) for r, p in ((1, first), (2, second))),
+    )
+    assert summary["answer"] == "differs"
+    assert summary["parameters"] == counts(1, 2, 1, 1)
+    assert (summary["max_abs"], summary["max_ulp"]) == (float("inf"), 1)
+
+
+def test_empty_and_integer_tensors_are_held_against_each_other(tmp_path):
+    parameters = {"weight": torch.ones(2), "none": torch.empty(0, 3)}
+    runs = [
+        write_run(tmp_path, repeat, parameters=parameters, buffers={"count": torch.tensor(values)})
+        for repeat, values in enumerate([[-1, 2**62], [-1, 2**62 + 1]], start=1)
+    ]
+    summary, tensors, _ = compared(tmp_path, *runs)
+
+    assert summary["parameters"] == counts(2, 2, 0, 0)
+    assert summary["buffers"] == counts(1, 2, 1, 1)
+    table = tensors.set_index("tensor")
+    assert table.loc["none", ["shape", "elements", "equal"]].tolist() == ["0x3", 0, True]
+    assert table.loc["count", ["dtype", "max_ulp", "max_abs"]].tolist() == ["int64", 1, 0.0]
 
 
 def test_networks_that_became_the_same_nan_are_equal(tmp_path):
@@ -375,22 +407,35 @@ def test_one_repeat_that_is_no_pair_refuses_all(tmp_path):
 # Files that are not what their run wrote
 
 
-def test_weights_of_another_hash_are_named_and_never_compared(tmp_path):
-    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    weights = runs[1].parent / "weights.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
+FILES = ["weights.safetensors", "steps.csv", "fingerprints.npz"]
 
-    recorded = json.loads(runs[1].read_text())["weights_sha256"]
-    with pytest.raises(TwinrunError, match=r"repeat2.weights\.safetensors is corrupt") as error:
-        compared(tmp_path, *runs)
-    assert recorded in str(error.value)
-    assert not (tmp_path / "seed1.json").exists()
+
+def damage_file(path, damage):
+    path.write_bytes(damage(path.read_bytes()))
+
+
+def forget_hashes(run):
+    """Leave in run.json the weights' hash alone, so that tables must be told by their form."""
+    manifest = json.loads(run.read_text())
+    del manifest["files"]
+    run.write_text(json.dumps(manifest))
+
+
+def last_bit_flipped(content):
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+def middle_bit_flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
 def cut(content):
     return content[:-3]
+
+
+def emptied(content):
+    return b""
 
 
 def without_a_column(content):
@@ -405,21 +450,63 @@ def with_a_word(content):
     return content.replace(b"0.5,", b"much,")
 
 
-@pytest.mark.parametrize(
-    "damage", [cut, without_a_column, without_a_line, with_a_word, bytes.upper]
-)
-def test_damaged_steps_are_named(tmp_path, damage):
+@pytest.mark.parametrize("repeat", [1, 2])
+@pytest.mark.parametrize("damage", [last_bit_flipped, middle_bit_flipped, cut, emptied])
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_named_and_nothing_is_compared(tmp_path, name, damage, repeat):
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    steps = runs[0].parent / "steps.csv"
-    steps.write_bytes(damage(steps.read_bytes()))
+    damage_file(runs[repeat - 1].parent / name, damage)
 
+    recorded = json.loads(runs[repeat - 1].read_text())["files"][name]
+    with pytest.raises(TwinrunError, match=rf"repeat{repeat}.{name} is corrupt .*sha256") as error:
+        compared(tmp_path, *runs)
+    assert recorded in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["repeat1", "repeat2"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(tmp_path, name):
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    (runs[1].parent / name).unlink()
+    with pytest.raises(TwinrunError, match=rf"repeat2.{name} is corrupt \(it is missing\)"):
+        compared(tmp_path, *runs)
+
+
+def test_every_file_with_a_recorded_hash_is_checked(tmp_path):
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    manifest = json.loads(runs[0].read_text())
+    manifest["files"]["epochs.csv"] = "0" * 64
+    runs[0].write_text(json.dumps(manifest))
+    (runs[0].parent / "epochs.csv").write_text("epoch,train_loss\n1,0.5\n")
+    with pytest.raises(TwinrunError, match=r"repeat1.epochs\.csv is corrupt .* recorded 0000"):
+        compared(tmp_path, *runs)
+
+
+def test_weights_are_checked_where_theirs_is_the_only_hash(tmp_path):
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    forget_hashes(runs[1])
+    assert compared(tmp_path, *runs)[0]["answer"] == "equal"
+
+    damage_file(runs[1].parent / "weights.safetensors", last_bit_flipped)
+    with pytest.raises(TwinrunError, match=r"repeat2.weights\.safetensors is corrupt .*sha256"):
+        compared(tmp_path, *runs)
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, emptied, without_a_column, without_a_line, with_a_word, bytes.upper]
+)
+def test_damaged_steps_are_known_by_their_form(tmp_path, damage):
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    forget_hashes(runs[0])
+    damage_file(runs[0].parent / "steps.csv", damage)
     with pytest.raises(TwinrunError, match=r"repeat1.steps\.csv is corrupt.*delete its folder"):
         compared(tmp_path, *runs)
 
 
 @pytest.mark.parametrize("missing", ["initial", "gradients", "parameters", "sample", "names"])
-def test_damaged_fingerprints_are_named(tmp_path, missing):
+def test_damaged_fingerprints_are_known_by_their_form(tmp_path, missing):
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    forget_hashes(runs[1])
     path = runs[1].parent / "fingerprints.npz"
     with np.load(path) as file:
         np.savez(path, **{key: file[key] for key in file if key != missing})
@@ -430,10 +517,31 @@ def test_damaged_fingerprints_are_named(tmp_path, missing):
 
 def test_fingerprints_of_other_steps_are_named(tmp_path):
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    forget_hashes(runs[0])
     short = write_run(tmp_path, 3, num_steps=5)
     (short.parent / "fingerprints.npz").replace(runs[0].parent / "fingerprints.npz")
 
     with pytest.raises(TwinrunError, match=r"repeat1.fingerprints\.npz is corrupt.* 6"):
+        compared(tmp_path, *runs)
+
+
+@pytest.mark.parametrize("damage", [cut, emptied, lambda _: b"[]", lambda _: b"\xff"])
+def test_a_damaged_manifest_is_named(tmp_path, damage):
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    damage_file(runs[1], damage)
+    with pytest.raises(TwinrunError, match=r"repeat2.run\.json is corrupt"):
+        compared(tmp_path, *runs)
+
+
+@pytest.mark.parametrize("missing", [*MANIFEST, "repeat", "tensors", "steps"])
+def test_a_manifest_that_lacks_something_is_named(tmp_path, missing):
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    manifest = json.loads(runs[0].read_text())
+    del manifest[missing]
+    runs[0].write_text(json.dumps(manifest))
+    with pytest.raises(
+        TwinrunError, match=rf"repeat1.run\.json is corrupt \({missing} is missing\)"
+    ):
         compared(tmp_path, *runs)
 
 

@@ -31,6 +31,10 @@ QUANTITIES = {
 PER_TENSOR = ("initial", "gradients", "parameters")
 FINGERPRINT_DIGITS = 16
 # fmt: off
+MANIFEST_KEYS = [
+    "workload", "variant", "seed", "repeat", "settings", "environment", "data", "source_sha256",
+    "tensors", "weights_sha256", "steps", "ended",
+]
 TENSOR_COLUMNS = [
     "repeat", "tensor", "kind", "shape", "dtype", "elements", "elements_differing", "share",
     "max_abs", "max_ulp", "relative_l2", "equal",
@@ -68,9 +72,9 @@ def compare(
         steps: path of the table of steps, a row for each repeat and step that both runs have.
 
     Raises:
-        TwinrunError: if a file of a run is corrupt.
+        TwinrunError: if a file of a run is corrupt or missing.
     """
-    manifests = [artifacts.read_json(run) for run in runs]
+    manifests = [_read_manifest(Path(run)) for run in runs]
     folders = [Path(run).parent for run in runs]
     reason = next(filter(None, (_refusal(manifests[0], other) for other in manifests[1:])), None)
     tensor_rows: list[dict[str, Any]] = []
@@ -152,20 +156,35 @@ def _shape(tensor: Mapping[str, Any]) -> str:
     return "x".join(map(str, tensor["shape"])) or "scalar"
 
 
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest = artifacts.read_json(path)
+    if not isinstance(manifest, dict):
+        raise TwinrunError(_corrupt(path, "it holds no mapping"))
+    missing = [key for key in MANIFEST_KEYS if key not in manifest]
+    if missing:
+        raise TwinrunError(_corrupt(path, f"{missing[0]} is missing"))
+    return manifest
+
+
 def _read(folder: Path, manifest: Mapping[str, Any]) -> Run:
-    weights = folder / "weights.safetensors"
-    found = artifacts.sha256(weights)
-    if found != manifest["weights_sha256"]:
-        raise TwinrunError(
-            f"{weights} is corrupt: its sha256 is {found}, its run recorded "
-            f"{manifest['weights_sha256']}; delete its folder and the run is made again"
-        )
+    weights_alone = {"weights.safetensors": manifest["weights_sha256"]}
+    for name, recorded in manifest.get("files", weights_alone).items():
+        _check_hash(folder / name, recorded)
     return Run(
         manifest=manifest,
-        weights=artifacts.read_tensors(weights),
+        weights=artifacts.read_tensors(folder / "weights.safetensors"),
         steps=_read_steps(folder / "steps.csv", manifest["steps"]),
         fingerprints=_read_fingerprints(folder / "fingerprints.npz", manifest["steps"]),
     )
+
+
+def _check_hash(path: Path, recorded: str) -> None:
+    """Refuse a file whose bytes are not those that its run wrote."""
+    if not path.is_file():
+        raise TwinrunError(_corrupt(path, "it is missing"))
+    found = artifacts.sha256(path)
+    if found != recorded:
+        raise TwinrunError(_corrupt(path, f"its sha256 is {found}, its run recorded {recorded}"))
 
 
 def _read_steps(path: Path, size: int) -> pd.DataFrame:
