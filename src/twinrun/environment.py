@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata, util
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,24 @@ def versions() -> dict[str, str]:
 
 
 def count_gpus() -> int:
-    """Count the GPUs a process started here would see: CUDA devices, or one Apple GPU."""
+    """Count the GPUs that torch would see in a process started here: CUDA devices, or Apple's."""
     if platform.system() == "Darwin":
         return int(platform.machine() == "arm64")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return len([device for device in visible.split(",") if device not in ("", "-1")])
-    if shutil.which("nvidia-smi") is None:
+    if versions().get("cuda") == "none" or shutil.which("nvidia-smi") is None:
         return 0
     listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)  # noqa: S607
-    return sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+    present = sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return present
+
+    def is_present(device: str) -> bool:
+        if device.startswith(("GPU-", "MIG-")):
+            return device in listing.stdout
+        return device.isdecimal() and int(device) < present
+
+    # CUDA reads the list up to the first device that does not exist, such as -1.
+    return len(list(takewhile(is_present, map(str.strip, visible.split(",")))))
 
 
 def describe() -> dict[str, dict[str, Any]]:
