@@ -3,11 +3,14 @@
 import os
 import pickle
 import stat
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 import torch
 
 from twinrun import artifacts
@@ -54,9 +57,63 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path):
         assert not path.exists()
         assert temporary.parent == path.parent  # renaming is atomic within one file system only
         assert temporary.suffix == path.suffix
+        assert temporary.name.startswith(".")  # hidden from a shell's patterns
 
     assert path.read_bytes() == b"first"
     assert [file.name for file in path.parent.iterdir()] == ["weights.safetensors"]
+
+
+WRITERS = {
+    "text": "artifacts.write_text(path, 'x' * 2**20)",
+    "json": "artifacts.write_json(path, ['x'] * 2**18)",
+    "csv": "artifacts.write_csv(path, pandas.DataFrame({'a': range(2**18)}))",
+    "npz": "artifacts.write_arrays(path, {'a': numpy.random.default_rng(0).bytes(2**20)})",
+    "safetensors": "artifacts.write_tensors(path, {'a': torch.zeros(2**18)})",
+}
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
+    lines = "\n".join(f"attempt({kind!r}, lambda path: {w})" for kind, w in WRITERS.items())
+    code = f"""
+import resource, sys
+import numpy, pandas, torch
+from twinrun import artifacts
+from twinrun.jobs import sentence_of
+
+def attempt(kind, write):
+    try:
+        write(sys.argv[1] + "/file." + kind)
+    except OSError as error:
+        print(kind, sentence_of(error))
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
+{lines}
+"""
+    for kind in WRITERS:
+        (tmp_path / f"file.{kind}").write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert list(said) == list(WRITERS)
+    assert all("too large" in sentence for sentence in said.values())  # the limit's own error
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
+        f"file.{kind}": "old" for kind in WRITERS
+    }
+
+
+def test_two_processes_that_write_one_file_do_not_meet(tmp_path):
+    path = tmp_path / "seed1.json"
+    code = "import sys; from twinrun import artifacts as a\nwith a.atomic(sys.argv[1]) as t: "
+    code += "print(t, flush=True); t.write_text('theirs')"
+    with artifacts.atomic(path) as ours:
+        ours.write_text("ours")
+        arguments = [sys.executable, "-c", code, str(path)]
+        theirs = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+        assert path.read_text() == "theirs"
+        assert theirs.strip() != str(ours)
+    assert path.read_text() == "ours"
 
 
 def test_every_kind_of_file_has_the_mode_that_others_can_read(tmp_path):
@@ -85,6 +142,16 @@ def test_tensors_come_back_bit_for_bit(tmp_path):
         assert read[name].shape == tuple(tensor.shape)
         assert read[name].dtype == tensor.numpy().dtype
         assert read[name].tobytes() == np.ascontiguousarray(tensor.numpy()).tobytes()
+
+
+def test_tensors_are_those_that_safetensors_reads(tmp_path):
+    path = tmp_path / "t.safetensors"
+    artifacts.write_tensors(path, tensors())
+    read, expected = artifacts.read_tensors(path), safetensors.numpy.load_file(path)
+    assert set(read) == set(expected)
+    for name, array in expected.items():
+        assert (read[name].dtype, read[name].shape) == (array.dtype, array.shape)
+        assert read[name].tobytes() == array.tobytes()
 
 
 def test_nan_payloads_and_signed_zeros_come_back(tmp_path):

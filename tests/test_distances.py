@@ -148,6 +148,17 @@ def test_ulp_distance_is_symmetric_and_zero_for_equal_bits_only(drawn):
     assert (distance[0] > 0) == differing_elements(first, second)[0]
 
 
+@given(bit_patterns(2))
+def test_ulp_distance_is_that_of_plain_integers(drawn):
+    dtype, pair = drawn
+    sign = 2 ** (WIDTHS[dtype] - 1)
+    places = []
+    for value in pair:
+        bits = int(value.view(UNSIGNED[WIDTHS[dtype]])[0])
+        places.append(bits if bits < sign else -(bits - sign) - 1)  # -0.0 has a place of its own
+    assert int(ulps(*pair, dtype)[0]) == abs(places[0] - places[1])
+
+
 @given(bit_patterns(3))
 def test_ulp_distances_add_up_along_a_line(drawn):
     dtype, three = drawn
