@@ -26,6 +26,7 @@ VARIANT = {
     "threads": 2,
     "data_workers": 0,
     "precision": "32-true",
+    "compile": "none",
 }
 FILES = {
     "weights": "weights.safetensors",

@@ -19,6 +19,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
+from twinrun.compilation import compile_steps
 from twinrun.determinism import determinism
 from twinrun.jobs import TwinrunError
 from twinrun.launching import report_progress
@@ -66,6 +67,8 @@ def train(
             search_path=search_path,
         )
         module = build_module(workload, search_path)
+        if variant["compile"] == "module":
+            compile_steps(module)
         tracer, metrics = Tracer(), EpochMetrics()
         with tempfile.TemporaryDirectory(prefix="twinrun-") as empty:
             trainer = _trainer(
