@@ -147,7 +147,9 @@ def acceleration(
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
-def _measured_or_skipped(timing: Mapping[str, Any], phase: str = "train") -> list[Mapping[str, Any]]:
+def _measured_or_skipped(
+    timing: Mapping[str, Any], phase: str = "train"
+) -> list[Mapping[str, Any]]:
     ratios = [ratio for ratio in timing["ratios"] if ratio["phase"] == phase]
     return [*ratios, *timing["skipped"]]
 

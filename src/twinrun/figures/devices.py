@@ -41,9 +41,7 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
         figure.legend(loc="outside lower left", ncols=3)
 
 
-def _draw_growth(
-    axes: Axes, variant: str, times: pd.DataFrame, variants: Sequence[str]
-) -> None:
+def _draw_growth(axes: Axes, variant: str, times: pd.DataFrame, variants: Sequence[str]) -> None:
     quartiles = times.groupby("size")["milliseconds"].quantile([0.25, 0.5, 0.75]).unstack()
     colour = colour_of(variant, variants)
     axes.fill_between(

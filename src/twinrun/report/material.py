@@ -24,7 +24,7 @@ class Material:
     verdicts: list[dict[str, Any]]
     """Rows of verdicts.csv."""
     runs: list[dict[str, Any]]
-    """Every run.json, with its `folder` in results/."""
+    """Every run.json, with its `folder` in results/ and its own `path`."""
     comparisons: list[dict[str, Any]]
     """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
     contrasts: list[dict[str, Any]]
@@ -65,7 +65,7 @@ def read_material(
             "records"
         ),
         runs=[
-            {**read_json(path), "folder": place.removesuffix("/run.json")}
+            {**read_json(path), "folder": place.removesuffix("/run.json"), "path": path}
             for place, path in matching("runs/*/run.json")
         ],
         comparisons=[found for found in compared if "against" not in found],

@@ -82,14 +82,10 @@ def datasets(material: Material) -> list[dict[str, Any]]:
     ]
 
 
-def metrics(
-    material: Material, workload: str, variants: Sequence[str]
-) -> list[dict[str, Any]]:
+def metrics(material: Material, workload: str, variants: Sequence[str]) -> list[dict[str, Any]]:
     """Give the range of each metric of the tested networks, a row a metric, by variant."""
     runs = [
-        run
-        for run in material.runs
-        if run["workload"] == workload and run["variant"] in variants
+        run for run in material.runs if run["workload"] == workload and run["variant"] in variants
     ]
     table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
     if table.empty or len(table.columns) == 1:
