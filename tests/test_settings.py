@@ -92,7 +92,11 @@ def test_the_config_given_is_not_changed():
         ("studys", ["reproducibility"], "studys: unknown key, did you mean studies?"),
         ("studies", [], "studies: the list is empty, name at least one"),
         ("studies", "reproducibility", "'reproducibility' is of the wrong type, expected array"),
-        ("studies", ["reproducability"], "is not one of .*reproducibility, did you mean"),
+        (
+            "studies",
+            ["reproducability"],
+            "is not one of reproducibility, .*, did you mean reproducibility",
+        ),
         ("studies", ["reproducibility"] * 2, "names something twice"),
         ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu"),
         ("variants.deterministic.threads", 0, "threads: 0 is out of range, allowed are 1 to 1024"),

@@ -85,8 +85,8 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
     columns = len(pictures)
     with canvas(output, title=title, height=height, columns=columns) as (figure, grid):
         figure.suptitle(title, x=0.01, ha="left")
-        for axes, (label, surface_YX) in zip(grid[0], pictures, strict=True):
-            shown = axes.imshow(surface_YX, origin="lower", cmap="viridis", norm=scale)
+        for axes, (label, surface) in zip(grid[0], pictures, strict=True):
+            shown = axes.imshow(surface, origin="lower", cmap="viridis", norm=scale)
             axes.set_title(label)
             axes.set(xticks=[], yticks=[], xlabel="x1")
             axes.grid(visible=False)

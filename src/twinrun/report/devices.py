@@ -83,7 +83,7 @@ def _growth(medians: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _networks(material: Material, workload: str) -> dict[str, Any]:
-    """Give loss and RMSE of the networks of each variant and seed, and the RMSE between variants."""
+    """Give loss and RMSE of each network, and the RMSE between those of one seed."""
     variants = material.config["devices"]["variants"]
     runs = [
         run for run in material.runs if run["workload"] == workload and run["variant"] in variants
