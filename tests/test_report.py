@@ -14,7 +14,6 @@ import yaml
 from example_results import SHAPES, VARIANTS, write_results
 
 from twinrun import artifacts
-from twinrun.report import SECTIONS
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7*7 }}'
 
