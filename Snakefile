@@ -41,6 +41,20 @@ rule reproducibility:
         results=results_of_reproducibility(),
 
 
+rule devices:
+    """Study: from which size on is another device faster?"""
+    input:
+        verdicts="results/verdicts/devices.csv",
+        results=results_of_devices(),
+
+
+rule acceleration:
+    """Study: what does an accelerated variant buy, and what does it change?"""
+    input:
+        verdicts="results/verdicts/acceleration.csv",
+        results=results_of_acceleration(),
+
+
 onstart:
     check_workloads()
 

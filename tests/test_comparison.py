@@ -548,3 +548,34 @@ def test_a_manifest_that_lacks_something_is_named(tmp_path, missing):
 def test_comparing_does_without_torch():
     code = "import sys, twinrun.comparison; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def held_across(folder, **changes):
+    """Hold a run of another variant, with further changes, against the first."""
+    other = {"variant": "fast", "settings.variant": {"accelerator": "gpu"}, **changes}
+    first, second = write_run(folder / "a"), write_run(folder / "b", changes=other)
+    paths = {key: folder / f"found.{key}" for key in ("summary", "tensors", "steps")}
+    compare([first, second], **paths, across=True)
+    return json.loads(paths["summary"].read_text())
+
+
+def test_across_variants_only_the_variant_may_differ(tmp_path):
+    found = held_across(tmp_path)
+    assert (found["answer"], found["variant"], found["against"]) == (
+        "equal",
+        "fast",
+        "deterministic",
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"seed": 2}, {"data.sha256": "e" * 64}, {"settings.workload.epochs": 3}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_across_variants_all_else_must_be_the_same(tmp_path, changes):
+    found = held_across(tmp_path, **changes)
+    assert found["answer"] == "not comparable"
+    assert next(iter(changes)) in found["reason"]
+    assert "in variant deterministic" in found["reason"]
+    assert "in variant fast" in found["reason"]

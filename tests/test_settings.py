@@ -35,9 +35,34 @@ def errors(*changes):
 
 def test_the_standard_config_is_valid():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
-    assert settings.studies == ["reproducibility"]
-    assert settings.active_workloads() == ["denoiser", "factorization"]
-    assert list(settings.timings) == ["determinism_denoiser", "determinism_factorization"]
+    assert settings.studies == ["reproducibility", "devices", "acceleration"]
+    assert settings.active_workloads() == ["denoiser", "factorization", "peaks", "digits"]
+    assert list(settings.timings) == [
+        "determinism_denoiser",
+        "determinism_factorization",
+        "devices_peaks",
+        "acceleration_digits",
+    ]
+
+
+def test_a_study_without_its_gpu_times_the_other_device_at_every_size():
+    settings = resolve(CONFIG, SCHEMA, gpus=0)
+    timing = settings.timings["devices_peaks"]
+    assert (timing.variants, timing.phases) == (["cpu"], ["train"])
+    assert (timing.size, timing.sizes) == ("points", [100, 200, 1000, 10000, 40000])
+    assert settings.not_run_of("devices") == {"gpu": "no GPU on this machine"}
+    assert settings.timings_of("devices") == ["devices_peaks"]
+
+
+def test_a_ratio_takes_two_variants():
+    settings = resolve(changed(("acceleration.variants", ["eager"])), SCHEMA, gpus=0)
+    assert settings.timings_of("acceleration") == []
+
+
+def test_with_a_gpu_both_devices_are_timed():
+    settings = resolve(CONFIG, SCHEMA, gpus=1)
+    assert settings.timings["devices_peaks"].variants == ["cpu", "gpu"]
+    assert settings.timings["acceleration_digits"].phases == ["train", "predict"]
 
 
 def test_defaults_are_filled_at_every_level():
@@ -67,7 +92,11 @@ def test_the_config_given_is_not_changed():
         ("studys", ["reproducibility"], "studys: unknown key, did you mean studies?"),
         ("studies", [], "studies: the list is empty, name at least one"),
         ("studies", "reproducibility", "'reproducibility' is of the wrong type, expected array"),
-        ("studies", ["reproducability"], "is not one of .*reproducibility, did you mean"),
+        (
+            "studies",
+            ["reproducability"],
+            "is not one of reproducibility, .*, did you mean reproducibility",
+        ),
         ("studies", ["reproducibility"] * 2, "names something twice"),
         ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu"),
         ("variants.deterministic.threads", 0, "threads: 0 is out of range, allowed are 1 to 1024"),
@@ -81,6 +110,9 @@ def test_the_config_given_is_not_changed():
         ("variants", {"x" * 41: {}}, "is not a name"),
         ("variants", [], r"variants: \[\] is of the wrong type, expected object"),
         ("reproducibility.repeats", 1, "repeats: 1 is out of range, allowed are 2 to 1000"),
+        ("devices.sizes", [0], "devices.sizes.0: 0 is out of range, allowed are 1 to 1000000000"),
+        ("acceleration.rounds", 0, "acceleration.rounds: 0 is out of range, allowed are 5 to"),
+        ("variants.compiled.compile", "all", "'all' is not one of none, module"),
         ("reproducibility.seeds", [-1], "seeds.0: -1 is out of range, allowed are 0 to 4294967295"),
         ("reproducibility.seeds", [1, 1], "names something twice"),
         ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),

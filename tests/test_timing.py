@@ -22,6 +22,7 @@ PLAIN = {
     "threads": 2,
     "data_workers": 0,
     "precision": "32-true",
+    "compile": "none",
 }
 TIMING = {"workload": "small", "rounds": 12, "steps": 20, "phases": ["train", "predict"]}
 

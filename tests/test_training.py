@@ -30,6 +30,7 @@ VARIANT = {
     "sharing": "canonical",
     "scale_batch_with_devices": False,
     "batch_norm": "joined",
+    "compile": "none",
 }
 FILES = {
     "weights": "weights.safetensors",

@@ -370,3 +370,55 @@ def test_lines_for_the_terminal_go_by_question(judged):
         "  denoiser       deterministic  yes      1.03 times the time a step "
         "(95% interval 1.01 to 1.05): slower",
     ]
+
+
+# Is it faster?
+
+
+def speeds(**changes):
+    summary = timing(variant="gpu", time_ratio=0.005, low=0.004, high=0.008, size=40000)
+    settings = {"timing": {"size": "points"}}
+    return summary | {"workload": "peaks", "yardstick": "cpu", "settings": settings} | changes
+
+
+def test_a_device_is_faster_at_a_size():
+    row = only(verdicts.devices([], [speeds()], []))
+    assert (row["question"], row["answer"]) == ("Is it faster than cpu at 40,000 points?", "yes")
+    assert row["figure"] == "200 times as fast (95% interval 125 to 250)"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(0.9, 1.1, ": no difference"), (2, 4, " to 0.500)")]
+)
+def test_what_is_not_measured_to_be_faster_is_not(low, high, words):
+    ratio = {"variant": "gpu", "size": 100, "phase": "train", "time_ratio": 1.0}
+    row = only(verdicts.devices([], [speeds(ratios=[ratio | {"low": low, "high": high}])], []))
+    assert row["answer"] == "no"
+    assert words in row["figure"]
+
+
+def test_a_missing_device_has_its_row():
+    missing = {"workload": "peaks", "variant": "gpu", "reason": "no GPU on this machine"}
+    row = only(verdicts.devices([], [speeds(ratios=[])], [missing]))
+    assert (row["answer"], row["figure"]) == ("not run", "no GPU on this machine")
+
+
+def test_training_prediction_and_what_was_learned_are_asked_apart():
+    ratio = {"variant": "compiled", "size": None, "time_ratio": 0.5, "low": 0.4, "high": 0.625}
+    found = speeds(
+        yardstick="eager", ratios=[ratio | {"phase": phase} for phase in ("train", "predict")]
+    )
+    contrast = differing(variant="compiled", against="eager", workload="peaks")
+    rows = verdicts.acceleration([contrast], [found], [])
+    assert [(row["question"], row["answer"]) for row in rows] == [
+        ("Does it train faster than eager?", "yes"),
+        ("Does it predict faster than eager?", "yes"),
+        ("Are the parameters those of eager, bit for bit?", "differs"),
+    ]
+
+
+def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question():
+    skipped = {"variant": "compiled", "size": None, "reason": "Unsupported: a graph break"}
+    rows = verdicts.acceleration([], [speeds(ratios=[], skipped=[skipped])], [])
+    assert [row["answer"] for row in rows] == ["not run", "not run"]
+    assert {row["figure"] for row in rows} == {"Unsupported: a graph break"}

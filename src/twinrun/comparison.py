@@ -61,7 +61,12 @@ class Run:
 
 
 def compare(
-    runs: Sequence[str | Path], *, summary: str | Path, tensors: str | Path, steps: str | Path
+    runs: Sequence[str | Path],
+    *,
+    summary: str | Path,
+    tensors: str | Path,
+    steps: str | Path,
+    across: bool = False,
 ) -> None:
     """Compare every further run with the first and write the summary and two tables.
 
@@ -70,13 +75,16 @@ def compare(
         summary: path of the JSON.
         tensors: path of the table of tensors, a row for each repeat and tensor.
         steps: path of the table of steps, a row for each repeat and step that both runs have.
+        across: hold a run of another variant against the first: the variant may differ, nothing
+            else. The summary then names the second run's variant, `against` the first's.
 
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
     """
     manifests = [_read_manifest(Path(run)) for run in runs]
     folders = [Path(run).parent for run in runs]
-    reason = next(filter(None, (_refusal(manifests[0], other) for other in manifests[1:])), None)
+    found = (_refusal(manifests[0], other, across=across) for other in manifests[1:])
+    reason = next(filter(None, found), None)
     tensor_rows: list[dict[str, Any]] = []
     step_tables = [pd.DataFrame(columns=STEP_COLUMNS)]
     first_differences, distances_l2 = [], []
@@ -96,7 +104,8 @@ def compare(
     artifacts.write_json(
         summary,
         {
-            **{key: manifests[0][key] for key in ("workload", "variant", "seed")},
+            **{key: manifests[-1][key] for key in ("workload", "variant", "seed")},
+            **({"against": manifests[0]["variant"]} if across else {}),
             "answer": "not comparable" if reason else "differs" if differs else "equal",
             "reason": reason,
             "repeats": len(runs),
@@ -115,24 +124,32 @@ def compare(
 # Which runs are a pair
 
 
-def _refusal(first: Mapping[str, Any], second: Mapping[str, Any]) -> str | None:
+def _refusal(first: Mapping[str, Any], second: Mapping[str, Any], *, across: bool) -> str | None:
     """Say why two runs are no pair; None if they are one."""
+    # Two runs of one variant are told apart by their repeats, others by their variants.
+    key = "variant" if across else "repeat"
     for manifest in (first, second):
         if manifest["ended"] != "finished":
-            return f"ended is {manifest['ended']!r} in repeat {manifest['repeat']}, not 'finished'"
-    for path, left, right in _unequal(_identity(first), _identity(second)):
+            return f"ended is {manifest['ended']!r} in {key} {manifest[key]}, not 'finished'"
+    identities = (_identity(manifest, across=across) for manifest in (first, second))
+    for path, left, right in _unequal(*identities):
         return (
-            f"{path} is {left!r} in repeat {first['repeat']} and {right!r} in repeat "
-            f"{second['repeat']}: the runs are no pair"
+            f"{path} is {left!r} in {key} {first[key]} and {right!r} in {key} {second[key]}: the "
+            f"runs are no pair"
         )
     return None
 
 
-def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _identity(manifest: Mapping[str, Any], *, across: bool) -> dict[str, Any]:
     """Give what two runs must share to be a pair."""
     data = manifest["data"]
+    workload = manifest["settings"]["workload"]
+    how = {"settings": {"workload": workload}}
+    if not across:
+        how = {key: manifest[key] for key in ("variant", "settings")}
     return {
-        **{key: manifest[key] for key in ("workload", "variant", "seed", "settings")},
+        **{key: manifest[key] for key in ("workload", "seed")},
+        **how,
         "data": data and {"sha256": data["sha256"]},
         "source_sha256": manifest["source_sha256"],
         "environment": manifest["environment"]["identity"],

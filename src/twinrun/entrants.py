@@ -16,6 +16,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
+from twinrun.compilation import Watch
 from twinrun.determinism import determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
@@ -100,6 +101,7 @@ class Entrant:
         device = self._stepper.device
         self._batches = {phase: material.batches(phase, device, steps) for phase in phases}
         self._calls = dict.fromkeys(phases, 0)
+        self._watches = {phase: Watch() for phase in phases if variant["compile"] != "none"}
 
     def first_call(self) -> dict[str, Any]:
         """Measure the first call of all phases together; then warm up.
@@ -119,15 +121,24 @@ class Entrant:
             _wake_threads()
             return self._row(phase, number, self._steps, self._seconds(phase, self._steps))
 
+    def compilation(self) -> list[dict[str, Any]]:
+        """Give the calls and compilations of each phase so far; [] of a variant in eager mode."""
+        return [{"phase": phase, **watch.summary()} for phase, watch in self._watches.items()]
+
     def _seconds(self, phase: str, calls: int) -> float:
         """Call a phase on the batches that come next, and give the seconds it took."""
         step, batches = getattr(self._stepper, phase), self._batches[phase]
         first = self._calls[phase]
         chosen = [((first + i) % len(batches)) for i in range(calls)]
         self._calls[phase] += calls
+        watch = self._watches.get(phase)
+        if watch:
+            watch.start()
         started = timer()
         for index in chosen:
             step(batches[index], index)
+            if watch:
+                watch.count_call()
         return timer() - started
 
     def _row(self, phase: str, number: int, steps: int, seconds: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ What slows a whole round down, slows both and cancels. The interval is the 2.5 %
 that median when the rounds are drawn again with replacement (paired percentile bootstrap).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,23 @@ def crossover(sizes: np.ndarray, ratios: np.ndarray) -> float | None:
         return None
     x, y = np.log(sizes[last : last + 2]), np.log(ratios[last : last + 2])
     return float(np.exp(x[0] - y[0] * (x[1] - x[0]) / (y[1] - y[0])).round(6))
+
+
+def crossing(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Say of each variant of a timing with sizes from which on it is faster than the yardstick.
+
+    Returns:
+        A row for each variant that was held against the yardstick: `variant`, `crossover`.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for ratio in summary["ratios"]:
+        if ratio["phase"] == "train":
+            point = (ratio["size"], ratio["time_ratio"])
+            found.setdefault(ratio["variant"], []).append(point)
+    return [
+        {"variant": variant, "crossover": crossover(*np.array(sorted(points)).T)}
+        for variant, points in found.items()
+    ]
 
 
 def exponents(sizes: np.ndarray, seconds: np.ndarray) -> Iterator[float]:

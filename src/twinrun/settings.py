@@ -9,7 +9,7 @@ is decided here, so that the workflow asks for no run that could not start.
 import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,13 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from twinrun.jobs import TwinrunError
+
+# What the timings of a study are called; a workload's name follows.
+TIMINGS = {
+    "reproducibility": "determinism",
+    "devices": "devices",
+    "acceleration": "acceleration",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +76,8 @@ class Variant:
     """Mini-batches as many times larger as there are workers."""
     batch_norm: str
     """How workers join the statistics: `joined` or `synchronised`."""
+    compile: str
+    """`none`, or `module`: its steps compiled."""
 
     @property
     def cores(self) -> int:
@@ -92,6 +101,9 @@ class Timing:
     """Steps in a round of one variant."""
     phases: list[str]
     """Of `train` and `predict`; `first_call` is always measured."""
+    size: str | None = None
+    """The hyperparameter that takes the values of `sizes` in turn."""
+    sizes: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +123,11 @@ class Settings:
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
         return [name for name in self.config[study]["variants"] if name not in self.not_run]
+
+    def timings_of(self, study: str) -> list[str]:
+        """Name the timings of a study."""
+        names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
+        return [name for name in names if name in self.timings]
 
     def active_workloads(self) -> list[str]:
         """Name the workloads of the chosen studies."""
@@ -191,19 +208,31 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
 
 
 def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
-    """Name the timings the studies lead to."""
-    study = settings.config["reproducibility"]
-    # A timing is one process.
-    variants = [
-        name
-        for name in settings.variants_of("reproducibility")
-        if settings.variants[name].devices == 1
-    ]
-    if "reproducibility" in settings.studies and len(variants) > 1:
-        for workload in study["workloads"]:
+    """Name the timings the studies lead to, `<timing>_<workload>`."""
+    for study, prefix in TIMINGS.items():
+        if study not in settings.studies:
+            continue
+        asked = settings.config[study]
+        # A timing is one process.
+        variants = [
+            name for name in settings.variants_of(study) if settings.variants[name].devices == 1
+        ]
+        # A growth over sizes is worth measuring alone, a ratio takes two.
+        if len(variants) < (1 if "sizes" in asked else 2):
+            continue
+        cost = asked.get("cost", asked)
+        options = {key: asked[key] for key in ("size", "sizes") if key in asked}
+        for workload in asked["workloads"]:
             yield (
-                f"determinism_{workload}",
-                Timing(workload=workload, variants=variants, phases=["train"], **study["cost"]),
+                f"{prefix}_{workload}",
+                Timing(
+                    workload=workload,
+                    variants=variants,
+                    phases=["train", "predict"] if study == "acceleration" else ["train"],
+                    rounds=cost["rounds"],
+                    steps=cost["steps"],
+                    **options,
+                ),
             )
 
 

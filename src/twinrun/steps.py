@@ -13,6 +13,7 @@ import torch
 from pytorch_lightning.plugins.precision import DoublePrecision, HalfPrecision, MixedPrecision
 from pytorch_lightning.plugins.precision import Precision as PlainPrecision
 
+from twinrun.compilation import compile_steps
 from twinrun.jobs import TwinrunError
 
 
@@ -42,6 +43,8 @@ class Stepper:
         self._precision = _precision(variant["precision"])
         self.device = device_of(variant)
         self.module = self._precision.convert_module(module.to(self.device))
+        if variant["compile"] == "module":
+            compile_steps(self.module)
         self.module.log = self.module.log_dict = _log_nothing
         if not self.module.automatic_optimization:
             raise TwinrunError(

@@ -60,11 +60,13 @@ def measure(
             raise TwinrunError(f"{name}.{key}: {timing[key]} is out of range, at least 1 is needed")
     rows: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
+    compilation: list[dict[str, Any]] = []
     for size, sized in _sizes(timing, workload):
         material = Material(sized, dataset=dataset, seed=seed, search_path=search_path)
         label = name if size is None else f"{name}, {timing['size']} {size}"
-        found, reasons = measure_rounds(material, variants, timing, label=label)
+        found, reasons, compiled = measure_rounds(material, variants, timing, label=label)
         rows += [{"size": size, **row} for row in found]
+        compilation += [{"size": size, **row} for row in compiled]
         skipped += [{"variant": v, "size": size, "reason": r} for v, r in reasons.items()]
     if not rows:
         reasons = "; ".join(f"{entry['variant']}: {entry['reason']}" for entry in skipped)
@@ -81,6 +83,7 @@ def measure(
         "environment": environment.describe(),
         "medians": ratios.medians(table),
         "ratios": ratios.ratios(table, yardstick),
+        "compilation": compilation,
         "skipped": skipped,
     }
     artifacts.write_json(outputs["summary"], summary)
@@ -92,12 +95,12 @@ def measure_rounds(
     timing: Mapping[str, Any],
     *,
     label: str,
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
+) -> tuple[list[dict[str, Any]], dict[str, str], list[dict[str, Any]]]:
     """Measure variants in turn, at one size.
 
     Returns:
-        A row for each measurement, and for each variant that failed, the reason. A variant that
-        fails on the way leaves no rows.
+        A row for each measurement; for each variant that failed, the reason; for each compiled
+        variant and phase, calls and compilations. A variant that fails on the way leaves no rows.
     """
     entrants: dict[str, Entrant] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -130,7 +133,12 @@ def measure_rounds(
                 lambda e=entrants[name], n=number: [e.round(p, n) for p in timing["phases"]],
             )
         progress.say(number)
-    return [row for found in rows.values() for row in found], reasons
+    compilation = [
+        {"variant": name, **row}
+        for name, entrant in entrants.items()
+        for row in entrant.compilation()
+    ]
+    return [row for found in rows.values() for row in found], reasons, compilation
 
 
 def _sizes(

@@ -21,6 +21,7 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
+from twinrun.compilation import compile_steps
 from twinrun.determinism import determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
@@ -74,6 +75,8 @@ def train(
             search_path=search_path,
         )
         module = build_module(workload, search_path)
+        if variant["compile"] == "module":
+            compile_steps(module)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)

@@ -21,6 +21,13 @@ ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
 REPEATS = "Are all learnable parameters equal, bit for bit?"
 REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
 COSTS = "Does it cost time, against {yardstick}?"
+FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
+FASTER_DEVICE = "Is it faster on this device?"
+SPEED = {
+    "train": "Does it train faster than {yardstick}?",
+    "predict": "Does it predict faster than {yardstick}?",
+}
+SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
 
 Row = dict[str, str]
 
@@ -93,18 +100,111 @@ def reproducibility(
         {"workload": workload, "variant": variant, **_repeats(seeds)}
         for (workload, variant), seeds in groups.items()
     ]
-    rows += [
+    rows += _missing(not_run, REPEATS)
+    return rows + [row for timing in timings for row in _costs(timing)]
+
+
+def devices(
+    contrasts: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Answer for each variant and size whether it is faster than the yardstick, then the contrasts.
+
+    Args:
+        contrasts: comparisons of a variant with the study's first, each with its `path`.
+        timings: summaries of timings with sizes, each with its `path`.
+        not_run: `workload`, `variant` and `reason` of what could not run here.
+    """
+    rows = []
+    for timing in timings:
+        unit = timing["settings"]["timing"]["size"]
+        for entry in _measured_or_skipped(timing):
+            size = "?" if entry["size"] is None else count(entry["size"])
+            question = FASTER_AT.format(yardstick=timing["yardstick"], size=size, unit=unit)
+            rows.append(_speed(timing, entry, question))
+    return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
+
+
+def acceleration(
+    contrasts: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Answer for each variant whether it trains and predicts faster, and what it changes.
+
+    Args:
+        contrasts: as for `devices`.
+        timings: summaries of timings with the phases train and predict, each with its `path`.
+        not_run: as for `devices`.
+    """
+    rows = [
+        _speed(timing, entry, question.format(yardstick=timing["yardstick"]))
+        for timing in timings
+        for phase, question in SPEED.items()
+        for entry in _measured_or_skipped(timing, phase)
+    ]
+    return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
+
+
+def _measured_or_skipped(
+    timing: Mapping[str, Any], phase: str = "train"
+) -> list[Mapping[str, Any]]:
+    ratios = [ratio for ratio in timing["ratios"] if ratio["phase"] == phase]
+    return [*ratios, *timing["skipped"]]
+
+
+def _speed(timing: Mapping[str, Any], entry: Mapping[str, Any], question: str) -> Row:
+    """Give the row of a ratio, or of a variant that was skipped."""
+    row = {"workload": timing["workload"], "variant": entry["variant"], "question": question}
+    if "reason" in entry:
+        answer, figure = "not run", entry["reason"]
+    else:
+        answer = "yes" if entry["high"] < 1 else "no"
+        figure = speed_up(entry) + _doubt(timing["medians"], entry, timing["yardstick"])
+    return row | {"answer": answer, "figure": figure, "evidence": timing["path"]}
+
+
+def speed_up(ratio: Mapping[str, Any]) -> str:
+    """Write a ratio of seconds as a speed-up, with its interval and what it means.
+
+    >>> speed_up({"time_ratio": 0.5, "low": 0.4, "high": 0.625})
+    '2.00 times as fast (95% interval 1.60 to 2.50)'
+    """
+    low, high = 1 / ratio["high"], 1 / ratio["low"]
+    meaning = ": no difference measured" if low <= 1 <= high else ""
+    interval = f"95% interval {measure(low)} to {measure(high)}"
+    return f"{measure(1 / ratio['time_ratio'])} times as fast ({interval}){meaning}"
+
+
+def _missing(not_run: Sequence[Mapping[str, str]], question: str) -> list[Row]:
+    return [
         {
             "workload": missing["workload"],
             "variant": missing["variant"],
-            "question": REPEATS,
+            "question": question,
             "answer": "not run",
             "figure": missing["reason"],
             "evidence": "",
         }
         for missing in not_run
     ]
-    return rows + [row for timing in timings for row in _costs(timing)]
+
+
+def _contrasts(contrasts: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Say of each variant whether it learned what the first one did, over the seeds."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for contrast in contrasts:
+        groups.setdefault((contrast["workload"], contrast["variant"]), []).append(contrast)
+    return [
+        {
+            "workload": workload,
+            "variant": variant,
+            **_repeats(seeds),
+            "question": SAME_LEARNED.format(against=seeds[0]["against"]),
+        }
+        for (workload, variant), seeds in groups.items()
+    ]
 
 
 def _repeats(seeds: Sequence[Mapping[str, Any]]) -> Row:
@@ -225,7 +325,11 @@ def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yards
     return f"; unstable: rounds of {' and '.join(unstable)} spread by more than {share}"
 
 
-STUDIES: Mapping[str, Callable[..., list[Row]]] = {"reproducibility": reproducibility}
+STUDIES: Mapping[str, Callable[..., list[Row]]] = {
+    "reproducibility": reproducibility,
+    "devices": devices,
+    "acceleration": acceleration,
+}
 
 
 def _read(path: str, results: Path) -> dict[str, Any]:

@@ -5,16 +5,19 @@ import yaml
 
 from .conftest import ROOT
 
+REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
+FULL = {"prepare": 2, "train": 11, "compare": 4, "contrast": 1, "timing": 4}
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def compute(jobs):
     """Keep the rules that compute."""
-    return {rule: jobs[rule] for rule in DIRECT if rule in jobs}
+    return {rule: jobs[rule] for rule in FULL if rule in jobs}
 
 
 def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
-    assert compute(project.jobs()) == DIRECT
+    assert compute(project.jobs(**NO_GPU)) == FULL
 
 
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
@@ -40,7 +43,38 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
     ],
 )
 def test_the_config_decides_what_is_run(project, config, expected):
-    assert compute(project.jobs(config=config)) == expected
+    assert compute(project.jobs(config=REPEATS | config)) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"studies": ["devices"]}, {"train": 1, "timing": 1}),
+        (
+            {"studies": ["devices"], "accelerator": "gpu"},
+            {"train": 2, "contrast": 1, "timing": 1},
+        ),
+        (
+            {"studies": ["devices"], "devices": {"seeds": [1, 2, 3]}},
+            {"train": 3, "timing": 1},
+        ),
+        ({"studies": ["devices"], "devices": {"variants": ["gpu"]}}, {}),
+        (
+            {"studies": ["acceleration"]},
+            {"prepare": 1, "train": 2, "contrast": 1, "timing": 1},
+        ),
+        (
+            {"studies": ["acceleration"], "acceleration": {"workloads": ["peaks", "digits"]}},
+            {"prepare": 1, "train": 4, "contrast": 2, "timing": 2},
+        ),
+        (
+            {"studies": ["acceleration"], "acceleration": {"variants": ["eager"]}},
+            {"prepare": 1, "train": 1},
+        ),
+    ],
+)
+def test_studies_of_variants_hold_them_against_the_first(project, config, expected):
+    assert compute(project.jobs(config=config, **NO_GPU)) == expected
 
 
 def test_a_users_config_alone_yields_only_his_study(project):
@@ -63,7 +97,7 @@ def test_one_study_is_a_target(project):
 
 @pytest.mark.parametrize("accelerator", ["auto", "gpu"])
 def test_a_missing_gpu_leaves_its_runs_out_unless_promised(project, accelerator):
-    config = {
+    config = REPEATS | {
         "accelerator": accelerator,
         "variants": {"deterministic": {"accelerator": "gpu"}},
     }

@@ -40,6 +40,7 @@ wildcard_constraints:
     dataset="[A-Za-z][A-Za-z0-9_-]*",
     workload="[A-Za-z][A-Za-z0-9_-]*",
     variant="[A-Za-z][A-Za-z0-9_-]*",
+    other="[A-Za-z][A-Za-z0-9_-]*",
     timing="[A-Za-z][A-Za-z0-9_-]*",
     study="[a-z]+",
     seed="[0-9]+",
@@ -127,7 +128,7 @@ def of_study(study, pattern, fixed=()):
         "workload": asked["workloads"],
         "variant": SETTINGS.variants_of(study),
         "seed": asked["seeds"],
-        "repeat": range(1, asked["repeats"] + 1),
+        "repeat": range(1, asked.get("repeats", 1) + 1),
     }
     return collect(pattern, **{**values, **dict(fixed)})
 
@@ -145,7 +146,24 @@ def first_run_of_workload(wildcards):
     return runs_of_workload(wildcards)[0]
 
 
+def runs_of_contrast(wildcards):
+    """Give the run of the yardstick, then the other's."""
+    variants = [wildcards.other, wildcards.variant]
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
+    names = {"workload": wildcards.workload, "seed": wildcards.seed}
+    return collect(pattern, variant=variants, **names)
+
+
+def contrasts_of_study(study):
+    """List the comparisons of each variant of a study with its first."""
+    first, *others = SETTINGS.variants_of(study) or [None]
+    pattern = "results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.json"
+    return of_study(study, pattern, {"variant": others, "other": [first]})
+
+
 def comparisons_of_study(wildcards):
+    if wildcards.study != "reproducibility":
+        return contrasts_of_study(wildcards.study)
     pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
     return of_study(wildcards.study, pattern)
 
@@ -156,11 +174,15 @@ def comparisons_of_workload(wildcards):
 
 
 def timings_of_study(wildcards):
-    workloads = SETTINGS.config[wildcards.study]["workloads"]
-    names = [f"determinism_{workload}" for workload in workloads]
-    return [
-        f"results/timings/{name}.json" for name in names if name in SETTINGS.timings
-    ]
+    names = SETTINGS.timings_of(wildcards.study)
+    return collect("results/timings/{timing}.json", timing=names)
+
+
+def first_runs_of_devices(wildcards):
+    """List a run of each device, all of the first seed."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
+    seeds = SETTINGS.config["devices"]["seeds"][:1]
+    return of_study("devices", pattern, {"workload": wildcards.workload, "seed": seeds})
 
 
 # The report
@@ -226,7 +248,50 @@ def datasets_of_report():
     ]
 
 
-RESULTS = {"reproducibility": results_of_reproducibility}
+def results_of_variants(study, figures):
+    """List what a study leaves that holds its variants against the first of them."""
+    run = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    names = SETTINGS.timings_of(study)
+    return [
+        *of_study(study, run),
+        *contrasts_of_study(study),
+        *collect("results/timings/{timing}.json", timing=names),
+        *figures,
+    ]
+
+
+def results_of_devices():
+    workloads = SETTINGS.config["devices"]["workloads"]
+    surfaces = [
+        name
+        for name in workloads
+        if SETTINGS.workloads[name].module == "twinrun.workloads.peaks:Peaks"
+    ]
+    timed = [name for name in workloads if f"devices_{name}" in SETTINGS.timings]
+    if not SETTINGS.variants_of("devices"):
+        surfaces = []
+    pattern = "results/figures/devices/{workload}/{figure}.svg"
+    return results_of_variants(
+        "devices",
+        [
+            *collect(pattern, workload=timed, figure="sizes"),
+            *collect(pattern, workload=surfaces, figure="surfaces"),
+        ],
+    )
+
+
+def results_of_acceleration():
+    workloads = SETTINGS.config["acceleration"]["workloads"]
+    timed = [name for name in workloads if f"acceleration_{name}" in SETTINGS.timings]
+    pattern = "results/figures/acceleration/{workload}/speeds.svg"
+    return results_of_variants("acceleration", collect(pattern, workload=timed))
+
+
+RESULTS = {
+    "reproducibility": results_of_reproducibility,
+    "devices": results_of_devices,
+    "acceleration": results_of_acceleration,
+}
 
 
 def results_of_studies():

@@ -22,3 +22,26 @@ rule compare:
         runtime=30,
     script:
         "../scripts/compare.py"
+
+
+rule contrast:
+    """Hold the run of a variant against that of another, from the same seed."""
+    input:
+        source=package_files("twinrun.comparison"),
+        runs=runs_of_contrast,
+    output:
+        summary="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.json",
+        tensors="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.tensors.csv",
+        steps="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.steps.csv",
+    log:
+        "results/logs/contrast/{workload}/{variant}/against/{other}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/contrast/{workload}/{variant}/against/{other}/seed{seed}.tsv"
+    conda:
+        "../../envs/training.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=30,
+    script:
+        "../scripts/contrast.py"

@@ -1,4 +1,4 @@
-"""Figures of the study reproducibility and of the datasets, SVG, to results/figures/."""
+"""Figures of the studies and of the datasets, SVG, to results/figures/."""
 
 
 rule first_layer:
@@ -183,3 +183,82 @@ rule contact_sheet:
         runtime=15,
     script:
         "../scripts/contact_sheet.py"
+
+
+rule sizes:
+    """Draw how the time of a step grows with the size, and where devices cross."""
+    input:
+        source=package_files("twinrun.figures.devices"),
+        timing="results/timings/devices_{workload}.json",
+    output:
+        report(
+            "results/figures/devices/{workload}/sizes.svg",
+            caption="../report/sizes.rst",
+            category="Devices",
+            subcategory="{workload}",
+            labels={"figure": "time over size"},
+        ),
+    log:
+        "results/logs/sizes/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/sizes.py"
+
+
+rule surfaces:
+    """Draw the surface to fit and what each device's network made of it."""
+    input:
+        source=package_files("twinrun.figures.devices"),
+        runs=first_runs_of_devices,
+    output:
+        report(
+            "results/figures/devices/{workload}/surfaces.svg",
+            caption="../report/surfaces.rst",
+            category="Devices",
+            subcategory="{workload}",
+            labels={"figure": "surfaces"},
+        ),
+    log:
+        "results/logs/surfaces/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/surfaces.py"
+
+
+rule speeds:
+    """Draw the time of training and of prediction, variant beside variant."""
+    input:
+        source=package_files("twinrun.figures.acceleration"),
+        timing="results/timings/acceleration_{workload}.json",
+    output:
+        report(
+            "results/figures/acceleration/{workload}/speeds.svg",
+            caption="../report/speeds.rst",
+            category="Acceleration",
+            subcategory="{workload}",
+            labels={"figure": "speeds"},
+        ),
+    log:
+        "results/logs/speeds/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/speeds.py"

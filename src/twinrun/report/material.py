@@ -24,9 +24,11 @@ class Material:
     verdicts: list[dict[str, Any]]
     """Rows of verdicts.csv."""
     runs: list[dict[str, Any]]
-    """Every run.json, with its `folder` in results/."""
+    """Every run.json, with its `folder` in results/ and its own `path`."""
     comparisons: list[dict[str, Any]]
     """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
+    contrasts: list[dict[str, Any]]
+    """Every comparison of a variant with another, likewise."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
     datasets: dict[str, dict[str, Any]]
@@ -51,6 +53,10 @@ def read_material(
     def matching(pattern: str) -> list[tuple[str, Path]]:
         return [item for item in places.items() if fnmatch.fnmatchcase(item[0], pattern)]
 
+    compared = [
+        {**read_json(path), "path": place, "tensors": path.with_suffix(".tensors.csv")}
+        for place, path in matching("comparisons/*.json")
+    ]
     figures = [(place.removesuffix(".svg"), path) for place, path in matching("figures/*.svg")]
     return Material(
         config=config,
@@ -59,13 +65,11 @@ def read_material(
             "records"
         ),
         runs=[
-            {**read_json(path), "folder": place.removesuffix("/run.json")}
+            {**read_json(path), "folder": place.removesuffix("/run.json"), "path": path}
             for place, path in matching("runs/*/run.json")
         ],
-        comparisons=[
-            {**read_json(path), "path": place, "tensors": path.with_suffix(".tensors.csv")}
-            for place, path in matching("comparisons/*.json")
-        ],
+        comparisons=[found for found in compared if "against" not in found],
+        contrasts=[found for found in compared if "against" in found],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={

@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from twinrun.report.material import Material
+from twinrun.report.runs import metrics
 
 MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "growth", "curves", "strip", "cost")
@@ -35,7 +36,7 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
         "variants": variants,
         "compared": [variant for variant in variants if variant["pairs"]],
         "figures": {name: material.figures.get(f"{place}/{name}") for name in FIGURES},
-        "metrics": _metrics(material, workload),
+        "metrics": metrics(material, workload, material.config["reproducibility"]["variants"]),
         "cost": _cost(material.timings.get(f"determinism_{workload}")),
     }
 
@@ -87,19 +88,6 @@ def _most_different(pair: dict[str, Any]) -> list[dict[str, Any]]:
     if pair["answer"] != "differs":
         return []
     return tensors.nlargest(MOST_TENSORS, "elements_differing").sort_index().to_dict("records")
-
-
-def _metrics(material: Material, workload: str) -> list[dict[str, Any]]:
-    """Give the range of each metric of the tested networks, a row a metric, by variant."""
-    runs = [run for run in material.runs if run["workload"] == workload]
-    table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
-    if table.empty or len(table.columns) == 1:
-        return []
-    ranges = table.groupby("variant", sort=False).agg(["min", "max"])
-    return [
-        {"name": name, "ranges": {v: tuple(ranges.loc[v, name]) for v in ranges.index}}
-        for name in table.columns[1:]
-    ]
 
 
 def _cost(timing: dict[str, Any] | None) -> dict[str, Any] | None:

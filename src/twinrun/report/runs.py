@@ -1,9 +1,11 @@
 """What ran, for how long, on which machine, with which data."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
+
+import pandas as pd
 
 from twinrun.report.material import Material
 
@@ -77,4 +79,19 @@ def datasets(material: Material) -> list[dict[str, Any]]:
             "figure": material.figures.get(f"data/{name}"),
         }
         for name, found in hashes.items()
+    ]
+
+
+def metrics(material: Material, workload: str, variants: Sequence[str]) -> list[dict[str, Any]]:
+    """Give the range of each metric of the tested networks, a row a metric, by variant."""
+    runs = [
+        run for run in material.runs if run["workload"] == workload and run["variant"] in variants
+    ]
+    table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
+    if table.empty or len(table.columns) == 1:
+        return []
+    ranges = table.groupby("variant", sort=False).agg(["min", "max"])
+    return [
+        {"name": name, "ranges": {v: tuple(ranges.loc[v, name]) for v in ranges.index}}
+        for name in table.columns[1:]
     ]

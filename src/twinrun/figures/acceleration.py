@@ -1,0 +1,61 @@
+"""What an accelerated variant buys: the time of training and of prediction as bars."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from twinrun.artifacts import read_json
+from twinrun.figures.style import INK, PAPER, canvas, colour_of
+from twinrun.formatting import measure
+
+PHASES = {"train": "Training step", "predict": "Prediction of a batch"}
+
+
+def speeds(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
+    """Draw the milliseconds of a step for each variant, a panel a phase, with the speed-up.
+
+    Args:
+        timing: JSON of the timing; the table of rounds lies beside it.
+        variants: all variants of the config, in its order.
+        output: path of the SVG.
+    """
+    summary = read_json(timing)
+    rounds = pd.read_csv(Path(timing).with_suffix(".csv"))
+    rounds = rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    title = "Time of a step, and the speed-up"
+    with canvas(output, title=title, height=3.3, columns=len(PHASES)) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        for axes, (phase, name) in zip(grid[0], PHASES.items(), strict=True):
+            axes.set_title(name)
+            ratios = [ratio for ratio in summary["ratios"] if ratio["phase"] == phase]
+            _draw(axes, rounds[rounds["phase"] == phase], ratios, variants)
+        grid[0, 0].set_ylabel("milliseconds")
+
+
+def _draw(
+    axes: Axes, rounds: pd.DataFrame, ratios: Sequence[dict[str, Any]], variants: Sequence[str]
+) -> None:
+    measured = list(rounds["variant"].unique())
+    groups = rounds.groupby("variant", sort=False)["milliseconds"]
+    quartiles = groups.quantile([0.25, 0.5, 0.75]).unstack()
+    middle = quartiles[0.5]
+    axes.bar(measured, middle, color=[colour_of(v, variants) for v in measured], width=0.62)
+    spread = np.stack([middle - quartiles[0.25], quartiles[0.75] - middle])
+    axes.errorbar(measured, middle, yerr=spread, fmt="none", ecolor=INK, capsize=5)
+    axes.grid(visible=False, axis="x")
+    axes.set_ylim(0, 1.28 * quartiles[0.75].max())
+    speedups = {ratio["variant"]: 1 / ratio["time_ratio"] for ratio in ratios}
+    for place, variant in enumerate(measured):
+        times = f"\n{measure(speedups[variant])} times" if variant in speedups else ""
+        axes.annotate(
+            f"{measure(middle[variant])} ms{times}",
+            (place, quartiles.loc[variant, 0.75]),
+            xytext=(0, 5),
+            textcoords="offset points",
+            ha="center",
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
+        )

@@ -1,0 +1,114 @@
+"""What a device buys: the time of a step over its size, and the surfaces the networks fitted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+
+from twinrun.artifacts import read_json, read_tensors
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis
+from twinrun.formatting import count, measure
+from twinrun.ratios import crossing
+
+
+def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
+    """Draw the milliseconds of a training step over the size, and where the lines cross.
+
+    Args:
+        timing: JSON of the timing; the table of rounds lies beside it.
+        variants: all variants of the config, in its order.
+        output: path of the SVG.
+    """
+    summary = read_json(timing)
+    rounds = pd.read_csv(Path(timing).with_suffix(".csv")).query("phase == 'train'")
+    rounds = rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    title = "Time of a training step"
+    with canvas(output, title=title, height=3.4) as (figure, grid):
+        axes = grid[0, 0]
+        figure.suptitle(title, x=0.01, ha="left")
+        for variant, times in rounds.groupby("variant", sort=False):
+            _draw_growth(axes, str(variant), times, variants)
+        axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
+        for axis in (axes.xaxis, axes.yaxis):
+            log_axis(axis)
+        for row in crossing(summary):
+            if row["crossover"] is not None:
+                _draw_crossover(axes, row)
+        figure.legend(loc="outside lower left", ncols=3)
+
+
+def _draw_growth(axes: Axes, variant: str, times: pd.DataFrame, variants: Sequence[str]) -> None:
+    quartiles = times.groupby("size")["milliseconds"].quantile([0.25, 0.5, 0.75]).unstack()
+    colour = colour_of(variant, variants)
+    axes.fill_between(
+        quartiles.index, quartiles[0.25], quartiles[0.75], color=colour, alpha=0.25, linewidth=0
+    )
+    style = {"color": colour, "linestyle": dashes_of(variant, variants), "marker": "o"}
+    axes.plot(quartiles.index, quartiles[0.5], label=variant, linewidth=2, **style)
+
+
+def _draw_crossover(axes: Axes, row: dict[str, Any]) -> None:
+    axes.axvline(row["crossover"], color=MUTED, linewidth=1.2, linestyle=(0, (4, 2)))
+    axes.annotate(
+        f"{row['variant']} faster from {count(round(row['crossover']))} on",
+        (row["crossover"], 0.96),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="top",
+        color=INK,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
+    )
+
+
+def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
+    """Draw the target and what each run's network makes of it, on one colour scale.
+
+    Args:
+        runs: run.json of runs of one workload and seed; the predictions lie beside each, `z` and
+            `target` (N,) of the points of a square grid, x1 varying fastest.
+        output: path of the SVG.
+    """
+    pictures = [("target", _square(_predicted(runs[0])["target"]))]
+    for run in runs:
+        found = _predicted(run)
+        label = f"{read_json(run)['variant']}\nRMSE {measure(rmse(found['z'], found['target']))}"
+        pictures.append((label, _square(found["z"])))
+    title = "The surface to fit, and the networks"
+    target = pictures[0][1]
+    scale = Normalize(target.min(), target.max())
+    height = 0.95 + 4.4 / len(pictures)
+    columns = len(pictures)
+    with canvas(output, title=title, height=height, columns=columns) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        for axes, (label, surface) in zip(grid[0], pictures, strict=True):
+            shown = axes.imshow(surface, origin="lower", cmap="viridis", norm=scale)
+            axes.set_title(label)
+            axes.set(xticks=[], yticks=[], xlabel="x1")
+            axes.grid(visible=False)
+        grid[0, 0].set_ylabel("x2")
+        bar = figure.colorbar(shown, ax=grid[0], label="z", extend="both", shrink=0.8)
+        bar.outline.set_visible(False)
+
+
+def _predicted(run: str | Path) -> dict[str, np.ndarray]:
+    return read_tensors(Path(run).with_name("predictions.safetensors"))
+
+
+def _square(values_N: np.ndarray) -> np.ndarray:
+    side = round(len(values_N) ** 0.5)
+    return values_N.reshape(side, side)
+
+
+def rmse(values: np.ndarray, others: np.ndarray) -> float:
+    """Give the root mean squared difference, in float64.
+
+    >>> rmse(np.array([1.0, 1.0]), np.array([4.0, 4.0]))
+    3.0
+    """
+    apart = values.astype(np.float64) - others
+    return float(np.sqrt(np.mean(apart**2)))

@@ -1,0 +1,52 @@
+"""The section of the study acceleration: what is gained, and what it changes."""
+
+from typing import Any
+
+from twinrun.report.material import Material
+from twinrun.report.runs import metrics
+
+
+def section(material: Material) -> dict[str, Any]:
+    """Give what the section's template needs."""
+    study = material.config["acceleration"]
+    return {
+        "title": "What does acceleration buy?",
+        "seeds": study["seeds"],
+        "workloads": [_workload(material, name) for name in study["workloads"]],
+    }
+
+
+def _workload(material: Material, workload: str) -> dict[str, Any]:
+    study, settings = material.config["acceleration"], material.config["workloads"][workload]
+    names = [name for name in study["variants"] if name in material.not_run]
+    return {
+        "name": workload,
+        "module": settings["module"],
+        "epochs": settings["epochs"],
+        "absent": [{"name": name, "reason": material.not_run[name]} for name in names],
+        "figure": material.figures.get(f"acceleration/{workload}/speeds"),
+        "timing": _timing(material.timings.get(f"acceleration_{workload}")),
+        "metrics": metrics(material, workload, study["variants"]),
+        "fits": [
+            {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
+            for run in material.runs
+            if run["workload"] == workload and run["variant"] in study["variants"]
+        ],
+        "contrasts": [
+            found
+            for found in material.contrasts
+            if found["workload"] == workload and found["variant"] in study["variants"]
+        ],
+    }
+
+
+def _timing(timing: dict[str, Any] | None) -> dict[str, Any] | None:
+    if timing is None:
+        return None
+    compilation = [
+        {**row, "reused": (row["calls"] - row["compilations"]) / row["calls"]}
+        for row in timing["compilation"]
+        if row["calls"]
+    ]
+    unstable = [f"{m['variant']} ({m['phase']})" for m in timing["medians"] if m["unstable"]]
+    return {**timing, "compilation": compilation, "unstable": unstable}

@@ -1,0 +1,121 @@
+"""The section of the study devices: from which size on is another device faster?"""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from twinrun.artifacts import read_tensors
+from twinrun.figures.devices import rmse
+from twinrun.ratios import crossing, exponents
+from twinrun.report.material import Material
+
+
+def section(material: Material) -> dict[str, Any]:
+    """Give what the section's template needs."""
+    study = material.config["devices"]
+    return {
+        "title": "What does the device buy?",
+        "size": study["size"],
+        "seeds": study["seeds"],
+        "workloads": [_workload(material, name) for name in study["workloads"]],
+    }
+
+
+def _workload(material: Material, workload: str) -> dict[str, Any]:
+    study, settings = material.config["devices"], material.config["workloads"][workload]
+    names = [name for name in study["variants"] if name in material.not_run]
+    place = f"devices/{workload}"
+    return {
+        "name": workload,
+        "module": settings["module"],
+        "epochs": settings["epochs"],
+        "absent": [{"name": name, "reason": material.not_run[name]} for name in names],
+        "figures": {
+            name: material.figures.get(f"{place}/{name}") for name in ("sizes", "surfaces")
+        },
+        "timing": _timing(material.timings.get(f"devices_{workload}")),
+        **_networks(material, workload),
+        "contrasts": [
+            found
+            for found in material.contrasts
+            if found["workload"] == workload and found["variant"] in study["variants"]
+        ],
+    }
+
+
+def _timing(timing: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Give a row for each variant and size, the growth of each variant and the crossovers."""
+    if timing is None:
+        return None
+    medians = [median for median in timing["medians"] if median["phase"] == "train"]
+    first_calls = {
+        (median["variant"], median["size"]): median["seconds_per_step"]
+        for median in timing["medians"]
+        if median["phase"] == "first_call"
+    }
+    ratios = {(ratio["variant"], ratio["size"]): ratio for ratio in timing["ratios"]}
+    keys = [(median["variant"], median["size"]) for median in medians]
+    return {
+        "yardstick": timing["yardstick"],
+        "rows": [
+            {**median, "first_call": first_calls[key], "ratio": ratios.get(key)}
+            for median, key in zip(medians, keys, strict=True)
+        ],
+        "growth": _growth(pd.DataFrame(medians)),
+        "crossings": crossing(timing),
+        "skipped": timing["skipped"],
+        "unstable": any(median["unstable"] for median in medians),
+    }
+
+
+def _growth(medians: pd.DataFrame) -> list[dict[str, Any]]:
+    """Give for each variant the exponents of the time between its smallest and largest sizes."""
+    found = []
+    for variant, rows in medians.sort_values("size").groupby("variant", sort=False):
+        sizes, seconds = (rows[key].to_numpy() for key in ("size", "seconds_per_step"))
+        if len(sizes) > 1:
+            slopes = list(exponents(sizes, seconds))
+            ends = {"first": slopes[0], "last": slopes[-1], "from": sizes[-2], "to": sizes[-1]}
+            found.append({"variant": variant, "start": sizes[0], "second": sizes[1], **ends})
+    return found
+
+
+def _networks(material: Material, workload: str) -> dict[str, Any]:
+    """Give loss and RMSE of each network, and the RMSE between those of one seed."""
+    variants = material.config["devices"]["variants"]
+    runs = [
+        run for run in material.runs if run["workload"] == workload and run["variant"] in variants
+    ]
+    predicted = {(run["variant"], run["seed"]): _predictions(run) for run in runs}
+    networks = [
+        {
+            "variant": run["variant"],
+            "seed": run["seed"],
+            "loss": _last_loss(run),
+            "rmse": _error(predicted[run["variant"], run["seed"]]),
+            "fit_seconds": run["seconds"]["fit"],
+        }
+        for run in runs
+    ]
+    between = [
+        {"first": a[0], "second": b[0], "seed": a[1], "rmse": rmse(first["z"], second["z"])}
+        for (a, first), (b, second) in combinations(predicted.items(), 2)
+        if a[1] == b[1] and "z" in first and "z" in second
+    ]
+    return {"networks": networks, "between": between}
+
+
+def _predictions(run: dict[str, Any]) -> dict[str, np.ndarray]:
+    return read_tensors(run["path"].with_name("predictions.safetensors"))
+
+
+def _error(predictions: dict[str, np.ndarray]) -> float | None:
+    has_both = {"z", "target"} <= set(predictions)
+    return rmse(predictions["z"], predictions["target"]) if has_both else None
+
+
+def _last_loss(run: dict[str, Any]) -> float | None:
+    table = pd.read_csv(run["path"].with_name("epochs.csv"))
+    return float(table["train_loss"].iloc[-1]) if "train_loss" in table and len(table) else None

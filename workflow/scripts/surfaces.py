@@ -1,0 +1,6 @@
+from twinrun.figures.devices import surfaces
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        surfaces(snakemake.input.runs, output=snakemake.output[0])
