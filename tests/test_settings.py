@@ -27,6 +27,9 @@ def changed(*changes):
     return config
 
 
+ALL = ("studies", ["reproducibility", "devices", "acceleration"])
+
+
 def errors(*changes):
     with pytest.raises(TwinrunError) as raised:
         resolve(changed(*changes), SCHEMA, gpus=0)
@@ -35,7 +38,12 @@ def errors(*changes):
 
 def test_the_standard_config_is_valid():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
-    assert settings.studies == ["reproducibility", "devices", "acceleration"]
+    assert settings.studies == ["reproducibility"]
+    assert list(settings.timings) == ["determinism_denoiser", "determinism_factorization"]
+
+
+def test_all_studies_are_valid():
+    settings = resolve(changed(ALL), SCHEMA, gpus=0)
     assert settings.active_workloads() == ["denoiser", "factorization", "peaks", "digits"]
     assert list(settings.timings) == [
         "determinism_denoiser",
@@ -46,7 +54,7 @@ def test_the_standard_config_is_valid():
 
 
 def test_a_study_without_its_gpu_times_the_other_device_at_every_size():
-    settings = resolve(CONFIG, SCHEMA, gpus=0)
+    settings = resolve(changed(ALL), SCHEMA, gpus=0)
     timing = settings.timings["devices_peaks"]
     assert (timing.variants, timing.phases) == (["cpu"], ["train"])
     assert (timing.size, timing.sizes) == ("points", [100, 200, 1000, 10000, 40000])

@@ -16,8 +16,13 @@ def compute(jobs):
     return {rule: jobs[rule] for rule in FULL if rule in jobs}
 
 
-def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
-    assert compute(project.jobs(**NO_GPU)) == FULL
+def test_a_fresh_clone_dry_runs_the_full_size_study(project):
+    assert compute(project.jobs()) == DIRECT
+
+
+def test_all_studies_dry_run(project):
+    config = {"studies": ["reproducibility", "devices", "acceleration"]}
+    assert compute(project.jobs(config=config, **NO_GPU)) == FULL
 
 
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
