@@ -68,7 +68,7 @@ def test_a_ratio_takes_two_variants():
 
 
 def test_with_a_gpu_both_devices_are_timed():
-    settings = resolve(CONFIG, SCHEMA, gpus=1)
+    settings = resolve(changed(ALL), SCHEMA, gpus=1)
     assert settings.timings["devices_peaks"].variants == ["cpu", "gpu"]
     assert settings.timings["acceleration_digits"].phases == ["train", "predict"]
 
