@@ -201,7 +201,8 @@ def test_only_buffers_differ(tmp_path):
     assert summary["answer"] == "differs"
     assert summary["parameters"]["elements_differing"] == 0
     assert summary["buffers"]["elements_differing"] == 1
-    assert (summary["max_abs"], summary["max_ulp"]) == (0, 0)  # of parameters
+    # Those of the parameters.
+    assert (summary["max_abs"], summary["max_ulp"], summary["relative_l2"]) == (0, 0, 0)
     assert tensors["max_ulp"].tolist()[-1] == 2
 
 
@@ -221,6 +222,9 @@ def test_counts_are_those_of_the_worst_repeat(tmp_path):
     assert summary["repeats"] == 3
     assert summary["parameters"] == counts(3, 36, 2, 5)
     assert summary["max_abs"] == 8
+    flat, worst = (torch.cat([*p.values()]).double().numpy() for p in (first, third))
+    expected = np.linalg.norm(worst - flat) / np.linalg.norm(flat)
+    assert summary["relative_l2"] == pytest.approx(expected, rel=1e-12)
     assert (summary["first_difference"]["repeat"], summary["first_difference"]["step"]) == (3, 2)
     assert tensors.groupby("repeat")["elements_differing"].sum().to_dict() == {2: 1, 3: 5}
     assert steps["repeat"].tolist() == [2] * 6 + [3] * 6
