@@ -111,6 +111,9 @@ def test_the_manifest_names_what_made_the_run(finished):
     manifest = artifacts.read_json(finished / "run.json")
     assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
+    assert manifest["files"] == {
+        file: artifacts.sha256(finished / file) for file in FILES.values() if file != "run.json"
+    }
     assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
     assert manifest["metrics"].keys() == {"test_loss"}
     assert manifest["environment"]["identity"]["torch"] == torch.__version__.split("+")[0] or (

@@ -121,6 +121,11 @@ def train(
             for n, kind, t in tensors
         ],
         "weights_sha256": artifacts.sha256(outputs["weights"]),
+        "files": {
+            Path(path).name: artifacts.sha256(path)
+            for name, path in outputs.items()
+            if name != "manifest"
+        },
         "steps": len(tracer.rows),
         "epochs": len(metrics.rows),
         "metrics": tested,
