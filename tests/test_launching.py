@@ -1,10 +1,12 @@
 """Fresh processes: their environment, their errors, their end."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -36,6 +38,31 @@ def fail(kind):
 def sleep(path):
     write_environment(path, ["PWD"])
     time.sleep(600)
+
+
+def fail_in_company(folder):
+    """Worker 2 of 3 fails after the others have started something that would outlive them."""
+    rank = int(os.environ["RANK"])
+    started = subprocess.Popen(["sleep", "600"])
+    (folder := Path(folder)).joinpath(f"{rank}.pid").write_text(str(started.pid))
+    while len(list(folder.glob("*.pid"))) < 3:
+        time.sleep(0.05)
+    if rank == 1:
+        raise TwinrunError("epochs: 0 is not enough, say 1 or more")
+    time.sleep(600)
+
+
+def lose_a_peer():
+    """What the others say when worker 2 is killed: that they lost a connection."""
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
+
+
+def write_place(folder):
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"]
+    place = {name: os.environ.get(name) for name in names}
+    Path(folder, os.environ["RANK"]).write_text(json.dumps(place))
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +104,38 @@ def test_cublas_is_configured_by_the_variant_alone(tmp_path, monkeypatch, determ
 def test_failures_are_one_sentence(kind, sentence):
     with pytest.raises(TwinrunError, match=sentence):
         launch("test_launching:fail", {"kind": kind}, {})
+
+
+def test_workers_know_their_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("MASTER_PORT", "1")
+    launch("test_launching:write_place", {"folder": str(tmp_path)}, {}, workers=3)
+    places = [json.loads(file.read_text()) for file in sorted(tmp_path.iterdir())]
+    assert places == [
+        {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "3", "MASTER_PORT": None}
+        for rank in ("0", "1", "2")
+    ]
+
+
+def test_one_failure_ends_all_workers_and_what_they_started(tmp_path):
+    with pytest.raises(TwinrunError, match=r"^epochs: 0 is not enough, say 1 or more$"):
+        launch("test_launching:fail_in_company", {"folder": str(tmp_path)}, {}, workers=3)
+    pids = [int(file.read_text()) for file in tmp_path.glob("*.pid")]
+    assert len(pids) == 3
+    deadline = time.monotonic() + 60
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(is_alive(pid) for pid in pids)
+    assert not psutil.Process().children()
+
+
+def is_alive(pid):
+    """Orphans that no init reaps stay as zombies; they do nothing any more."""
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_cause_is_told_and_not_what_it_led_to():
+    with pytest.raises(TwinrunError, match="worker 2 of 3 .* was ended by SIGKILL"):
+        launch("test_launching:lose_a_peer", {}, {}, workers=3)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")

@@ -22,8 +22,8 @@ from test_training import FILES, VARIANT, WORKLOAD
 from twinrun import artifacts
 from twinrun.jobs import TwinrunError
 from twinrun.launching import environment_of, launch
-from twinrun.parallel import covered, put_together
-from twinrun.workers import connected
+from twinrun.parallel import WholeBatch, covered, put_together
+from twinrun.workers import Workers, connected
 
 HERE = Path(__file__).parent
 EPOCHS = 4
@@ -298,6 +298,24 @@ def test_curves_are_left_for_tensorboard(measured):
     events.Reload()
     assert {"loss", "train_loss", "val_loss"} <= set(events.Tags()["scalars"])
     assert [event.step for event in events.Scalars("train_loss")] == [5, 10, 15, 20]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gradients_on_a_gpu_are_weighted_and_timed(tmp_path):
+    torch.distributed.init_process_group(
+        "nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
+    )
+    try:
+        workers = Workers()
+        workers.sizes = [4]
+        whole_batch = WholeBatch(workers, [], None, None)
+        gradients = torch.rand(2**20, device="cuda")
+        assert torch.equal(whole_batch.weighted_sum(gradients.clone()).wait(), gradients)
+        assert whole_batch.seconds() > 0
+        assert whole_batch.seconds() == 0
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_shares_are_put_together():
