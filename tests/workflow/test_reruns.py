@@ -124,7 +124,7 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
         ("workflow/report/growth.rst", "e", "é", {}),
         ("workflow/report/style.css", "{", " {", {"report": 1, "all": 1}),
         ("src/twinrun/reference.py", "config", "Config", {}),
-        ("config.yaml", "# What is run.", "# What runs.", {}),
+        ("config.yaml", "# What is run;", "# What runs;", {}),
     ],
     ids=["workload", "data maker", "figure style", "caption", "page style", "docs", "comment"],
 )
