@@ -134,7 +134,7 @@ def is_alive(pid):
 
 
 def test_the_cause_is_told_and_not_what_it_led_to():
-    with pytest.raises(TwinrunError, match="worker 2 of 3 .* was ended by SIGKILL"):
+    with pytest.raises(TwinrunError, match=r"worker 2 of 3 .* was ended by SIGKILL"):
         launch("test_launching:lose_a_peer", {}, {}, workers=3)
 
 
