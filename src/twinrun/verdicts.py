@@ -27,6 +27,8 @@ SPEED = {
     "train": "Does it train faster than {yardstick}?",
     "predict": "Does it predict faster than {yardstick}?",
 }
+EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
+ALL_FINISHED = "Did every trial of the sweep finish?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
 
 Row = dict[str, str]
@@ -145,6 +147,61 @@ def acceleration(
         for entry in _measured_or_skipped(timing, phase)
     ]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
+
+
+def parallel(
+    comparisons: Sequence[Mapping[str, Any]],
+    scalings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Answer for each variant whether it repeats, whether it is faster, and what it changes.
+
+    Args:
+        comparisons: of repeats, and of a variant with the study's first (with `against`), each
+            with its `path`.
+        scalings: what the epochs took by variant, each with its `path`.
+        not_run: as for `devices`.
+    """
+    rows = reproducibility([found for found in comparisons if "against" not in found], [], not_run)
+    for scaling in scalings:
+        question = EPOCH_FASTER.format(yardstick=scaling["yardstick"])
+        rows += [_speed(scaling, entry, question) for entry in scaling["ratios"]]
+    return [*rows, *_contrasts([found for found in comparisons if "against" in found])]
+
+
+def sweep(
+    rankings: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say of each sweep whether its trials finished, and which was best.
+
+    Args:
+        rankings: of the trials of a workload, each with its `path`.
+        timings: none.
+        not_run: as for `devices`.
+    """
+    rows = [
+        {
+            "workload": ranking["workload"],
+            "variant": "",
+            "question": ALL_FINISHED,
+            "answer": "yes" if ranking["finished"] == len(ranking["trials"]) else "no",
+            "figure": _best_trial(ranking),
+            "evidence": ranking["path"],
+        }
+        for ranking in rankings
+    ]
+    return [*rows, *_missing(not_run, ALL_FINISHED)]
+
+
+def _best_trial(ranking: Mapping[str, Any]) -> str:
+    finished = f"{ranking['finished']} of {plural(len(ranking['trials']), 'trial')} finished"
+    best = ranking["trials"][0]
+    if best["rank"] is None:
+        return finished
+    metric = f"{ranking['best']} {ranking['metric']}"
+    return f"{finished}; {metric}: {measure(best['value'])} with {best['label']}"
 
 
 def _measured_or_skipped(
@@ -329,6 +386,8 @@ STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "reproducibility": reproducibility,
     "devices": devices,
     "acceleration": acceleration,
+    "parallel": parallel,
+    "sweep": sweep,
 }
 
 
