@@ -165,7 +165,7 @@ def parallel(
     rows = reproducibility([found for found in comparisons if "against" not in found], [], not_run)
     for scaling in scalings:
         question = EPOCH_FASTER.format(yardstick=scaling["yardstick"])
-        rows += [_speed(scaling, entry, question) for entry in scaling["ratios"]]
+        rows += [_speed(scaling, entry, question, "epochs") for entry in scaling["ratios"]]
     return [*rows, *_contrasts([found for found in comparisons if "against" in found])]
 
 
@@ -211,14 +211,17 @@ def _measured_or_skipped(
     return [*ratios, *timing["skipped"]]
 
 
-def _speed(timing: Mapping[str, Any], entry: Mapping[str, Any], question: str) -> Row:
+def _speed(
+    timing: Mapping[str, Any], entry: Mapping[str, Any], question: str, noun: str = "rounds"
+) -> Row:
     """Give the row of a ratio, or of a variant that was skipped."""
     row = {"workload": timing["workload"], "variant": entry["variant"], "question": question}
     if "reason" in entry:
         answer, figure = "not run", entry["reason"]
     else:
         answer = "yes" if entry["high"] < 1 else "no"
-        figure = speed_up(entry) + _doubt(timing["medians"], entry, timing["yardstick"])
+        doubt = _doubt(timing["medians"], entry, timing["yardstick"], noun)
+        figure = speed_up(entry) + doubt
     return row | {"answer": answer, "figure": figure, "evidence": timing["path"]}
 
 
@@ -367,7 +370,12 @@ def time_ratio(ratio: Mapping[str, Any]) -> str:
     return f"{measure(ratio['time_ratio'])} times the time a step ({interval}): {meaning}"
 
 
-def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yardstick: str) -> str:
+def _doubt(
+    medians: Sequence[Mapping[str, Any]],
+    ratio: Mapping[str, Any],
+    yardstick: str,
+    noun: str = "rounds",
+) -> str:
     """Say if one of the two measurements behind a ratio is unstable."""
     unstable = [
         median["variant"]
@@ -379,7 +387,7 @@ def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yards
     if not unstable:
         return ""
     share = percent(UNSTABLE_IQR_SHARE)
-    return f"; unstable: rounds of {' and '.join(unstable)} spread by more than {share}"
+    return f"; unstable: {noun} of {' and '.join(unstable)} spread by more than {share}"
 
 
 STUDIES: Mapping[str, Callable[..., list[Row]]] = {

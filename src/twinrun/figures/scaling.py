@@ -12,7 +12,8 @@ from twinrun.artifacts import read_json
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of
 from twinrun.formatting import measure, percent
 
-DODGE = 0.08  # workers; variants with the same number stand side by side
+DODGE = 0.08  # of the axis between variants with the same number of workers
+MARGIN = 0.4  # of the axis at both ends, for the labels
 
 
 def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
@@ -45,7 +46,8 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         shares.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         shares.set_xlabel("workers (dashed: as many times as fast)")
         shares.xaxis.set_major_locator(MaxNLocator(integer=True))
-        shares.set_xlim(ends[0] - 0.4, ends[1] + 0.4)
+        margin = MARGIN * _span(points)
+        shares.set_xlim(ends[0] - margin, ends[1] + margin)
         handles, names = times.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower left", ncols=3)
 
@@ -59,7 +61,7 @@ def _points(summary: Mapping[str, Any]) -> pd.DataFrame:
     place = table.groupby("workers").cumcount()
     number = table.groupby("workers")["variant"].transform("size")
     return table.assign(
-        x=table["workers"] + DODGE * (place - (number - 1) / 2),
+        x=table["workers"] + DODGE * _span(table) * (place - (number - 1) / 2),
         seconds_low=table["low"],
         seconds_high=table["high"],
         speedup=[1 / ratio["time_ratio"] for ratio in found],
@@ -69,6 +71,10 @@ def _points(summary: Mapping[str, Any]) -> pd.DataFrame:
         communication_low=table["communication"],
         communication_high=table["communication"],
     )
+
+
+def _span(table: pd.DataFrame) -> int:
+    return max(table["workers"].max() - table["workers"].min(), 1)
 
 
 def _workers(summary: Mapping[str, Any], variant: str) -> int:
