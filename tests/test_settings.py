@@ -44,7 +44,8 @@ def test_the_standard_config_is_valid():
 
 def test_all_studies_are_valid():
     settings = resolve(changed(ALL), SCHEMA, gpus=0)
-    assert settings.active_workloads() == ["denoiser", "factorization", "peaks", "digits"]
+    used = ["denoiser", "factorization", "peaks", "digits", "digits-short"]
+    assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
         "determinism_factorization",
@@ -215,10 +216,10 @@ def test_a_sweep_that_is_not_asked_for_has_no_trials():
     ("workload", "variant", "at_once", "cores"),
     [
         ("denoiser", "deterministic", 1, 2),  # no study limits it
-        ("digits", "one-worker", 1, 8),
-        ("digits", "one-worker", 3, 3),  # two of 3 cores, not three of 2.7
-        ("digits", "two-workers", 8, 2),
-        ("digits", "two-workers", None, 2),
+        ("digits-short", "one-worker", 1, 8),
+        ("digits-short", "one-worker", 3, 3),  # two of 3 cores, not three of 2.7
+        ("digits-short", "two-workers", 8, 2),
+        ("digits-short", "two-workers", None, 2),
     ],
 )
 def test_runs_ask_for_so_many_cores_that_few_run_at_once(workload, variant, at_once, cores):
@@ -234,10 +235,11 @@ def test_trials_run_side_by_side_or_one_after_the_other():
 
 
 def test_the_study_that_wants_most_repeats_has_them():
-    names = {"workloads": ["digits"], "variants": ["one-worker"], "seeds": [1], "repeats": 5}
+    workload = "digits-short"
+    names = {"workloads": [workload], "variants": ["one-worker"], "seeds": [1], "repeats": 5}
     settings = resolve(changed(("reproducibility", names)), SCHEMA, gpus=0)
-    assert settings.repeats_of("digits", "one-worker", 1) == 5
-    assert settings.repeats_of("digits", "two-workers", 1) == 2
+    assert settings.repeats_of(workload, "one-worker", 1) == 5
+    assert settings.repeats_of(workload, "two-workers", 1) == 2
 
 
 def test_the_reference_page_is_up_to_date():
