@@ -74,6 +74,8 @@ class Variant:
     """Lightning's name of it."""
     devices: int
     """Worker processes; on GPUs each has one."""
+    nodes: int
+    """Machines of a cluster that share the workers evenly."""
     sharing: str
     """How workers share the data: `canonical` or `partitioned`."""
     scale_batch_with_devices: bool
@@ -85,8 +87,8 @@ class Variant:
 
     @property
     def cores(self) -> int:
-        """What a run needs."""
-        return self.devices * self.threads
+        """What a run needs, on each of its nodes."""
+        return self.devices // self.nodes * self.threads
 
     @property
     def gpus(self) -> int:
@@ -411,6 +413,12 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
     for name, dataset in config["datasets"].items():
         if "file" in dataset and not Path(dataset["file"]).is_file():
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
+    for name, variant in config["variants"].items():
+        if variant["devices"] % variant["nodes"]:
+            yield (
+                f"variants.{name}.nodes: {variant['devices']} workers cannot be shared evenly by "
+                f"{variant['nodes']} machines"
+            )
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):

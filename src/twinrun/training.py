@@ -63,7 +63,11 @@ def train(
     seed = identity["seed"]
     with (
         determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
-        connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
+        connected(
+            devices=variant["devices"],
+            nodes=variant["nodes"],
+            accelerator=variant["accelerator"],
+        ) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
         pl.seed_everything(seed, workers=True, verbose=False)
@@ -190,11 +194,13 @@ def _trainer(
     root: str,
     callbacks: list[pl.Callback],
 ) -> pl.Trainer:
+    devices = variant["devices"] // variant["nodes"]
     if variant["accelerator"] == "gpu":
-        _check_gpus(variant["devices"])
+        _check_gpus(devices)
     return pl.Trainer(
         accelerator=variant["accelerator"],
-        devices=variant["devices"],
+        devices=devices,
+        num_nodes=variant["nodes"],
         strategy=team.strategy,
         sync_batchnorm=variant["batch_norm"] == "synchronised",
         use_distributed_sampler=False,

@@ -24,11 +24,17 @@ rule train:
     resources:
         mem_mb=lambda wildcards: 4000 * SETTINGS.variants[wildcards.variant].devices,
         gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
+        # Of several nodes Slurm is told; None is no resource.
+        nodes=lambda wildcards: of_nodes(wildcards, "nodes"),
+        tasks=lambda wildcards: of_nodes(wildcards, "devices"),
+        cpus_per_task=lambda wildcards: of_nodes(wildcards, "threads"),
+        mpi=lambda wildcards: of_nodes(wildcards) and "srun",
     params:
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
         variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
         dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
+        cores=lambda wildcards: SETTINGS.variants[wildcards.variant].cores,
         gpus=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
         is_trial=lambda wildcards: wildcards.workload in SETTINGS.trials,
         search_path=SEARCH_PATH,
