@@ -3,7 +3,7 @@
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no advanced random generator. With several workers each of them is such a process, and
 the first writes. The network of the last iteration is kept. Everything the run leaves is written at
-its end, each file whole, the manifest last.
+its end, each file whole, their hashes last.
 """
 
 import resource
@@ -50,14 +50,15 @@ def train(
         dataset: path of the dataset's file.
         source: files of code that the run depends on; their hash is part of what makes a pair.
         search_path: folders with the user's own modules.
-        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
+        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
+            `checksums`.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
             the training was not the one asked for (workers, steps).
     """
-    started = time.perf_counter()
+    started, described = time.perf_counter(), environment.describe()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
@@ -113,7 +114,7 @@ def train(
     manifest = {
         **identity,
         "settings": {"workload": workload, "variant": variant},
-        "environment": environment.describe(),
+        "environment": described,
         "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
         "source_sha256": artifacts.sha256_of_files(source),
         "tensors": [
@@ -121,11 +122,6 @@ def train(
             for n, kind, t in tensors
         ],
         "weights_sha256": artifacts.sha256(outputs["weights"]),
-        "files": {
-            Path(path).name: artifacts.sha256(path)
-            for name, path in outputs.items()
-            if name != "manifest"
-        },
         "steps": len(tracer.rows),
         "epochs": len(metrics.rows),
         "metrics": tested,
@@ -140,6 +136,8 @@ def train(
         "ended": stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
+    files = [file for name, file in outputs.items() if name != "checksums"]
+    artifacts.write_checksums(outputs["checksums"], files)
 
 
 class EpochMetrics(pl.Callback):

@@ -14,6 +14,7 @@ rule train:
         fingerprints="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/fingerprints.npz",
         predictions="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/predictions.safetensors",
         manifest="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
+        checksums="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/SHA256SUMS",
     log:
         "results/logs/train/{workload}/{variant}/seed{seed}/repeat{repeat}.log",
     benchmark:
