@@ -7,6 +7,7 @@ its end, each file whole, their hashes last.
 """
 
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -56,7 +57,8 @@ def train(
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
-            the training was not the one asked for (workers, steps).
+            the training was not the one asked for (workers, steps); also if a signal stopped it,
+            after its files have been written to the folder `stopped` beside `manifest`.
     """
     started, described = time.perf_counter(), environment.describe()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
@@ -105,6 +107,9 @@ def train(
         return
     if stop.reason is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
+    kept = folder / "stopped"
+    if stop.is_by_signal:
+        outputs = {name: str(kept / Path(file).name) for name, file in outputs.items()}
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
     artifacts.write_csv(outputs["steps"], pd.DataFrame(tracer.rows))
@@ -138,6 +143,12 @@ def train(
     artifacts.write_json(outputs["manifest"], manifest)
     files = [file for name, file in outputs.items() if name != "checksums"]
     artifacts.write_checksums(outputs["checksums"], files)
+    if stop.is_by_signal:
+        raise TwinrunError(
+            f"{stop.reason} after step {manifest['steps']}: the network so far is in {kept}; start "
+            f"the workflow again to train the run to its end"
+        )
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 class EpochMetrics(pl.Callback):
