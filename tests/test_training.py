@@ -1,6 +1,7 @@
 """A run through the Trainer equals the plain PyTorch loop, bit for bit, and leaves whole files."""
 
 import random
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,7 @@ FILES = {
     "fingerprints": "fingerprints.npz",
     "predictions": "predictions.safetensors",
     "manifest": "run.json",
+    "checksums": "SHA256SUMS",
 }
 
 
@@ -111,11 +113,13 @@ def test_the_manifest_names_what_made_the_run(finished):
     manifest = artifacts.read_json(finished / "run.json")
     assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
-    assert manifest["files"] == {
-        file: artifacts.sha256(finished / file) for file in FILES.values() if file != "run.json"
-    }
+    others = set(FILES.values()) - {artifacts.CHECKSUMS}
+    assert artifacts.read_run(finished / "run.json", *others) == manifest
     assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
     assert manifest["metrics"].keys() == {"test_loss"}
+    began = datetime.fromisoformat(manifest["environment"]["context"]["started"]).timestamp()
+    written = (finished / "run.json").stat().st_mtime
+    assert began + manifest["seconds"]["total"] <= written
     assert manifest["environment"]["identity"]["torch"] == torch.__version__.split("+")[0] or (
         manifest["environment"]["identity"]["torch"] == torch.__version__
     )

@@ -3,10 +3,11 @@
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no advanced random generator. With several workers each of them is such a process, and
 the first writes. The network of the last iteration is kept. Everything the run leaves is written at
-its end, each file whole, the manifest last.
+its end, each file whole, their hashes last.
 """
 
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -50,14 +51,16 @@ def train(
         dataset: path of the dataset's file.
         source: files of code that the run depends on; their hash is part of what makes a pair.
         search_path: folders with the user's own modules.
-        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
+        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
+            `checksums`.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
-            the training was not the one asked for (workers, steps).
+            the training was not the one asked for (workers, steps); also if a signal stopped it,
+            after its files have been written to the folder `stopped` beside `manifest`.
     """
-    started = time.perf_counter()
+    started, described = time.perf_counter(), environment.describe()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
@@ -104,6 +107,9 @@ def train(
         return
     if stop.reason is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
+    kept = folder / "stopped"
+    if stop.is_by_signal:
+        outputs = {name: str(kept / Path(file).name) for name, file in outputs.items()}
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
     artifacts.write_csv(outputs["steps"], pd.DataFrame(tracer.rows))
@@ -113,7 +119,7 @@ def train(
     manifest = {
         **identity,
         "settings": {"workload": workload, "variant": variant},
-        "environment": environment.describe(),
+        "environment": described,
         "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
         "source_sha256": artifacts.sha256_of_files(source),
         "tensors": [
@@ -121,11 +127,6 @@ def train(
             for n, kind, t in tensors
         ],
         "weights_sha256": artifacts.sha256(outputs["weights"]),
-        "files": {
-            Path(path).name: artifacts.sha256(path)
-            for name, path in outputs.items()
-            if name != "manifest"
-        },
         "steps": len(tracer.rows),
         "epochs": len(metrics.rows),
         "metrics": tested,
@@ -140,6 +141,14 @@ def train(
         "ended": stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
+    files = [file for name, file in outputs.items() if name != "checksums"]
+    artifacts.write_checksums(outputs["checksums"], files)
+    if stop.is_by_signal:
+        raise TwinrunError(
+            f"{stop.reason} after step {manifest['steps']}: the network so far is in {kept}; start "
+            f"the workflow again to train the run to its end"
+        )
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 class EpochMetrics(pl.Callback):

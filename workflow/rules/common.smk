@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -13,11 +14,19 @@ from twinrun.launching import launch
 from twinrun.settings import resolve
 from twinrun.sources import package_files
 
+# A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
+os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
+
+
+envvars:
+    "TWINRUN_GPUS",
+
+
 try:
     SETTINGS = resolve(
         config,
         f"{workflow.basedir}/workflow/schemas/config.schema.yaml",
-        gpus=count_gpus(),
+        gpus=int(os.environ["TWINRUN_GPUS"]),
     )
 except TwinrunError as error:
     raise WorkflowError(str(error)) from None
@@ -77,6 +86,7 @@ def show_verdicts():
 # What code and data a job depends on
 
 
+@cache  # asked for each of thousands of runs
 def code_of(import_path):
     """List the files behind an import path."""
     return package_files(import_path.partition(":")[0], SEARCH_PATH)

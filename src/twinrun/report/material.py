@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from twinrun.artifacts import read_json
+from twinrun.artifacts import read_json, read_run
 from twinrun.report.svg import inline
 
 
@@ -47,6 +47,9 @@ def read_material(
         not_run: variants that the machine could not run, and why.
         files: paths inside `results`.
         results: the results folder.
+
+    Raises:
+        TwinrunError: if a manifest of a run is not as the run wrote it.
     """
     places = {Path(file).relative_to(results).as_posix(): Path(file) for file in files}
 
@@ -65,7 +68,7 @@ def read_material(
             "records"
         ),
         runs=[
-            {**read_json(path), "folder": place.removesuffix("/run.json"), "path": path}
+            {**read_run(path), "folder": place.removesuffix("/run.json"), "path": path}
             for place, path in matching("runs/*/run.json")
         ],
         comparisons=[found for found in compared if "against" not in found],
