@@ -87,7 +87,7 @@ def train(
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
-        trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
+        trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
         try:
             trainer.fit(module, datamodule=data)
@@ -191,7 +191,7 @@ class EpochSeconds(pl.Callback):
         self.communication.append(round(self._team.communication(), 4))
 
 
-def _trainer(
+def trainer_of(
     workload: Mapping[str, Any],
     variant: Mapping[str, Any],
     team: Team,
