@@ -22,6 +22,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
 include: "workflow/rules/timings.smk"
+include: "workflow/rules/rankings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 
@@ -53,6 +54,20 @@ rule acceleration:
     input:
         verdicts="results/verdicts/acceleration.csv",
         results=results_of_acceleration(),
+
+
+rule parallel:
+    """Study: what do several workers buy, does it repeat, and is it what one does?"""
+    input:
+        verdicts="results/verdicts/parallel.csv",
+        results=results_of_parallel(),
+
+
+rule sweep:
+    """Study: which hyperparameters do best?"""
+    input:
+        verdicts="results/verdicts/sweep.csv",
+        results=results_of_sweep(),
 
 
 onstart:

@@ -72,7 +72,10 @@ def write_run(
         "variant": variant,
         "seed": seed,
         "repeat": repeat,
-        "settings": {"workload": {"epochs": EPOCHS}, "variant": {"threads": 2}},
+        "settings": {
+            "workload": {"dataset": "digits", "epochs": EPOCHS},
+            "variant": {"threads": 2},
+        },
         "environment": ENVIRONMENT,
         "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
         "source_sha256": "c" * 64,

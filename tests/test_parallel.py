@@ -196,6 +196,17 @@ def test_a_world_of_another_size_is_refused():
         pass
 
 
+def test_workers_on_several_nodes_are_refused(monkeypatch):
+    place = {"TWINRUN_MEETING": "x", "RANK": "0", "WORLD_SIZE": "2", "SLURM_JOB_NUM_NODES": "2"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(TwinrunError, match="2 workers train on one machine, but this Slurm job"),
+        connected(devices=2, accelerator="cpu"),
+    ):
+        pass
+
+
 def test_a_failure_of_one_worker_is_told_once_and_ends_all(tmp_path):
     with pytest.raises(TwinrunError, match=r"^KeyError: 'weight'$"):
         run(tmp_path, module="small:Measured", fails_at=3)

@@ -242,6 +242,56 @@ class TestMissingParts:
         assert "e" * 64 in text
 
 
+class TestSeveralWorkersAndTrials:
+    @pytest.fixture
+    def page(self, own_example):
+        """The example with a study of its variants as if they had one and two workers, a sweep."""
+        median = {"size": None, "phase": "train", "unstable": False, "iqr_share": 0.01}
+        found = {
+            "yardstick": VARIANTS[0],
+            "medians": [
+                {**median, "variant": variant, "workers": workers, "seconds": seconds}
+                | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
+                for variant, workers, seconds in zip(VARIANTS, (1, 2), (4.0, 2.5), strict=True)
+            ],
+            "ratios": [
+                {"variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
+                | {"efficiency": 0.8}
+            ],
+        }
+        trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
+        failed = {"rank": None, "point": {"lr": 9}, "value": None, "ended": f"failed: {HOSTILE}"}
+        ranking = {"finished": 1, "trials": [{**trial, "ended": "finished"}, {**trial, **failed}]}
+        for name, value in (("scaling", found), ("sweeps", ranking)):
+            path = own_example.results / name / "denoiser.json"
+            artifacts.write_json(path, value)
+            own_example.files.append(str(path))
+        study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1]}
+        own_example.config["studies"] += ["parallel", "sweep"]
+        own_example.config["parallel"] = {**study, "repeats": 2}
+        own_example.config["sweep"] = study | {"metric": "psnr", "best": "highest", "epochs": 3}
+        for variant in VARIANTS:
+            own_example.config["variants"][variant]["sharing"] = "canonical"
+        return Page(own_example.report())
+
+    def test_speed_up_efficiency_and_communication_are_told(self, page):
+        assert (
+            "deterministic trains an epoch 1.60 times as fast as nondeterministic (95% interval "
+            "1.25 to 2.00)." in page.text
+        )
+        for words in ("80%", "25%", "2.50 s", "canonical"):
+            assert words in page.text
+
+    def test_whether_as_many_workers_repeat_is_told(self, page):
+        place = page.text.index("Runs of denoiser with as many workers")
+        assert "1,251 of 1,256" in page.text[place : place + 600]
+
+    def test_trials_stand_in_their_order_and_the_failed_one_says_why(self, page):
+        assert "1 of 2 trials finished. Best: lr 0.1, with psnr 0.900." in page.text
+        assert f"failed: {HOSTILE}" in page.text
+        assert "script" not in page.tags
+
+
 def test_text_that_is_not_ours_is_escaped(own_example):
     config = own_example.config
     config["workloads"]["denoiser"]["module"] = HOSTILE

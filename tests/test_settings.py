@@ -27,7 +27,7 @@ def changed(*changes):
     return config
 
 
-ALL = ("studies", ["reproducibility", "devices", "acceleration"])
+ALL = ("studies", ["reproducibility", "devices", "acceleration", "parallel", "sweep"])
 
 
 def errors(*changes):
@@ -38,13 +38,14 @@ def errors(*changes):
 
 def test_the_standard_config_is_valid():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
-    assert settings.studies == ["reproducibility"]
+    assert settings.studies == ["reproducibility", "parallel", "sweep"]
     assert list(settings.timings) == ["determinism_denoiser", "determinism_factorization"]
 
 
 def test_all_studies_are_valid():
     settings = resolve(changed(ALL), SCHEMA, gpus=0)
-    assert settings.active_workloads() == ["denoiser", "factorization", "peaks", "digits"]
+    used = ["denoiser", "factorization", "peaks", "digits", "digits-short"]
+    assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
         "determinism_factorization",
@@ -143,6 +144,11 @@ def test_the_config_given_is_not_changed():
         ("datasets.mine", {}, "needs either `make` or `file`"),
         ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
+        ("sweep.trials", [], "sweep.trials: the list is empty"),
+        ("sweep.trials", [{"lr": [1, 1]}], "sweep.trials: the trial digits~lr~1 is there twice"),
+        ("sweep.trials", [{"lr": ["../a"]}], "is no number, true, false or word, nor a list"),
+        ("sweep.trials", [{"seed": 1}], "'seed' is given by the run"),
+        ("sweep.trials", [{"x" * 99: 1, "y" * 99: 1}], "is too long for a folder's name"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(key, value, message):
@@ -175,6 +181,65 @@ def test_accelerators_are_resolved(top, variant, gpus, accelerator, runs):
     assert settings.variants["deterministic"].accelerator == accelerator
     assert ("deterministic" not in settings.not_run) is runs
     assert ("deterministic" in settings.variants_of("reproducibility")) is runs
+
+
+def trials_of(*trials):
+    return resolve(changed(("sweep.trials", list(trials))), SCHEMA, gpus=0)
+
+
+def test_lists_of_a_trial_are_crossed_and_others_stand_beside_them():
+    settings = trials_of({"learning_rate": [0.1, 0.01], "batch_size": [8, 16]}, {"fast": True})
+    assert list(settings.trials) == [
+        "digits~learning_rate~0.1~batch_size~8",
+        "digits~learning_rate~0.1~batch_size~16",
+        "digits~learning_rate~0.01~batch_size~8",
+        "digits~learning_rate~0.01~batch_size~16",
+        "digits~fast~true",
+    ]
+    assert settings.trials_of("digits") == list(settings.trials)
+
+
+def test_a_trial_is_its_workload_with_other_hyperparameters_and_epochs():
+    settings = trials_of({"learning_rate": [0.1]})
+    digits, trial = settings.workloads["digits"], settings.workloads["digits~learning_rate~0.1"]
+    assert trial.hyperparameters == {**digits.hyperparameters, "learning_rate": 0.1}
+    assert (trial.module, digits.epochs, trial.epochs) == (digits.module, 20, 2)
+
+
+def test_a_sweep_that_is_not_asked_for_has_no_trials():
+    settings = resolve(changed(("studies", ["parallel"])), SCHEMA, gpus=0)
+    assert settings.trials == {}
+    assert "digits~learning_rate~0.001~batch_size~32" not in settings.workloads
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "at_once", "cores"),
+    [
+        ("denoiser", "deterministic", 1, 2),  # no study limits it
+        ("digits-short", "one-worker", 1, 8),
+        ("digits-short", "one-worker", 3, 3),  # two of 3 cores, not three of 2.7
+        ("digits-short", "two-workers", 8, 2),
+        ("digits-short", "two-workers", None, 2),
+    ],
+)
+def test_runs_ask_for_so_many_cores_that_few_run_at_once(workload, variant, at_once, cores):
+    settings = resolve(changed(("parallel.at_once", at_once)), SCHEMA, gpus=0)
+    assert settings.cores_of(workload, variant, available=8) == cores
+
+
+def test_trials_run_side_by_side_or_one_after_the_other():
+    for at_once, cores in ((None, 1), (1, 8), (4, 2)):
+        settings = resolve(changed(("sweep.at_once", at_once)), SCHEMA, gpus=0)
+        trial = next(iter(settings.trials))
+        assert settings.cores_of(trial, "one-worker", available=8) == cores
+
+
+def test_the_study_that_wants_most_repeats_has_them():
+    workload = "digits-short"
+    names = {"workloads": [workload], "variants": ["one-worker"], "seeds": [1], "repeats": 5}
+    settings = resolve(changed(("reproducibility", names)), SCHEMA, gpus=0)
+    assert settings.repeats_of(workload, "one-worker", 1) == 5
+    assert settings.repeats_of(workload, "two-workers", 1) == 2
 
 
 def test_the_reference_page_is_up_to_date():

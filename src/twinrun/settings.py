@@ -10,7 +10,8 @@ import difflib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ TIMINGS = {
     "devices": "devices",
     "acceleration": "acceleration",
 }
+
+
+LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +124,8 @@ class Settings:
     timings: dict[str, Timing]
     not_run: dict[str, str]
     """Variants that this machine cannot run, and why."""
+    trials: dict[str, str]
+    """The trials of the sweep, each a workload of its own, and the workload that it varies."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -127,8 +133,42 @@ class Settings:
 
     def timings_of(self, study: str) -> list[str]:
         """Name the timings of a study."""
+        if study not in TIMINGS:
+            return []
         names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
         return [name for name in names if name in self.timings]
+
+    def trials_of(self, workload: str) -> list[str]:
+        """Name the trials of a workload."""
+        return [trial for trial, varied in self.trials.items() if varied == workload]
+
+    def repeats_of(self, workload: str, variant: str, seed: int) -> int:
+        """Give the repeats of a run that the study asks for that wants most of them."""
+        studies = [self.config[study] for study in ("reproducibility", "parallel")]
+        asking = [
+            study["repeats"]
+            for study in studies
+            if workload in study["workloads"]
+            and variant in study["variants"]
+            and seed in study["seeds"]
+        ]
+        return max(asking, default=2)
+
+    def cores_of(self, workload: str, variant: str, *, available: int) -> int:
+        """Give the cores that a run asks for: its own, or so many that only few run at once.
+
+        Args:
+            workload: its workload, or its trial.
+            variant: its variant.
+            available: cores that the workflow has.
+        """
+        needed, study = self.variants[variant].cores, self.config["parallel"]
+        at_once = None
+        if workload in self.trials:
+            at_once = self.config["sweep"]["at_once"]
+        elif workload in study["workloads"] and variant in study["variants"]:
+            at_once = study["at_once"]
+        return max(needed, -(-available // at_once)) if at_once else needed
 
     def active_workloads(self) -> list[str]:
         """Name the workloads of the chosen studies."""
@@ -190,9 +230,38 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         variants=variants,
         timings={},
         not_run=not_run,
+        trials={},
     )
     settings.timings.update(_timings(settings))
+    for trial, varied, hyperparameters in _trials(config):
+        settings.trials[trial] = varied
+        workload = settings.workloads[varied]
+        settings.workloads[trial] = replace(
+            workload,
+            hyperparameters={**workload.hyperparameters, **hyperparameters},
+            epochs=config["sweep"]["epochs"] or workload.epochs,
+        )
     return settings
+
+
+def _trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Give each trial's name, the workload that it varies and its hyperparameters.
+
+    The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps
+    its runs when others are added. (Paramspace itself wants pandas at every start.)
+    """
+    if "sweep" not in config["studies"]:
+        return
+    for workload, crossed in product(config["sweep"]["workloads"], config["sweep"]["trials"]):
+        columns = [value if isinstance(value, list) else [value] for value in crossed.values()]
+        for values in product(*columns):
+            pairs = zip(crossed, values, strict=True)
+            name = "~".join([workload, *(f"{key}~{_spelt(value)}" for key, value in pairs)])
+            yield name, workload, dict(zip(crossed, values, strict=True))
+
+
+def _spelt(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _hindrance(variant: Variant, *, gpus: float) -> str | None:
@@ -305,6 +374,8 @@ def _sentence(error: ValidationError) -> str:
         case "required":
             missing = [name for name in rule if name not in error.instance]
             return f"{key}: the key {', '.join(missing)} is missing"
+        case "anyOf":
+            return f"{key}: {value} is no number, true, false or word, nor a list of them"
         case "oneOf":
             return f"{key}: needs either `make` or `file`, not both and not neither"
         case "enum":
@@ -362,3 +433,10 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
                 if name not in config[key]:
                     known = _near(name, list(config[key]))
                     yield f"{study}.{key}.{index}: no {key[:-1]} is called {name!r}{known}"
+    if "sweep" in config["studies"]:
+        names = [name for name, _, _ in _trials(config)]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"sweep.trials: the trial {name} is there twice"
+        for name in names:
+            if len(name) > LONGEST_TRIAL:
+                yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"

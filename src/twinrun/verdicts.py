@@ -27,6 +27,8 @@ SPEED = {
     "train": "Does it train faster than {yardstick}?",
     "predict": "Does it predict faster than {yardstick}?",
 }
+EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
+ALL_FINISHED = "Did every trial of the sweep finish?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
 
 Row = dict[str, str]
@@ -147,6 +149,61 @@ def acceleration(
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
+def parallel(
+    comparisons: Sequence[Mapping[str, Any]],
+    scalings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Answer for each variant whether it repeats, whether it is faster, and what it changes.
+
+    Args:
+        comparisons: of repeats, and of a variant with the study's first (with `against`), each
+            with its `path`.
+        scalings: what the epochs took by variant, each with its `path`.
+        not_run: as for `devices`.
+    """
+    rows = reproducibility([found for found in comparisons if "against" not in found], [], not_run)
+    for scaling in scalings:
+        question = EPOCH_FASTER.format(yardstick=scaling["yardstick"])
+        rows += [_speed(scaling, entry, question, "epochs") for entry in scaling["ratios"]]
+    return [*rows, *_contrasts([found for found in comparisons if "against" in found])]
+
+
+def sweep(
+    rankings: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say of each sweep whether its trials finished, and which was best.
+
+    Args:
+        rankings: of the trials of a workload, each with its `path`.
+        timings: none.
+        not_run: as for `devices`.
+    """
+    rows = [
+        {
+            "workload": ranking["workload"],
+            "variant": "",
+            "question": ALL_FINISHED,
+            "answer": "yes" if ranking["finished"] == len(ranking["trials"]) else "no",
+            "figure": _best_trial(ranking),
+            "evidence": ranking["path"],
+        }
+        for ranking in rankings
+    ]
+    return [*rows, *_missing(not_run, ALL_FINISHED)]
+
+
+def _best_trial(ranking: Mapping[str, Any]) -> str:
+    finished = f"{ranking['finished']} of {plural(len(ranking['trials']), 'trial')} finished"
+    best = ranking["trials"][0]
+    if best["rank"] is None:
+        return finished
+    metric = f"{ranking['best']} {ranking['metric']}"
+    return f"{finished}; {metric}: {measure(best['value'])} with {best['label']}"
+
+
 def _measured_or_skipped(
     timing: Mapping[str, Any], phase: str = "train"
 ) -> list[Mapping[str, Any]]:
@@ -154,14 +211,17 @@ def _measured_or_skipped(
     return [*ratios, *timing["skipped"]]
 
 
-def _speed(timing: Mapping[str, Any], entry: Mapping[str, Any], question: str) -> Row:
+def _speed(
+    timing: Mapping[str, Any], entry: Mapping[str, Any], question: str, noun: str = "rounds"
+) -> Row:
     """Give the row of a ratio, or of a variant that was skipped."""
     row = {"workload": timing["workload"], "variant": entry["variant"], "question": question}
     if "reason" in entry:
         answer, figure = "not run", entry["reason"]
     else:
         answer = "yes" if entry["high"] < 1 else "no"
-        figure = speed_up(entry) + _doubt(timing["medians"], entry, timing["yardstick"])
+        doubt = _doubt(timing["medians"], entry, timing["yardstick"], noun)
+        figure = speed_up(entry) + doubt
     return row | {"answer": answer, "figure": figure, "evidence": timing["path"]}
 
 
@@ -310,7 +370,12 @@ def time_ratio(ratio: Mapping[str, Any]) -> str:
     return f"{measure(ratio['time_ratio'])} times the time a step ({interval}): {meaning}"
 
 
-def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yardstick: str) -> str:
+def _doubt(
+    medians: Sequence[Mapping[str, Any]],
+    ratio: Mapping[str, Any],
+    yardstick: str,
+    noun: str = "rounds",
+) -> str:
     """Say if one of the two measurements behind a ratio is unstable."""
     unstable = [
         median["variant"]
@@ -322,13 +387,15 @@ def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yards
     if not unstable:
         return ""
     share = percent(UNSTABLE_IQR_SHARE)
-    return f"; unstable: rounds of {' and '.join(unstable)} spread by more than {share}"
+    return f"; unstable: {noun} of {' and '.join(unstable)} spread by more than {share}"
 
 
 STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "reproducibility": reproducibility,
     "devices": devices,
     "acceleration": acceleration,
+    "parallel": parallel,
+    "sweep": sweep,
 }
 
 

@@ -47,7 +47,7 @@ VERSIONS = versions()
 
 wildcard_constraints:
     dataset="[A-Za-z][A-Za-z0-9_-]*",
-    workload="[A-Za-z][A-Za-z0-9_-]*",
+    workload="[A-Za-z][A-Za-z0-9_~.+-]*",  # a trial's name carries values
     variant="[A-Za-z][A-Za-z0-9_-]*",
     other="[A-Za-z][A-Za-z0-9_-]*",
     timing="[A-Za-z][A-Za-z0-9_-]*",
@@ -61,9 +61,8 @@ wildcard_constraints:
 
 def check_workloads():
     """Import and match the workloads of the config in a process of its own."""
-    workloads = {
-        name: asdict(SETTINGS.workloads[name]) for name in SETTINGS.active_workloads()
-    }
+    names = [*SETTINGS.active_workloads(), *SETTINGS.trials]
+    workloads = {name: asdict(SETTINGS.workloads[name]) for name in names}
     try:
         launch(
             "twinrun.loading:check_workloads",
@@ -116,6 +115,12 @@ def dataset_of(workload):
 # Runs, comparisons and timings
 
 
+def cores_of_run(wildcards):
+    return SETTINGS.cores_of(
+        wildcards.workload, wildcards.variant, available=workflow.cores
+    )
+
+
 def identity_of_run(wildcards):
     numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
     return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}
@@ -133,10 +138,12 @@ def gpus_of_timing(wildcards):
 
 def of_study(study, pattern, fixed=()):
     """Fill a pattern with the workloads, variants, seeds and repeats of a study, or fixed ones."""
-    asked = SETTINGS.config[study]
+    asked, variants = SETTINGS.config[study], SETTINGS.variants_of(study)
+    if not variants:
+        return []
     values = {
         "workload": asked["workloads"],
-        "variant": SETTINGS.variants_of(study),
+        "variant": variants,
         "seed": asked["seeds"],
         "repeat": range(1, asked.get("repeats", 1) + 1),
     }
@@ -144,12 +151,26 @@ def of_study(study, pattern, fixed=()):
 
 
 def runs_of_comparison(wildcards):
+    workload, variant, seed = wildcards.workload, wildcards.variant, int(wildcards.seed)
+    repeats = range(1, SETTINGS.repeats_of(workload, variant, seed) + 1)
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return collect(pattern, **wildcards, repeat=repeats)
+
+
+def runs_of_workload(wildcards):
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
     return of_study("reproducibility", pattern, wildcards)
 
 
-def runs_of_workload(wildcards):
-    return runs_of_comparison({"workload": wildcards.workload})
+def runs_of_scaling(wildcards):
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return of_study("parallel", pattern, wildcards)
+
+
+def runs_of_sweep(wildcards):
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
+    trials = SETTINGS.trials_of(wildcards["workload"])
+    return of_study("sweep", pattern, {"workload": trials})
 
 
 def first_run_of_workload(wildcards):
@@ -171,11 +192,29 @@ def contrasts_of_study(study):
     return of_study(study, pattern, {"variant": others, "other": [first]})
 
 
+def repeats_of_study(study):
+    """List the comparisons of the repeats of each variant of a study."""
+    return of_study(study, "results/comparisons/{workload}/{variant}/seed{seed}.json")
+
+
+def rankings_of_sweep():
+    return of_study("sweep", "results/sweeps/{workload}.json")
+
+
+COMPARISONS = {
+    "reproducibility": lambda: repeats_of_study("reproducibility"),
+    "devices": lambda: contrasts_of_study("devices"),
+    "acceleration": lambda: contrasts_of_study("acceleration"),
+    "parallel": lambda: [
+        *repeats_of_study("parallel"),
+        *contrasts_of_study("parallel"),
+    ],
+    "sweep": rankings_of_sweep,
+}
+
+
 def comparisons_of_study(wildcards):
-    if wildcards.study != "reproducibility":
-        return contrasts_of_study(wildcards.study)
-    pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
-    return of_study(wildcards.study, pattern)
+    return COMPARISONS[wildcards.study]()
 
 
 def comparisons_of_workload(wildcards):
@@ -184,6 +223,8 @@ def comparisons_of_workload(wildcards):
 
 
 def timings_of_study(wildcards):
+    if wildcards.study == "parallel":
+        return of_study("parallel", "results/scaling/{workload}.json")
     names = SETTINGS.timings_of(wildcards.study)
     return collect("results/timings/{timing}.json", timing=names)
 
@@ -297,10 +338,31 @@ def results_of_acceleration():
     return results_of_variants("acceleration", collect(pattern, workload=timed))
 
 
+def results_of_parallel():
+    runs = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return [
+        *of_study("parallel", runs),
+        *COMPARISONS["parallel"](),
+        *of_study("parallel", "results/scaling/{workload}.json"),
+        *of_study("parallel", "results/figures/parallel/{workload}/speedup.svg"),
+    ]
+
+
+def results_of_sweep():
+    workloads = SETTINGS.config["sweep"]["workloads"]
+    return [
+        *(path for name in workloads for path in runs_of_sweep({"workload": name})),
+        *rankings_of_sweep(),
+        *of_study("sweep", "results/figures/sweep/{workload}/trials.svg"),
+    ]
+
+
 RESULTS = {
     "reproducibility": results_of_reproducibility,
     "devices": results_of_devices,
     "acceleration": results_of_acceleration,
+    "parallel": results_of_parallel,
+    "sweep": results_of_sweep,
 }
 
 

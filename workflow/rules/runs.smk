@@ -21,7 +21,7 @@ rule train:
         "results/benchmarks/train/{workload}/{variant}/seed{seed}/repeat{repeat}.tsv"
     conda:
         "../../envs/training.yaml"
-    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].cores
+    threads: cores_of_run
     resources:
         mem_mb=lambda wildcards, attempt: 4000
         * SETTINGS.variants[wildcards.variant].devices
@@ -33,6 +33,8 @@ rule train:
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
         variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
         dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
+        gpus=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
+        is_trial=lambda wildcards: wildcards.workload in SETTINGS.trials,
         search_path=SEARCH_PATH,
         versions=VERSIONS,
     script:
