@@ -133,6 +133,31 @@ def of_study(study, pattern, fixed=()):
     return collect(pattern, **{**values, **dict(fixed)})
 
 
+def settings_of_replay(wildcards):
+    """Give what the runs of a comparison are made of."""
+    return {
+        "seed": int(wildcards.seed),
+        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
+        "variant": asdict(SETTINGS.variants[wildcards.variant]),
+        "dataset": dataset_of(wildcards.workload) or None,
+        "search_path": SEARCH_PATH,
+    }
+
+
+def locations_of_study(wildcards):
+    """List where the repeats of each pair part; only one study has repeats."""
+    if wildcards.study != "reproducibility":
+        return []
+    return of_study(
+        "reproducibility", "results/locations/{workload}/{variant}/seed{seed}.json"
+    )
+
+
+def locations_of_workload(wildcards):
+    pattern = "results/locations/{workload}/{variant}/seed{seed}.json"
+    return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
 def runs_of_comparison(wildcards):
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
     return of_study("reproducibility", pattern, wildcards)
@@ -203,7 +228,7 @@ def figures_of_reproducibility():
         *collect(
             pattern,
             workload=workloads,
-            figure=["first_layer", "layers", "growth", "curves"],
+            figure=["first_layer", "layers", "growth", "curves", "way"],
         ),
         *collect(pattern, workload=timed, figure="cost"),
         *collect(pattern, workload=denoisers, figure="strip"),
@@ -225,6 +250,10 @@ def results_of_reproducibility():
         *of_study(
             "reproducibility",
             "results/comparisons/{workload}/{variant}/seed{seed}.json",
+        ),
+        *of_study(
+            "reproducibility",
+            "results/locations/{workload}/{variant}/seed{seed}.json",
         ),
         *collect("results/timings/determinism_{workload}.json", workload=timed),
         *figures_of_reproducibility(),

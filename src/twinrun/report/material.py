@@ -29,6 +29,8 @@ class Material:
     """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
     contrasts: list[dict[str, Any]]
     """Every comparison of a variant with another, likewise."""
+    locations: list[dict[str, Any]]
+    """Where the pairs of the comparisons part, each with the `path` of its JSON in results/."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
     datasets: dict[str, dict[str, Any]]
@@ -70,6 +72,9 @@ def read_material(
         ],
         comparisons=[found for found in compared if "against" not in found],
         contrasts=[found for found in compared if "against" in found],
+        locations=[
+            {**read_json(path), "path": place} for place, path in matching("locations/*.json")
+        ],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={
