@@ -8,7 +8,6 @@ Operations inside compiled code are not seen.
 """
 
 import linecache
-import os
 import sys
 import sysconfig
 from collections import Counter
@@ -176,7 +175,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _users_line() -> tuple[str, str]:
-    """Give file:line and the code of the innermost line that is not torch's, Lightning's or ours."""
+    """Give file:line and code of the innermost line that is not torch's, Lightning's or ours."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -188,7 +187,7 @@ def _users_line() -> tuple[str, str]:
 
 
 def _is_users(file: str) -> bool:
-    if not os.path.isabs(file) or file.startswith(_LIBRARIES) or Path(file).parent == _PACKAGE:
+    if not Path(file).is_absolute() or file.startswith(_LIBRARIES) or Path(file).parent == _PACKAGE:
         return False
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 

@@ -1,7 +1,7 @@
-"""Two parts of locating a difference that need fresh processes: saving a step's start, replaying it.
+"""What locating a difference does in fresh processes: save a step's start, and replay the step.
 
-`save_start` trains as the run did, up to the step in which the pair parted (or, if a race makes this
-training part from the run earlier, up to that step), and saves all that the step starts with.
+`save_start` trains as the run did, up to the step in which the pair parted (or, if a race makes
+this training part from the run earlier, up to that step), and saves all that the step starts with.
 `replay` does that step again, as often as asked, always from the saved start, with every operation
 fingerprinted; the first process to replay leaves a record, the second holds itself against it.
 Both go through Lightning's Trainer, so that every hook of the module is called.
@@ -12,7 +12,7 @@ import functools
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,8 @@ def _trained(
 
 
 def _fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
-    try:
+    with suppress(Stopped):
         trainer.fit(module, datamodule=data)
-    except Stopped:
-        pass
 
 
 class _Saver(pl.Callback):

@@ -199,6 +199,11 @@ def trainer_of(
     root: str,
     callbacks: list[pl.Callback],
 ) -> pl.Trainer:
+    """Give the Trainer of a run; `root` is an empty folder.
+
+    Raises:
+        TwinrunError: if torch sees fewer GPUs than the variant asks for.
+    """
     if variant["accelerator"] == "gpu":
         _check_gpus(variant["devices"])
     return pl.Trainer(
@@ -253,6 +258,10 @@ def _check_extent(
     if trainer.world_size != variant["devices"]:
         raise TwinrunError(
             f"devices: the variant wants {variant['devices']}, but {trainer.world_size} trained"
+        )
+    if not steps:
+        raise TwinrunError(
+            "data: the training took no step; train_dataloader must give at least one batch"
         )
     expected = team.steps_per_epoch() and team.steps_per_epoch() * trainer.current_epoch
     if expected is not None and steps != expected:

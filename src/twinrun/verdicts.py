@@ -20,6 +20,7 @@ ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
 
 REPEATS = "Are all learnable parameters equal, bit for bit?"
 REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
+BEGINS = "Was the operation found in which the runs part?"
 COSTS = "Does it cost time, against {yardstick}?"
 FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
 FASTER_DEVICE = "Is it faster on this device?"
@@ -42,6 +43,7 @@ def judge(
     not_run: Mapping[str, str],
     workloads: Sequence[str],
     output: str,
+    locations: Sequence[str] = (),
 ) -> None:
     """Write the verdicts of one study.
 
@@ -52,6 +54,7 @@ def judge(
         not_run: its variants that this machine cannot run, and why.
         workloads: its workloads, in the order of the config.
         output: path of the CSV.
+        locations: JSON that says where its pairs part.
     """
     results = Path(output).parents[1]
     rows = STUDIES[study](
@@ -63,6 +66,7 @@ def judge(
             for variant, reason in not_run.items()
         ],
     )
+    rows += located([_read(path, results) for path in locations])
     order = {workload: place for place, workload in enumerate(workloads)}
     rows.sort(key=lambda row: order[row["workload"]])
     table = pd.DataFrame([{"study": study, **row} for row in rows], columns=COLUMNS)
@@ -235,6 +239,32 @@ def speed_up(ratio: Mapping[str, Any]) -> str:
     meaning = ": no difference measured" if low <= 1 <= high else ""
     interval = f"95% interval {measure(low)} to {measure(high)}"
     return f"{measure(1 / ratio['time_ratio'])} times as fast ({interval}){meaning}"
+
+
+def located(locations: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Say for each workload and variant that differs where that begins; of its seeds, the first.
+
+    A seed in which an operation was found goes before one in which none was.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for location in locations:
+        if location["answer"] != "equal":
+            groups.setdefault((location["workload"], location["variant"]), []).append(location)
+    shown = [
+        min(group, key=lambda location: location["answer"] != "located")
+        for group in groups.values()
+    ]
+    return [
+        {
+            "workload": location["workload"],
+            "variant": location["variant"],
+            "question": BEGINS,
+            "answer": "yes" if location["answer"] == "located" else "no",
+            "figure": location["sentence"],
+            "evidence": location["path"],
+        }
+        for location in shown
+    ]
 
 
 def _missing(not_run: Sequence[Mapping[str, str]], question: str) -> list[Row]:

@@ -150,6 +150,31 @@ def of_study(study, pattern, fixed=()):
     return collect(pattern, **{**values, **dict(fixed)})
 
 
+def settings_of_replay(wildcards):
+    """Give what the runs of a comparison are made of."""
+    return {
+        "seed": int(wildcards.seed),
+        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
+        "variant": asdict(SETTINGS.variants[wildcards.variant]),
+        "dataset": dataset_of(wildcards.workload) or None,
+        "search_path": SEARCH_PATH,
+    }
+
+
+def locations_of_study(wildcards):
+    """List where the repeats of each pair part; only one study has repeats."""
+    if wildcards.study != "reproducibility":
+        return []
+    return of_study(
+        "reproducibility", "results/locations/{workload}/{variant}/seed{seed}.json"
+    )
+
+
+def locations_of_workload(wildcards):
+    pattern = "results/locations/{workload}/{variant}/seed{seed}.json"
+    return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
 def runs_of_comparison(wildcards):
     workload, variant, seed = wildcards.workload, wildcards.variant, int(wildcards.seed)
     repeats = range(1, SETTINGS.repeats_of(workload, variant, seed) + 1)
@@ -254,7 +279,7 @@ def figures_of_reproducibility():
         *collect(
             pattern,
             workload=workloads,
-            figure=["first_layer", "layers", "growth", "curves"],
+            figure=["first_layer", "layers", "growth", "curves", "way"],
         ),
         *collect(pattern, workload=timed, figure="cost"),
         *collect(pattern, workload=denoisers, figure="strip"),
@@ -276,6 +301,10 @@ def results_of_reproducibility():
         *of_study(
             "reproducibility",
             "results/comparisons/{workload}/{variant}/seed{seed}.json",
+        ),
+        *of_study(
+            "reproducibility",
+            "results/locations/{workload}/{variant}/seed{seed}.json",
         ),
         *collect("results/timings/determinism_{workload}.json", workload=timed),
         *figures_of_reproducibility(),

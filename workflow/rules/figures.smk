@@ -82,6 +82,33 @@ rule growth:
         "../scripts/growth.py"
 
 
+rule way:
+    """Draw the way of a difference from its first operation through the step."""
+    input:
+        source=package_files("twinrun.figures.ways"),
+        locations=locations_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/way.svg",
+            caption="../report/way.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "way"},
+        ),
+    log:
+        "results/logs/way/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/way.py"
+
+
 rule curves:
     """Draw the training and validation curves."""
     input:

@@ -29,6 +29,8 @@ class Material:
     """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
     contrasts: list[dict[str, Any]]
     """Every comparison of a variant with another, likewise."""
+    locations: list[dict[str, Any]]
+    """Where the pairs of the comparisons part, each with the `path` of its JSON in results/."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
     scalings: dict[str, dict[str, Any]]
@@ -78,6 +80,9 @@ def read_material(
         runs=[run for run in found if not run["ended"].startswith(FAILED)],
         comparisons=[pair for pair in compared if "against" not in pair],
         contrasts=[pair for pair in compared if "against" in pair],
+        locations=[
+            {**read_json(path), "path": place} for place, path in matching("locations/*.json")
+        ],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
         scalings={path.stem: read_json(path) for _, path in matching("scaling/*.json")},
         rankings={path.stem: read_json(path) for _, path in matching("sweeps/*.json")},

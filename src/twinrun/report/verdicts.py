@@ -17,7 +17,7 @@ LEADS = {
 
 def rows(material: Material) -> list[dict[str, Any]]:
     """Give the rows of verdicts.csv, with a link where the evidence is a file of ours."""
-    compared = [*material.comparisons, *material.contrasts]
+    compared = [*material.comparisons, *material.contrasts, *material.locations]
     files = {comparison["path"] for comparison in compared}
     files |= {f"timings/{name}.json" for name in material.timings}
     files |= {f"scaling/{name}.json" for name in material.scalings}
