@@ -21,6 +21,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
+include: "workflow/rules/matrix.smk"
 include: "workflow/rules/timings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
@@ -53,6 +54,13 @@ rule acceleration:
     input:
         verdicts="results/verdicts/acceleration.csv",
         results=results_of_acceleration(),
+
+
+rule matrix:
+    """Study: which changes of setting change what is learned, and by how much?"""
+    input:
+        verdicts="results/verdicts/matrix.csv",
+        results=results_of_matrix(),
 
 
 onstart:

@@ -16,6 +16,8 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from twinrun import factors
+from twinrun.factors import Cell
 from twinrun.jobs import TwinrunError
 
 # What the timings of a study are called; a workload's name follows.
@@ -138,6 +140,8 @@ class Settings:
     timings: dict[str, Timing]
     not_run: dict[str, str]
     """Variants that this machine cannot run, and why."""
+    cells: dict[str, Cell]
+    """Of the study matrix; their variants are among `variants`."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -155,8 +159,31 @@ class Settings:
 
     def not_run_of(self, study: str) -> dict[str, str]:
         """Name the variants of a study that cannot run here, and why."""
-        names = self.config[study]["variants"]
+        names = self.config[study].get("variants", [])
         return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
+        """Give variant, seed and repeat of the baseline's run and of a cell's."""
+        cell, matrix = self.cells[name], self.config["matrix"]
+        baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
+        return [baseline, {key: getattr(cell, key) for key in baseline}]
+
+    def hindrance_of_cell(self, name: str) -> str | None:
+        """Say why a cell cannot run on this machine."""
+        variants = [pair["variant"] for pair in self.pair_of_cell(name)]
+        return next((self.not_run[name] for name in variants if name in self.not_run), None)
+
+    def cells_that_run(self) -> list[str]:
+        """Name the cells of the matrix that can run on this machine."""
+        return [name for name in self.cells if self.hindrance_of_cell(name) is None]
+
+    def listed_cells(self) -> list[dict[str, Any]]:
+        """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
+        return [
+            {"name": name, "factor": cell.factor, "label": cell.label}
+            | {"not_run": self.hindrance_of_cell(name)}
+            for name, cell in self.cells.items()
+        ]
 
     def most_threads(self, timing: str) -> int:
         """Give the threads a timing's process needs."""
@@ -181,7 +208,7 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     config, problems = _validate(config, rules)
     if not problems:
-        problems = list(_contradictions(config))
+        problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
     if problems:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
@@ -193,7 +220,12 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}
-    for name, values in config["variants"].items():
+    cells = factors.cells(config["matrix"]) if "matrix" in config["studies"] else []
+    changed = {
+        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.changes}
+        for cell in cells
+    }
+    for name, values in {**config["variants"], **changed}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
@@ -208,6 +240,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         variants=variants,
         timings={},
         not_run=not_run,
+        cells={cell.name: cell for cell in cells},
     )
     settings.timings.update(_timings(settings))
     return settings
@@ -358,9 +391,40 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
     for name, dataset in config["datasets"].items():
         if "file" in dataset and not Path(dataset["file"]).is_file():
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
+    for name, variant in config["variants"].items():
+        yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):
                 if name not in config[key]:
                     known = _near(name, list(config[key]))
                     yield f"{study}.{key}.{index}: no {key[:-1]} is called {name!r}{known}"
+
+
+def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Find settings of a variant that exclude each other."""
+    if variant["persistent_workers"] and not variant["data_workers"]:
+        yield "persistent_workers: true needs data_workers of 1 or more"
+    if variant["accumulate"] > 1 and variant["devices"] > 1:
+        yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+
+
+def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
+    """Hold each changed baseline to what is asked of a variant."""
+    if "matrix" not in config["studies"]:
+        return
+    matrix = config["matrix"]
+    if matrix["baseline"] not in config["variants"]:
+        known = _near(matrix["baseline"], list(config["variants"]))
+        yield f"matrix.baseline: no variant is called {matrix['baseline']!r}{known}"
+        return
+    schema = {"$defs": rules["$defs"], **rules["properties"]["variants"]["additionalProperties"]}
+    baseline = config["variants"][matrix["baseline"]]
+    for factor, index, change in factors.changes(matrix):
+        found = [_sentence(error) for error in _WithDefaults(schema).iter_errors(_plain(change))]
+        found = found or list(_impossible({**baseline, **change}))
+        place = "matrix.factors."
+        if factor == factors.TOGETHER:
+            place += f"{factor}.{index}."
+        yield from (place + problem for problem in found)
+    yield from factors.contradictions(config)

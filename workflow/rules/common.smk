@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 from twinrun.environment import count_gpus, versions
 from twinrun.jobs import TwinrunError
 from twinrun.launching import launch
-from twinrun.settings import resolve
+from twinrun.settings import TIMINGS, resolve
 from twinrun.sources import package_files
 
 try:
@@ -42,6 +42,7 @@ wildcard_constraints:
     variant="[A-Za-z][A-Za-z0-9_-]*",
     other="[A-Za-z][A-Za-z0-9_-]*",
     timing="[A-Za-z][A-Za-z0-9_-]*",
+    cell="[A-Za-z][A-Za-z0-9_-]*",
     study="[a-z]+",
     seed="[0-9]+",
     repeat="[0-9]+",
@@ -161,7 +162,25 @@ def contrasts_of_study(study):
     return of_study(study, pattern, {"variant": others, "other": [first]})
 
 
+def runs_of_cell(wildcards):
+    """Give the run of the matrix's baseline, then the cell's."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return [
+        pattern.format(workload=wildcards.workload, **run)
+        for run in SETTINGS.pair_of_cell(wildcards.cell)
+    ]
+
+
+def cells_of_matrix(wildcards):
+    """List the comparisons of the cells that can run here."""
+    pattern = "results/matrix/{workload}/{cell}.json"
+    return collect(pattern, workload=wildcards.workload, cell=SETTINGS.cells_that_run())
+
+
 def comparisons_of_study(wildcards):
+    if wildcards.study == "matrix":
+        workloads = SETTINGS.config["matrix"]["workloads"]
+        return collect("results/matrix/{workload}.json", workload=workloads)
     if wildcards.study != "reproducibility":
         return contrasts_of_study(wildcards.study)
     pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
@@ -174,6 +193,8 @@ def comparisons_of_workload(wildcards):
 
 
 def timings_of_study(wildcards):
+    if wildcards.study not in TIMINGS:
+        return []
     names = SETTINGS.timings_of(wildcards.study)
     return collect("results/timings/{timing}.json", timing=names)
 
@@ -287,10 +308,23 @@ def results_of_acceleration():
     return results_of_variants("acceleration", collect(pattern, workload=timed))
 
 
+def results_of_matrix():
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    run = "results/runs/{{workload}}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    pairs = map(SETTINGS.pair_of_cell, SETTINGS.cells_that_run())
+    runs = dict.fromkeys(run.format(**identity) for pair in pairs for identity in pair)
+    return [
+        *collect([*runs], workload=workloads),
+        *collect("results/matrix/{workload}.json", workload=workloads),
+        *collect("results/figures/matrix/{workload}/cells.svg", workload=workloads),
+    ]
+
+
 RESULTS = {
     "reproducibility": results_of_reproducibility,
     "devices": results_of_devices,
     "acceleration": results_of_acceleration,
+    "matrix": results_of_matrix,
 }
 
 

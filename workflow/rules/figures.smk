@@ -23,7 +23,7 @@ rule first_layer:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/first_layer.py"
 
@@ -50,7 +50,7 @@ rule layers:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/layers.py"
 
@@ -77,7 +77,7 @@ rule growth:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/growth.py"
 
@@ -104,7 +104,7 @@ rule curves:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/curves.py"
 
@@ -131,7 +131,7 @@ rule cost:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/cost.py"
 
@@ -207,7 +207,7 @@ rule sizes:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/sizes.py"
 
@@ -259,6 +259,31 @@ rule speeds:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.variants),
+        variants=list(SETTINGS.config["variants"]),
     script:
         "../scripts/speeds.py"
+
+
+rule cells:
+    """Draw what each change of the matrix's baseline does, in words and colours."""
+    input:
+        source=package_files("twinrun.figures.matrix"),
+        matrix="results/matrix/{workload}.json",
+    output:
+        report(
+            "results/figures/matrix/{workload}/cells.svg",
+            caption="../report/cells.rst",
+            category="Matrix",
+            subcategory="{workload}",
+            labels={"figure": "cells"},
+        ),
+    log:
+        "results/logs/cells/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/cells.py"

@@ -31,6 +31,8 @@ class Material:
     """Every comparison of a variant with another, likewise."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
+    matrices: dict[str, dict[str, Any]]
+    """Matrices by workload."""
     datasets: dict[str, dict[str, Any]]
     """Manifests of the datasets that were made, by name."""
     figures: dict[str, Markup]
@@ -71,6 +73,7 @@ def read_material(
         comparisons=[found for found in compared if "against" not in found],
         contrasts=[found for found in compared if "against" in found],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
+        matrices={path.stem: read_json(path) for _, path in matching("matrix/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={
             place.removeprefix("figures/"): inline(path, number=number)

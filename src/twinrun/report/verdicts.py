@@ -19,6 +19,7 @@ def rows(material: Material) -> list[dict[str, Any]]:
     compared = [*material.comparisons, *material.contrasts]
     files = {comparison["path"] for comparison in compared}
     files |= {f"timings/{name}.json" for name in material.timings}
+    files |= {f"matrix/{name}.json" for name in material.matrices}
     return [{**row, "is_file": row["evidence"] in files} for row in material.verdicts]
 
 
