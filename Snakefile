@@ -25,6 +25,7 @@ include: "workflow/rules/matrix.smk"
 include: "workflow/rules/timings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/gate.smk"
 
 
 rule all:

@@ -168,6 +168,13 @@ class Settings:
         baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
         return [baseline, {key: getattr(cell, key) for key in baseline}]
 
+    def fingerprinted_variants(self) -> list[str]:
+        """Name the variants whose runs must end in the expected weights."""
+        if "fingerprint" not in self.config["require"]:
+            return []
+        names = self.variants_of("reproducibility")
+        return [name for name in names if self.variants[name].deterministic]
+
     def hindrance_of_cell(self, name: str) -> str | None:
         """Say why a cell cannot run on this machine."""
         variants = [pair["variant"] for pair in self.pair_of_cell(name)]
@@ -209,6 +216,8 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     config, problems = _validate(config, rules)
     if not problems:
         problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
+    if not problems:
+        problems = list(_contradictions_of_gate(config))
     if problems:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
@@ -361,6 +370,8 @@ def _sentence(error: ValidationError) -> str:
                 f"{key}: {value} is not a name (letters, digits, _ and -, beginning with a letter, "
                 f"at most 40)"
             )
+        case "pattern" if rule.startswith("^(<"):
+            return f"{key}: {value} is not a limit like '<= 1.25'"
         case "pattern" if rule.endswith(":[A-Za-z_][A-Za-z0-9_]*$"):
             return f"{key}: {value} is not an import path like package.module:Class"
         case "not":
@@ -428,3 +439,27 @@ def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any
             place += f"{factor}.{index}."
         yield from (place + problem for problem in found)
     yield from factors.contradictions(config)
+
+
+def _contradictions_of_gate(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find requirements about what is not in the config."""
+    repeated = config["reproducibility"]["variants"]
+    studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
+        "determinism_cost": "reproducibility",
+        "fingerprint": "reproducibility",
+        "resume": "resume",
+        "matrix": "matrix",
+    }
+    for name, wanted in config["require"].items():
+        if name not in studies:
+            yield f"require.{name}: unknown key{_near(name, list(studies))}"
+        elif studies[name] not in config["studies"]:
+            yield f"require.{name}: needs the study {studies[name]}, add it to studies"
+        elif name == "matrix":
+            known = [cell.name for cell in factors.cells(config["matrix"])]
+            for index, cell in enumerate(wanted):
+                if cell not in known:
+                    yield f"require.matrix.{index}: no cell is called {cell!r}{_near(cell, known)}"
+        elif name == "fingerprint":
+            if not any(config["variants"][variant]["deterministic"] for variant in repeated):
+                yield "require.fingerprint: no variant of reproducibility is deterministic"

@@ -206,6 +206,36 @@ def first_runs_of_devices(wildcards):
     return of_study("devices", pattern, {"workload": wildcards.workload, "seed": seeds})
 
 
+# The gate
+
+
+def runs_of_fingerprint(wildcards):
+    """List the runs whose weights are expected."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    variants = SETTINGS.fingerprinted_variants()
+    return of_study("reproducibility", pattern, {"variant": variants, "repeat": [1]})
+
+
+def expected_fingerprint(wildcards):
+    """Give the user's file, if there is one yet."""
+    file = SETTINGS.config["require"].get("fingerprint")
+    return [file] if file and Path(file).exists() else []
+
+
+def matrices_of_gate(wildcards):
+    if "matrix" not in SETTINGS.config["require"]:
+        return []
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    return collect("results/matrix/{workload}.json", workload=workloads)
+
+
+def timings_of_gate(wildcards):
+    if "determinism_cost" not in SETTINGS.config["require"]:
+        return []
+    names = SETTINGS.timings_of("reproducibility")
+    return collect("results/timings/{timing}.json", timing=names)
+
+
 # The report
 
 
