@@ -79,8 +79,8 @@ def read(path: str | Path) -> list[Entry]:
                 entry["environment"].items(), [run[key] for key in FINGERPRINT]
     except (ValueError, LookupError, TypeError, AttributeError):
         raise TwinrunError(
-            f"require.fingerprint: {path} is no file of expected fingerprints; delete it and accept "
-            f"what is found (python -m twinrun.gate results/gate.json --accept)"
+            f"require.fingerprint: {path} is no file of expected fingerprints; delete it and "
+            f"accept what is found (python -m twinrun.gate results/gate.json --accept)"
         ) from None
     return entries
 

@@ -460,6 +460,7 @@ def _contradictions_of_gate(config: Mapping[str, Any]) -> Iterator[str]:
             for index, cell in enumerate(wanted):
                 if cell not in known:
                     yield f"require.matrix.{index}: no cell is called {cell!r}{_near(cell, known)}"
-        elif name == "fingerprint":
-            if not any(config["variants"][variant]["deterministic"] for variant in repeated):
-                yield "require.fingerprint: no variant of reproducibility is deterministic"
+        elif name == "fingerprint" and not any(
+            config["variants"][variant]["deterministic"] for variant in repeated
+        ):
+            yield "require.fingerprint: no variant of reproducibility is deterministic"
