@@ -34,9 +34,7 @@ class Study:
         return path
 
     def add(self, name, *, not_run=None, **options):
-        self.cells.append(
-            {"name": name, "factor": name, "label": f"{name}: changed", "not_run": not_run}
-        )
+        self.cells.append({"name": name, "label": f"{name}: changed", "not_run": not_run})
         if not_run is None:
             stem = self.folder / f"matrix/{name}"
             compare(

@@ -1,6 +1,6 @@
 """One baseline, one factor changed at a time: from the section `matrix` of a config to its cells.
 
-A factor is a setting of a variant, so nothing here knows any of them: each value makes a variant
+A factor is a setting of a variant, so nothing here knows any of them: each change makes a variant
 of its own from the baseline, and the runs are those of every other variant. Two cells are always
 there: `repeat`, the baseline once more, without whose equality no other cell says anything, and
 `seed`, the baseline from another seed, which says how large a difference can be.
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-TOGETHER = "together"  # a factor whose values are mappings of several settings
 LONGEST_NAME = 100
 
 
@@ -20,11 +19,10 @@ class Cell:
     """A change of the baseline, and the run that shows what it does."""
 
     name: str
-    """Part of a path: the factor and its value."""
+    """Part of a path: what is changed, and its value."""
     label: str
     """For readers, as one would write it in the config."""
-    factor: str
-    changes: Mapping[str, Any]
+    change: Mapping[str, Any]
     """Settings of the variant that are not the baseline's."""
     variant: str
     seed: int
@@ -32,29 +30,21 @@ class Cell:
 
 
 def cells(matrix: Mapping[str, Any]) -> list[Cell]:
-    """List the cells: the repeat, each value of each factor, the other seed."""
+    """List the cells: the repeat, each change, the other seed."""
     baseline, seed, other = (matrix[key] for key in ("baseline", "seed", "other_seed"))
-    same = {"variant": baseline, "seed": seed, "repeat": 1, "changes": {}}
+    same = {"variant": baseline, "seed": seed, "repeat": 1, "change": {}}
     return [
-        Cell(**{**same, "repeat": 2}, name="repeat", factor="repeat", label="repeat"),
+        Cell(**{**same, "repeat": 2}, name="repeat", label="repeat"),
         *(
             Cell(
                 name=_name(change),
                 label=", ".join(_labels(change)),
-                factor=factor,
-                **{**same, "changes": change, "variant": f"{baseline}-{_name(change)}"},
+                **{**same, "change": change, "variant": f"{baseline}-{_name(change)}"},
             )
-            for factor, _, change in changes(matrix)
+            for change in matrix["changes"]
         ),
-        Cell(**{**same, "seed": other}, name="seed", factor="seed", label=f"seed: {other}"),
+        Cell(**{**same, "seed": other}, name="seed", label=f"seed: {other}"),
     ]
-
-
-def changes(matrix: Mapping[str, Any]) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Give for each value its factor, its place in the list, and the settings that it changes."""
-    for factor, values in matrix["factors"].items():
-        for index, value in enumerate(values):
-            yield factor, index, dict(value) if factor == TOGETHER else {factor: value}
 
 
 def contradictions(config: Mapping[str, Any]) -> Iterator[str]:
@@ -64,8 +54,8 @@ def contradictions(config: Mapping[str, Any]) -> Iterator[str]:
     taken = {"repeat", "seed"} | set(config["variants"])
     if matrix["seed"] == matrix["other_seed"]:
         yield f"matrix.other_seed: {matrix['seed']} is the baseline's seed, name another"
-    for factor, index, change in changes(matrix):
-        key, name = f"matrix.factors.{factor}.{index}", _name(change)
+    for index, change in enumerate(matrix["changes"]):
+        key, name = f"matrix.changes.{index}", _name(change)
         if all(baseline.get(setting) == value for setting, value in change.items()):
             yield f"{key}: {_shown(change)} is what the baseline has, leave it out"
         elif name in taken:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from twinrun.features import wrong_package
 from twinrun.importing import import_object
 from twinrun.jobs import TwinrunError
 
@@ -43,7 +44,10 @@ def load_workload(
         ("data", data_class, pl.LightningDataModule),
     ):
         if not (inspect.isclass(found) and issubclass(found, base)):
-            raise TwinrunError(f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}")
+            raise TwinrunError(
+                f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}"
+                f"{wrong_package(found)}"
+            )
     module_names, data_names = _parameters(module_class), _parameters(data_class)
     hyperparameters = workload["hyperparameters"]
     known = sorted((set(module_names) | set(data_names)) - set(GIVEN))

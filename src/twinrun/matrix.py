@@ -31,7 +31,7 @@ UNIT_TF32, UNIT_BFLOAT16 = 2**-10, 2**-7
 SIZES = {"rounding": "no more than rounding explains", "stream": "more than rounding explains"}
 # fmt: off
 COLUMNS = [
-    "cell", "factor", "label", "answer", "first_step", "quantity", "tensor", "cause", "relative_l2",
+    "cell", "label", "answer", "first_step", "quantity", "tensor", "cause", "relative_l2",
     "size", "predictions_changed", "predictions", "sentence",
 ]
 # fmt: on
@@ -48,7 +48,7 @@ def tabulate(
     """Write the table of a matrix, and the same as JSON with what all cells share.
 
     Args:
-        cells: `name`, `factor`, `label` of each, in order, and `not_run`, a reason or None.
+        cells: `name`, `label` of each, in order, and `not_run`, a reason or None.
         comparisons: the JSON of each one that was run, `<name>.json`; its tables lie beside it.
         identity: `workload`, `baseline` and `seed`.
         table: path of the CSV.
@@ -61,7 +61,6 @@ def tabulate(
     rows = [
         {
             "cell": cell["name"],
-            "factor": cell["factor"],
             "label": cell["label"],
             **_row(cell, found.get(cell["name"]), doubt=doubt, scale=scale),
         }
@@ -174,7 +173,7 @@ def _row(
     scale: float | None,
 ) -> dict[str, Any]:
     """Say what a cell's comparison says, and how large the difference is."""
-    row: dict[str, Any] = {**dict.fromkeys(COLUMNS[3:]), "reason": None, "steps": None}
+    row: dict[str, Any] = {**dict.fromkeys(COLUMNS[2:]), "reason": None, "steps": None}
     if comparison is None:
         return row | {"answer": "not run", "reason": cell["not_run"]}
     found = comparison.found

@@ -187,8 +187,7 @@ class Settings:
     def listed_cells(self) -> list[dict[str, Any]]:
         """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
         return [
-            {"name": name, "factor": cell.factor, "label": cell.label}
-            | {"not_run": self.hindrance_of_cell(name)}
+            {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
             for name, cell in self.cells.items()
         ]
 
@@ -231,7 +230,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     variants, not_run = {}, {}
     cells = factors.cells(config["matrix"]) if "matrix" in config["studies"] else []
     changed = {
-        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.changes}
+        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
         for cell in cells
     }
     for name, values in {**config["variants"], **changed}.items():
@@ -431,13 +430,10 @@ def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any
         return
     schema = {"$defs": rules["$defs"], **rules["properties"]["variants"]["additionalProperties"]}
     baseline = config["variants"][matrix["baseline"]]
-    for factor, index, change in factors.changes(matrix):
+    for index, change in enumerate(matrix["changes"]):
         found = [_sentence(error) for error in _WithDefaults(schema).iter_errors(_plain(change))]
         found = found or list(_impossible({**baseline, **change}))
-        place = "matrix.factors."
-        if factor == factors.TOGETHER:
-            place += f"{factor}.{index}."
-        yield from (place + problem for problem in found)
+        yield from (f"matrix.changes.{index}.{problem}" for problem in found)
     yield from factors.contradictions(config)
 
 

@@ -24,6 +24,7 @@ from twinrun import artifacts, environment
 from twinrun.accumulation import accumulate
 from twinrun.compilation import compile_steps
 from twinrun.determinism import SWITCHES, determinism
+from twinrun.features import Supported, check_tensors
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
@@ -77,6 +78,7 @@ def train(
             search_path=search_path,
         )
         module = build_module(workload, search_path)
+        check_tensors(module)
         if variant["compile"] == "module":
             compile_steps(module)
         stop = Stop(folder / "STOP")
@@ -84,7 +86,7 @@ def train(
         if variant["accumulate"] > 1:
             team.tracer = accumulate(module, data, parts=variant["accumulate"])
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [stop, *team.callbacks, tracer, metrics, seconds]
+        callbacks = [stop, Supported(), *team.callbacks, tracer, metrics, seconds]
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
