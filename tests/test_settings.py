@@ -38,7 +38,8 @@ def errors(*changes):
 
 def test_the_standard_config_is_valid():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
-    assert settings.studies == ["reproducibility", "parallel", "sweep"]
+    assert settings.studies == ["reproducibility", "parallel", "sweep", "matrix"]
+    assert len(settings.cells) == 17
     assert list(settings.timings) == ["determinism_denoiser", "determinism_factorization"]
 
 

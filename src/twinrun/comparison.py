@@ -96,8 +96,9 @@ def compare(
         summary: path of the JSON.
         tensors: path of the table of tensors, a row for each repeat and tensor.
         steps: path of the table of steps, a row for each repeat and step that both runs have.
-        across: hold a run of another variant against the first: the variant may differ, nothing
-            else. The summary then names the second run's variant, `against` the first's.
+        across: hold a run of another variant or seed against the first: these may differ, and the
+            instruction set, which a variant can choose, nothing else. The summary then names the
+            second run's variant, `against` the first's.
 
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
@@ -165,16 +166,18 @@ def _refusal(first: Mapping[str, Any], second: Mapping[str, Any], *, across: boo
 def _identity(manifest: Mapping[str, Any], *, across: bool) -> dict[str, Any]:
     """Give what two runs must share to be a pair."""
     data = manifest["data"]
-    workload = manifest["settings"]["workload"]
-    how = {"settings": {"workload": workload}}
-    if not across:
-        how = {key: manifest[key] for key in ("variant", "settings")}
+    machine = manifest["environment"]["identity"]
+    if across:
+        how = {"settings": {"workload": manifest["settings"]["workload"]}}
+        machine = {key: value for key, value in machine.items() if key != "cpu_capability"}
+    else:
+        how = {key: manifest[key] for key in ("variant", "settings", "seed")}
     return {
-        **{key: manifest[key] for key in ("workload", "seed")},
+        "workload": manifest["workload"],
         **how,
         "data": data and {"sha256": data["sha256"]},
         "source_sha256": manifest["source_sha256"],
-        "environment": manifest["environment"]["identity"],
+        "environment": machine,
         "tensors": {
             tensor["name"]: f"{tensor['kind']} {tensor['dtype']} {_shape(tensor)}"
             for tensor in manifest["tensors"]

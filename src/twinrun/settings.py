@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from twinrun import factors
+from twinrun.factors import Cell
 from twinrun.jobs import TwinrunError
 
 # What the timings of a study are called; a workload's name follows.
@@ -83,6 +85,20 @@ class Variant:
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
     """`none`, or `module`: its steps compiled."""
+    fill_uninitialized_memory: bool
+    """Fill what an operation leaves uninitialised; deterministic variants only."""
+    persistent_workers: bool
+    """Keep the data workers from epoch to epoch."""
+    accumulate: int
+    """Parts that each mini-batch is cut into; their gradients are accumulated."""
+    validation: bool
+    """Validate while training."""
+    checkpointing: bool
+    """Write Lightning's checkpoints while training."""
+    logging: bool
+    """Show Lightning's progress bar and write its logger."""
+    environment: Mapping[str, str]
+    """Environment variables of the run's fresh process."""
 
     @property
     def cores(self) -> int:
@@ -93,6 +109,11 @@ class Variant:
     def gpus(self) -> int:
         """What a run needs."""
         return self.devices if self.accelerator == "gpu" else 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timing, which is one process that does whole steps, can measure it."""
+        return self.devices == 1 and self.accumulate == 1 and not self.environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +147,8 @@ class Settings:
     """Variants that this machine cannot run, and why."""
     trials: dict[str, str]
     """The trials of the sweep, each a workload of its own, and the workload that it varies."""
+    cells: dict[str, Cell]
+    """Of the study matrix; their variants are among `variants`."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -177,8 +200,37 @@ class Settings:
 
     def not_run_of(self, study: str) -> dict[str, str]:
         """Name the variants of a study that cannot run here, and why."""
-        names = self.config[study]["variants"]
+        names = self.config[study].get("variants", [])
         return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
+        """Give variant, seed and repeat of the baseline's run and of a cell's."""
+        cell, matrix = self.cells[name], self.config["matrix"]
+        baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
+        return [baseline, {key: getattr(cell, key) for key in baseline}]
+
+    def fingerprinted_variants(self) -> list[str]:
+        """Name the variants whose runs must end in the expected weights."""
+        if "fingerprint" not in self.config["require"]:
+            return []
+        names = self.variants_of("reproducibility")
+        return [name for name in names if self.variants[name].deterministic]
+
+    def hindrance_of_cell(self, name: str) -> str | None:
+        """Say why a cell cannot run on this machine."""
+        variants = [pair["variant"] for pair in self.pair_of_cell(name)]
+        return next((self.not_run[name] for name in variants if name in self.not_run), None)
+
+    def cells_that_run(self) -> list[str]:
+        """Name the cells of the matrix that can run on this machine."""
+        return [name for name in self.cells if self.hindrance_of_cell(name) is None]
+
+    def listed_cells(self) -> list[dict[str, Any]]:
+        """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
+        return [
+            {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
+            for name, cell in self.cells.items()
+        ]
 
     def most_threads(self, timing: str) -> int:
         """Give the threads a timing's process needs."""
@@ -203,7 +255,9 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     config, problems = _validate(config, rules)
     if not problems:
-        problems = list(_contradictions(config))
+        problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
+    if not problems:
+        problems = list(_contradictions_of_gate(config))
     if problems:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
@@ -215,7 +269,12 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}
-    for name, values in config["variants"].items():
+    cells = factors.cells(config["matrix"]) if "matrix" in config["studies"] else []
+    changed = {
+        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
+        for cell in cells
+    }
+    for name, values in {**config["variants"], **changed}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
@@ -231,6 +290,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         timings={},
         not_run=not_run,
         trials={},
+        cells={cell.name: cell for cell in cells},
     )
     settings.timings.update(_timings(settings))
     for trial, varied, hyperparameters in _trials(config):
@@ -283,9 +343,8 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
         if study not in settings.studies:
             continue
         asked = settings.config[study]
-        # A timing is one process.
         variants = [
-            name for name in settings.variants_of(study) if settings.variants[name].devices == 1
+            name for name in settings.variants_of(study) if settings.variants[name].is_timed
         ]
         # A growth over sizes is worth measuring alone, a ratio takes two.
         if len(variants) < (1 if "sizes" in asked else 2):
@@ -398,6 +457,8 @@ def _sentence(error: ValidationError) -> str:
             )
         case "pattern" if ":" in rule:
             return f"{key}: {value} is not an import path like package.module:Class"
+        case "pattern" if rule.startswith("^(<"):
+            return f"{key}: {value} is not a limit like '<= 1.25'"
         case "not":
             return f"{key}: {value} is given by the run and cannot be set"
         case _:
@@ -427,6 +488,8 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
         # os.path: a Path raises on names that no file system takes.
         if "file" in dataset and not os.path.isfile(dataset["file"]):  # noqa: PTH113
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
+    for name, variant in config["variants"].items():
+        yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):
@@ -440,3 +503,54 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
         for name in names:
             if len(name) > LONGEST_TRIAL:
                 yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"
+
+
+def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Find settings of a variant that exclude each other."""
+    if variant["persistent_workers"] and not variant["data_workers"]:
+        yield "persistent_workers: true needs data_workers of 1 or more"
+    if variant["accumulate"] > 1 and variant["devices"] > 1:
+        yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+
+
+def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
+    """Hold each changed baseline to what is asked of a variant."""
+    if "matrix" not in config["studies"]:
+        return
+    matrix = config["matrix"]
+    if matrix["baseline"] not in config["variants"]:
+        known = _near(matrix["baseline"], list(config["variants"]))
+        yield f"matrix.baseline: no variant is called {matrix['baseline']!r}{known}"
+        return
+    schema = {"$defs": rules["$defs"], **rules["properties"]["variants"]["additionalProperties"]}
+    baseline = config["variants"][matrix["baseline"]]
+    for index, change in enumerate(matrix["changes"]):
+        found = [_sentence(error) for error in _WithDefaults(schema).iter_errors(_plain(change))]
+        found = found or list(_impossible({**baseline, **change}))
+        yield from (f"matrix.changes.{index}.{problem}" for problem in found)
+    yield from factors.contradictions(config)
+
+
+def _contradictions_of_gate(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find requirements about what is not in the config."""
+    repeated = config["reproducibility"]["variants"]
+    studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
+        "determinism_cost": "reproducibility",
+        "fingerprint": "reproducibility",
+        "resume": "resume",
+        "matrix": "matrix",
+    }
+    for name, wanted in config["require"].items():
+        if name not in studies:
+            yield f"require.{name}: unknown key{_near(name, list(studies))}"
+        elif studies[name] not in config["studies"]:
+            yield f"require.{name}: needs the study {studies[name]}, add it to studies"
+        elif name == "matrix":
+            known = [cell.name for cell in factors.cells(config["matrix"])]
+            for index, cell in enumerate(wanted):
+                if cell not in known:
+                    yield f"require.matrix.{index}: no cell is called {cell!r}{_near(cell, known)}"
+        elif name == "fingerprint" and not any(
+            config["variants"][variant]["deterministic"] for variant in repeated
+        ):
+            yield "require.fingerprint: no variant of reproducibility is deterministic"

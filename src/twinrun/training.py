@@ -22,8 +22,10 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
+from twinrun.accumulation import accumulate
 from twinrun.compilation import compile_steps
-from twinrun.determinism import determinism
+from twinrun.determinism import SWITCHES, determinism
+from twinrun.features import Supported, check_tensors
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
@@ -65,7 +67,7 @@ def train(
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
     with (
-        determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
+        determinism(**{key: variant[key] for key in SWITCHES}),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -75,15 +77,19 @@ def train(
             seed=seed,
             dataset_path=dataset,
             data_workers=variant["data_workers"],
+            persistent_workers=variant["persistent_workers"],
             search_path=search_path,
         )
         module = build_module(workload, search_path)
+        check_tensors(module)
         if variant["compile"] == "module":
             compile_steps(module)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
+        if variant["accumulate"] > 1:
+            team.tracer = accumulate(module, data, parts=variant["accumulate"])
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [stop, *team.callbacks, tracer, metrics, seconds]
+        callbacks = [stop, Supported(), *team.callbacks, tracer, metrics, seconds]
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
@@ -216,9 +222,11 @@ def trainer_of(
         max_epochs=workload["epochs"],
         default_root_dir=root,
         callbacks=callbacks,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
+        accumulate_grad_batches=variant["accumulate"],
+        limit_val_batches=1.0 if variant["validation"] else 0,
+        logger=variant["logging"],
+        enable_checkpointing=variant["checkpointing"],
+        enable_progress_bar=variant["logging"],
         enable_model_summary=False,
         num_sanity_val_steps=0,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
@@ -244,6 +252,11 @@ def _explain(error: RuntimeError, variant: str) -> None:
     text = str(error)
     if "deterministic" in text:
         raise TwinrunError(f"variants.{variant}.deterministic: {text.split('. ')[0]}") from error
+    if "conditioned on metric" in text:
+        raise TwinrunError(
+            f"variants.{variant}.validation: a callback of the module needs what is not logged "
+            f"({text.split('. ')[0]})"
+        ) from error
     if "not used in producing" in text:
         raise TwinrunError(
             f"variants.{variant}.devices: the module has parameters that its loss does not use; "

@@ -30,6 +30,7 @@ SPEED = {
 }
 EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
 ALL_FINISHED = "Did every trial of the sweep finish?"
+WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
 
 Row = dict[str, str]
@@ -206,6 +207,54 @@ def _best_trial(ranking: Mapping[str, Any]) -> str:
         return finished
     metric = f"{ranking['best']} {ranking['metric']}"
     return f"{finished}; {metric}: {measure(best['value'])} with {best['label']}"
+
+
+def matrix(
+    matrices: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say for each workload whether the baseline repeats, and which changes leave it as it was.
+
+    Args:
+        matrices: of `twinrun.matrix`, each with its `path`.
+        timings: none.
+        not_run: none; what a machine cannot run stands in the matrix.
+    """
+    return [
+        {
+            "workload": found["workload"],
+            "variant": found["baseline"],
+            "question": question,
+            "answer": answer,
+            "figure": figure,
+            "evidence": found["path"],
+        }
+        for found in matrices
+        for question, answer, figure in [_baseline(found), _withstands(found)]
+    ]
+
+
+def _baseline(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    if found["answer"] == "equal":
+        return REPEATS, "equal", f"2 runs, {plural(found['steps'], 'step')}"
+    return REPEATS, found["answer"], found["reason"]
+
+
+def _withstands(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Count the changes that leave every bit as it was, and name the others."""
+    changed = [cell for cell in found["cells"] if cell["cell"] not in ("repeat", "seed")]
+    groups = {
+        answer: [cell["label"] for cell in changed if cell["answer"] == answer]
+        for answer in ("equal", "differs", "not comparable", "not run")
+    }
+    compared = len(groups["equal"]) + len(groups["differs"])
+    if not compared:
+        answer = "not comparable" if groups["not comparable"] else "not run"
+        return WITHSTANDS, answer, found["reason"] or "no change could be compared"
+    parts = [f"{count(len(groups['equal']))} of {plural(compared, 'change')} leave it equal"]
+    parts += [f"{name}: {', '.join(labels)}" for name, labels in groups.items() if labels][1:]
+    return WITHSTANDS, "no" if groups["differs"] else "yes", "; ".join(parts)
 
 
 def _measured_or_skipped(
@@ -426,6 +475,7 @@ STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "acceleration": acceleration,
     "parallel": parallel,
     "sweep": sweep,
+    "matrix": matrix,
 }
 
 

@@ -342,3 +342,28 @@ rule trials:
         runtime=15,
     script:
         "../scripts/trials.py"
+
+
+rule cells:
+    """Draw what each change of the matrix's baseline does, in words and colours."""
+    input:
+        source=package_files("twinrun.figures.matrix"),
+        matrix="results/matrix/{workload}.json",
+    output:
+        report(
+            "results/figures/matrix/{workload}/cells.svg",
+            caption="../report/cells.rst",
+            category="Matrix",
+            subcategory="{workload}",
+            labels={"figure": "cells"},
+        ),
+    log:
+        "results/logs/cells/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/cells.py"

@@ -37,6 +37,8 @@ class Material:
     """What the epochs of one and of several workers took, by workload."""
     rankings: dict[str, dict[str, Any]]
     """The trials of a sweep, by the workload that they vary."""
+    matrices: dict[str, dict[str, Any]]
+    """Matrices by workload."""
     datasets: dict[str, dict[str, Any]]
     """Manifests of the datasets that were made, by name."""
     figures: dict[str, Markup]
@@ -86,6 +88,7 @@ def read_material(
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
         scalings={path.stem: read_json(path) for _, path in matching("scaling/*.json")},
         rankings={path.stem: read_json(path) for _, path in matching("sweeps/*.json")},
+        matrices={path.stem: read_json(path) for _, path in matching("matrix/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={
             place.removeprefix("figures/"): inline(path, number=number)

@@ -22,6 +22,7 @@ def rows(material: Material) -> list[dict[str, Any]]:
     files |= {f"timings/{name}.json" for name in material.timings}
     files |= {f"scaling/{name}.json" for name in material.scalings}
     files |= {f"sweeps/{name}.json" for name in material.rankings}
+    files |= {f"matrix/{name}.json" for name in material.matrices}
     return [{**row, "is_file": row["evidence"] in files} for row in material.verdicts]
 
 
