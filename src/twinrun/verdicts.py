@@ -22,6 +22,7 @@ REPEATS = "Are all learnable parameters equal, bit for bit?"
 REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
 BEGINS = "Was the operation found in which the runs part?"
 COSTS = "Does it cost time, against {yardstick}?"
+COSTS_ALONE = "Does it cost time?"  # where nothing was timed, and no yardstick is known
 FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
 FASTER_DEVICE = "Is it faster on this device?"
 SPEED = {
@@ -108,7 +109,13 @@ def reproducibility(
         for (workload, variant), seeds in groups.items()
     ]
     rows += _missing(not_run, REPEATS)
-    return rows + [row for timing in timings for row in _costs(timing)]
+    rows += [row for timing in timings for row in _costs(timing)]
+    yardsticks = {timing["workload"]: timing["yardstick"] for timing in timings}
+    for missing in not_run:
+        yardstick = yardsticks.get(missing["workload"])
+        question = COSTS.format(yardstick=yardstick) if yardstick else COSTS_ALONE
+        rows += _missing([missing], question)
+    return rows
 
 
 def devices(
