@@ -24,6 +24,12 @@ TIMINGS = {
     "devices": "devices",
     "acceleration": "acceleration",
 }
+# What is measured in them.
+PHASES = {
+    "reproducibility": ["train"],
+    "devices": ["train", "trainer"],
+    "acceleration": ["train", "trainer", "predict"],
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +83,13 @@ class Variant:
     batch_norm: str
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
-    """`none`, or `module`: its steps compiled."""
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
 
     @property
     def cores(self) -> int:
@@ -100,7 +112,7 @@ class Timing:
     steps: int
     """Steps in a round of one variant."""
     phases: list[str]
-    """Of `train` and `predict`; `first_call` is always measured."""
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
     size: str | None = None
     """The hyperparameter that takes the values of `sizes` in turn."""
     sizes: list[int] = field(default_factory=list)
@@ -204,6 +216,10 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
         )
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
+    if variant.cuda_graph and not variant.gpus:
+        return "a CUDA graph needs a GPU"
+    if variant.layout == "features_first" and variant.gpus:
+        return "features_first is a layout for CPUs"
     return None
 
 
@@ -228,7 +244,7 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                 Timing(
                     workload=workload,
                     variants=variants,
-                    phases=["train", "predict"] if study == "acceleration" else ["train"],
+                    phases=PHASES[study],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
                     **options,
@@ -340,6 +356,17 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
     for name, dataset in config["datasets"].items():
         if "file" in dataset and not Path(dataset["file"]).is_file():
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
+    for name, variant in config["variants"].items():
+        takes_over = variant["compile"] == "step" or variant["cuda_graph"]
+        if variant["layout"] == "features_first" and variant["compile"] == "none":
+            yield f"variants.{name}.layout: features_first needs `compile: step` or `module`"
+        if variant["compile"] == "step" and variant["optimizer"] != "default":
+            yield f"variants.{name}.optimizer: `compile: step` fuses it by itself, leave it out"
+        if takes_over and variant["devices"] > 1:
+            key = "compile" if variant["compile"] == "step" else "cuda_graph"
+            yield f"variants.{name}.{key}: a step in one piece leaves no room for several devices"
+        if takes_over and variant["precision"] == "16-mixed":
+            yield f"variants.{name}.precision: 16-mixed scales gradients inside the step; use bf16"
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):

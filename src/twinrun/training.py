@@ -21,12 +21,13 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
-from twinrun.compilation import compile_steps
+from twinrun.compilation import compiler_switches
 from twinrun.determinism import determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.speeding import Speed
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -63,6 +64,7 @@ def train(
     seed = identity["seed"]
     with (
         determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
+        compiler_switches(),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -75,8 +77,7 @@ def train(
             search_path=search_path,
         )
         module = build_module(workload, search_path)
-        if variant["compile"] == "module":
-            compile_steps(module)
+        speed = Speed(module, variant)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
@@ -136,6 +137,7 @@ def train(
             "epochs": seconds.training,
             "communication": seconds.communication,
         },
+        "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
         "ended": stop.reason or "finished",
     }
