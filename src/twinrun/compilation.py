@@ -78,6 +78,7 @@ class Compiled:
     def _note_compilation(self) -> None:
         self.compilations += 1
         if self.compilations > 1:
-            reason = get_compilation_metrics()[-1].recompile_reason or "unknown"
+            whole = get_compilation_metrics()[-1].recompile_reason or "unknown"
+            reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
             self.reasons.append(reason)
             print(f"call {self.calls} compiled again: {reason}", flush=True)

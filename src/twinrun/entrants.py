@@ -81,6 +81,15 @@ class Material:
                 raise TwinrunError(f"{phase}_dataloader gives no batch")
         return self._found[phase][:count]
 
+    def extent(self, phase: str) -> int | None:
+        """Give how many batches the loader of a phase has, if it says so."""
+        if not self.has(phase):
+            return None
+        try:
+            return len(getattr(self._data, f"{phase}_dataloader")())
+        except TypeError:
+            return None
+
     def moved(self, batch: Any, device: torch.device) -> Any:
         """Pass a batch through the hooks of its transfer; the data module's own come first."""
         batch = tree_map(lambda leaf: leaf, batch)  # hooks may change the containers in place
@@ -143,17 +152,16 @@ class Entrant:
         ]
 
     def settle(self) -> list[dict[str, Any]]:
-        """Measure the transfer of the batches and the first calls of all phases; then warm up.
+        """After `output`, give the seconds of the transfer and of the first calls; then warm up.
 
         First calls are those that compile, allocate or capture something. Every batch shape is
         seen before the first round: a new one may cost a compilation.
         """
         with determinism(**self._switches):
             _wake_threads()
-            first = sum(
-                self._seconds(phase, self._settling if phase == "train" else 1)
-                for phase in self._calls
-            )
+            first = self._first_prediction if "predict" in self._calls else 0.0
+            if "train" in self._calls:
+                first += self._seconds("train", self._settling)
             for phase, batches in self._batches.items():
                 self._seconds(phase, max(WARM_UP_CALLS, len(batches) - 1))
             if self._loop is not None:
@@ -168,7 +176,10 @@ class Entrant:
         """Predict the first batch before any step; [] where nothing is to be predicted."""
         self._module.eval()
         with determinism(**self._switches):
+            _wake_threads()
+            started = timer()
             results = [self._predict(batch, 0) for batch in self._first]
+            self._first_prediction = timer() - started
         return [x.cpu() for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
 
     def round(self, phase: str, number: int) -> dict[str, Any]:

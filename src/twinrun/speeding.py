@@ -21,7 +21,6 @@ from twinrun.steps import (
     Prediction,
     Step,
     TrainingStep,
-    check,
     compiled,
     optimizers_in,
     set_up,
@@ -35,10 +34,8 @@ class Speed:
     def __init__(self, module: pl.LightningModule, variant: Mapping[str, Any]) -> None:
         """Replace them in the module itself; its class, and so other modules, stay as they are.
 
-        Raises:
-            TwinrunError: if the variant's settings contradict each other or the device.
+        What a variant cannot do is raised by the first step.
         """
-        check(variant)
         self._variant = variant
         self._module = lay_out(module, variant["layout"])
         self._logged: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -46,8 +43,6 @@ class Speed:
         self._module_step: Compiled | None = None
         own = with_index(module.training_step)
         takes_over = variant["compile"] == "step" or variant["cuda_graph"]
-        if takes_over and not module.automatic_optimization:
-            raise TwinrunError(f"{type(module).__name__} optimizes manually: no step to take over")
         if variant["optimizer"] != "default" and not takes_over:
             self._set_up(module.configure_optimizers)
         if takes_over:
@@ -71,6 +66,8 @@ class Speed:
 
         def whole(batch: Any, batch_idx: int) -> torch.Tensor:
             if self._step is None:  # only now the Trainer has the optimizer
+                if not module.automatic_optimization:
+                    raise TwinrunError(f"{type(module).__name__} optimizes its own way")
                 optimizer = module.optimizers(use_pl_optimizer=False)
                 self._step = TrainingStep(own, optimizer, variant)
             return self._step(batch, batch_idx)

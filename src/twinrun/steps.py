@@ -88,12 +88,7 @@ class Prediction:
     """Predicts a batch."""
 
     def __init__(self, predict_step: Step, variant: Mapping[str, Any]) -> None:
-        """Make it ready; it compiles when it is called.
-
-        Raises:
-            TwinrunError: see `check`.
-        """
-        check(variant)
+        """Make it ready; it compiles when it is called."""
         self.compiled: Compiled | None = None
         """The compiled function, with its counts; None if there is none."""
         self._predict = predict_step
@@ -211,6 +206,12 @@ def set_up(optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]) -> None
             group["fused"], group["foreach"] = form == "fused", form == "foreach"
         if stays_on_device and "capturable" in group and group["params"][0].is_cuda:
             group["capturable"] = True
+
+
+def is_fast(variant: Mapping[str, Any]) -> bool:
+    """Say whether a variant has any setting that is to make steps faster."""
+    names = ("compile", "layout", "optimizer")
+    return variant["cuda_graph"] or any(variant[name] not in ("none", "default") for name in names)
 
 
 def check(variant: Mapping[str, Any]) -> None:

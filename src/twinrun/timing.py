@@ -70,6 +70,7 @@ def measure(
     skipped: list[dict[str, Any]] = []
     compilation: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
+    extents: list[dict[str, Any]] = []
     with compiler_switches(), empty_cache(), bounded_memory():
         for size, sized in _sizes(timing, workload):
             label = name if size is None else f"{name}, {timing['size']} {size}"
@@ -84,6 +85,7 @@ def measure(
             )
             rows += [{"size": size, **row} for row in found.rows]
             compilation += [{"size": size, **row} for row in found.compilation]
+            extents += [{"size": size, **found.extent}] if found.extent else []
             agreement += [{"size": size, **row} for row in found.agreement]
             skipped += [{"variant": v, "size": size, "reason": r} for v, r in found.skipped.items()]
     identity = {"timing": name, "workload": timing["workload"]}
@@ -101,6 +103,7 @@ def measure(
         "trainer": ratios.overheads(table),
         "compilation": compilation,
         "agreement": agreement,
+        "extents": extents,
         "skipped": skipped,
     }
     artifacts.write_json(outputs["summary"], summary)
@@ -116,6 +119,8 @@ class Measured:
     """For each variant that failed, the reason."""
     compilation: list[dict[str, Any]] = field(default_factory=list)
     """For each compiled variant and phase, calls, compilations and reasons."""
+    extent: dict[str, int | None] = field(default_factory=dict)
+    """Batches of an epoch of training, and of the whole prediction."""
     agreement: list[dict[str, Any]] = field(default_factory=list)
     """For each variant but the yardstick, how far its prediction is off."""
 
@@ -186,6 +191,7 @@ def measure_rounds(
             for name, entrant in entrants.items()
             for row in entrant.compilation()
         ],
+        extent={phase: material.extent(phase) for phase in ("train", "predict")},
         agreement=list(_agreement(outputs, variants)),
     )
 

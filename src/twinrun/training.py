@@ -10,6 +10,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from twinrun import artifacts, environment
 from twinrun.compilation import compiler_switches
 from twinrun.determinism import determinism
-from twinrun.jobs import TwinrunError
+from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
 from twinrun.speeding import Speed
+from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -87,23 +89,24 @@ def train(
             callbacks.append(Curves(folder / "tensorboard", tracer))
         trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
+        failure = None
         try:
             trainer.fit(module, datamodule=data)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
-        except RuntimeError as error:
+        except Exception as error:
             _explain(error, identity["variant"])
-            raise
+            failure = _failure_of(error, variant)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
-        if stop.reason is None:
+        if stop.reason is None and failure is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
         peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if stop.reason is None:
+    if stop.reason is None and failure is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
@@ -139,7 +142,7 @@ def train(
         },
         "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
-        "ended": stop.reason or "finished",
+        "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
 
@@ -227,7 +230,15 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _explain(error: RuntimeError, variant: str) -> None:
+def _failure_of(error: Exception, variant: Mapping[str, Any]) -> str:
+    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
+    if not is_fast(variant):
+        raise error
+    traceback.print_exc()
+    return f"failed: {sentence_of(error)}"
+
+
+def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
     if "deterministic" in text:

@@ -18,7 +18,8 @@ def test_devices_and_acceleration_end_in_the_report(project):
     assert rounds.groupby("size").size().to_dict() == {100: 5, 200: 5, 400: 5}
     timing = artifacts.read_json(results / "timings/acceleration_peaks.json")
     compiled = {row["phase"]: row for row in timing["compilation"]}
-    # First call, two calls of warm-up, 5 rounds of 2; torch compiles in the first alone.
+    # First call, two calls of warm-up, 5 rounds of 2; torch compiles in the first alone. The step in
+    # one graph comes after a plain one, that in the graph of its own.
     for phase in ("train", "predict"):
         assert (compiled[phase]["calls"], compiled[phase]["compilations"]) == (13, 1)
     contrast = artifacts.read_json(results / "comparisons/peaks/compiled/against/eager/seed1.json")

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
 from twinrun.artifacts import read_json, read_tensors
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.formatting import count, measure
 from twinrun.ratios import crossing
 
@@ -33,6 +33,9 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
         for variant, times in rounds.groupby("variant", sort=False):
             _draw_growth(axes, str(variant), times, variants)
         axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
+        if rounds.empty:
+            note(axes, "no variant could be measured")
+            return
         for axis in (axes.xaxis, axes.yaxis):
             log_axis(axis)
         for row in crossing(summary):
@@ -73,12 +76,17 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
             `target` (N,) of the points of a square grid, x1 varying fastest.
         output: path of the SVG.
     """
-    pictures = [("target", _square(_predicted(runs[0])["target"]))]
-    for run in runs:
-        found = _predicted(run)
+    predicted = {run: _predicted(run) for run in runs}
+    predicted = {run: found for run, found in predicted.items() if "z" in found}  # not a failed one
+    title = "The surface to fit, and the networks"
+    if not predicted:
+        with canvas(output, title=title, height=2) as (_, grid):
+            note(grid[0, 0], "no network was trained to the end")
+        return
+    pictures = [("target", _square(next(iter(predicted.values()))["target"]))]
+    for run, found in predicted.items():
         label = f"{read_json(run)['variant']}\nRMSE {measure(rmse(found['z'], found['target']))}"
         pictures.append((label, _square(found["z"])))
-    title = "The surface to fit, and the networks"
     target = pictures[0][1]
     scale = Normalize(target.min(), target.max())
     height = 0.95 + 4.4 / len(pictures)
