@@ -201,7 +201,8 @@ def _agreements(timing: Mapping[str, Any]) -> list[Row]:
     """Say of each variant whether it predicts what the yardstick does, at every size."""
     worst: dict[str, Mapping[str, Any]] = {}
     for row in timing["agreement"]:
-        if row["variant"] not in worst or row["distance"] > worst[row["variant"]]["distance"]:
+        before = worst.setdefault(row["variant"], row)
+        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
             worst[row["variant"]] = row
     return [
         {
