@@ -103,3 +103,17 @@ class Measured(Small):
         self.log("largest", batch[1].max(), on_step=False, on_epoch=True, reduce_fx="max")
         self.log("positive", (batch[1] > 0).float().mean(), on_step=True, on_epoch=True)
         return super().training_step(batch, batch_idx)
+
+
+class Mute(pl.LightningModule):
+    """Trains, and has nothing that Lightning could predict with."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        return (self.network(batch[0]) - batch[1]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)

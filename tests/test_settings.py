@@ -35,8 +35,17 @@ def errors(*changes):
 
 def test_the_standard_config_is_valid():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
-    assert settings.studies == ["reproducibility", "devices", "acceleration"]
-    assert settings.active_workloads() == ["denoiser", "factorization", "peaks", "digits"]
+    assert settings.studies == [
+        "reproducibility",
+        "devices",
+        "acceleration",
+        "parallel",
+        "sweep",
+        "matrix",
+    ]
+    assert len(settings.cells) == 17
+    used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
+    assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
         "determinism_factorization",
@@ -116,9 +125,9 @@ def test_the_config_given_is_not_changed():
         ("variants.compiled.compile", "all", "'all' is not one of none, module, step"),
         ("variants.eager.layout", "features_first", "eager.layout: features_first needs `compile:"),
         ("variants.fast.optimizer", "fused", "fast.optimizer: `compile: step` fuses it by itself"),
-        ("variants.fast.devices", 2, "fast.compile: a step in one piece leaves no room for"),
+        ("variants.fast.devices", 2, "fast.devices: compile: step takes a step in one piece and"),
         ("variants.eager.cuda_graph", 1, "cuda_graph: 1 is of the wrong type, expected boolean"),
-        ("variants.fast.precision", "16-mixed", "fast.precision: 16-mixed scales gradients"),
+        ("variants.fast.precision", "16-mixed", "fast.precision: 16-mixed scales gradients, which"),
         ("reproducibility.seeds", [-1], "seeds.0: -1 is out of range, allowed are 0 to 4294967295"),
         ("reproducibility.seeds", [1, 1], "names something twice"),
         ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),
@@ -141,6 +150,11 @@ def test_the_config_given_is_not_changed():
         ("datasets.mine", {}, "needs either `make` or `file`"),
         ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
+        ("sweep.trials", [], "sweep.trials: the list is empty"),
+        ("sweep.trials", [{"lr": [1, 1]}], "sweep.trials: the trial digits~lr~1 is there twice"),
+        ("sweep.trials", [{"lr": ["../a"]}], "is no number, true, false or word, nor a list"),
+        ("sweep.trials", [{"seed": 1}], "'seed' is given by the run"),
+        ("sweep.trials", [{"x" * 99: 1, "y" * 99: 1}], "is too long for a folder's name"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(key, value, message):
@@ -185,6 +199,65 @@ def test_accelerators_are_resolved(top, variant, gpus, accelerator, runs):
     assert settings.variants["deterministic"].accelerator == accelerator
     assert ("deterministic" not in settings.not_run) is runs
     assert ("deterministic" in settings.variants_of("reproducibility")) is runs
+
+
+def trials_of(*trials):
+    return resolve(changed(("sweep.trials", list(trials))), SCHEMA, gpus=0)
+
+
+def test_lists_of_a_trial_are_crossed_and_others_stand_beside_them():
+    settings = trials_of({"learning_rate": [0.1, 0.01], "batch_size": [8, 16]}, {"fast": True})
+    assert list(settings.trials) == [
+        "digits~learning_rate~0.1~batch_size~8",
+        "digits~learning_rate~0.1~batch_size~16",
+        "digits~learning_rate~0.01~batch_size~8",
+        "digits~learning_rate~0.01~batch_size~16",
+        "digits~fast~true",
+    ]
+    assert settings.trials_of("digits") == list(settings.trials)
+
+
+def test_a_trial_is_its_workload_with_other_hyperparameters_and_epochs():
+    settings = trials_of({"learning_rate": [0.1]})
+    digits, trial = settings.workloads["digits"], settings.workloads["digits~learning_rate~0.1"]
+    assert trial.hyperparameters == {**digits.hyperparameters, "learning_rate": 0.1}
+    assert (trial.module, digits.epochs, trial.epochs) == (digits.module, 20, 2)
+
+
+def test_a_sweep_that_is_not_asked_for_has_no_trials():
+    settings = resolve(changed(("studies", ["parallel"])), SCHEMA, gpus=0)
+    assert settings.trials == {}
+    assert "digits~learning_rate~0.001~batch_size~32" not in settings.workloads
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "at_once", "cores"),
+    [
+        ("denoiser", "deterministic", 1, 2),  # no study limits it
+        ("digits-short", "one-worker", 1, 8),
+        ("digits-short", "one-worker", 3, 3),  # two of 3 cores, not three of 2.7
+        ("digits-short", "two-workers", 8, 2),
+        ("digits-short", "two-workers", None, 2),
+    ],
+)
+def test_runs_ask_for_so_many_cores_that_few_run_at_once(workload, variant, at_once, cores):
+    settings = resolve(changed(("parallel.at_once", at_once)), SCHEMA, gpus=0)
+    assert settings.cores_of(workload, variant, available=8) == cores
+
+
+def test_trials_run_side_by_side_or_one_after_the_other():
+    for at_once, cores in ((None, 1), (1, 8), (4, 2)):
+        settings = resolve(changed(("sweep.at_once", at_once)), SCHEMA, gpus=0)
+        trial = next(iter(settings.trials))
+        assert settings.cores_of(trial, "one-worker", available=8) == cores
+
+
+def test_the_study_that_wants_most_repeats_has_them():
+    workload = "digits-short"
+    names = {"workloads": [workload], "variants": ["one-worker"], "seeds": [1], "repeats": 5}
+    settings = resolve(changed(("reproducibility", names)), SCHEMA, gpus=0)
+    assert settings.repeats_of(workload, "one-worker", 1) == 5
+    assert settings.repeats_of(workload, "two-workers", 1) == 2
 
 
 def test_the_reference_page_is_up_to_date():

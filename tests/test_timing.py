@@ -27,6 +27,7 @@ PLAIN = {
     "layout": "default",
     "optimizer": "default",
     "cuda_graph": False,
+    "fill_uninitialized_memory": True,
 }
 TIMING = {"workload": "small", "rounds": 12, "steps": 20, "phases": ["train", "predict"]}
 

@@ -1,6 +1,7 @@
 """A run through the Trainer equals the plain PyTorch loop, bit for bit, and leaves whole files."""
 
 import random
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,13 @@ VARIANT = {
     "layout": "default",
     "optimizer": "default",
     "cuda_graph": False,
+    "fill_uninitialized_memory": True,
+    "persistent_workers": False,
+    "accumulate": 1,
+    "validation": True,
+    "checkpointing": False,
+    "logging": False,
+    "environment": {},
 }
 FILES = {
     "weights": "weights.safetensors",
@@ -42,6 +50,7 @@ FILES = {
     "fingerprints": "fingerprints.npz",
     "predictions": "predictions.safetensors",
     "manifest": "run.json",
+    "checksums": "SHA256SUMS",
 }
 
 
@@ -114,11 +123,13 @@ def test_the_manifest_names_what_made_the_run(finished):
     manifest = artifacts.read_json(finished / "run.json")
     assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
-    assert manifest["files"] == {
-        file: artifacts.sha256(finished / file) for file in FILES.values() if file != "run.json"
-    }
+    others = set(FILES.values()) - {artifacts.CHECKSUMS}
+    assert artifacts.read_run(finished / "run.json", *others) == manifest
     assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
     assert manifest["metrics"].keys() == {"test_loss"}
+    began = datetime.fromisoformat(manifest["environment"]["context"]["started"]).timestamp()
+    written = (finished / "run.json").stat().st_mtime
+    assert began + manifest["seconds"]["total"] <= written
     assert manifest["environment"]["identity"]["torch"] == torch.__version__.split("+")[0] or (
         manifest["environment"]["identity"]["torch"] == torch.__version__
     )
@@ -149,6 +160,12 @@ def test_an_operation_without_reproducible_implementation_is_named(here, tmp_pat
     with pytest.raises(TwinrunError, match=r"variants\.plain\.deterministic: put_"):
         run(tmp_path, workload={**WORKLOAD, "module": "small:Undeterministic"}, here=here)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_that_cannot_predict_is_trained_all_the_same(here, tmp_path):
+    workload = {**WORKLOAD, "module": "small:Mute", "hyperparameters": {}, "epochs": 1}
+    folder = run(tmp_path, workload=workload, here=here)
+    assert artifacts.read_tensors(folder / "predictions.safetensors") == {}
 
 
 def test_a_missing_gpu_is_said(here, tmp_path):
@@ -193,7 +210,7 @@ def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path, here):
     workload = WORKLOAD | {"module": "small:Reading"}
     folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"}, here=here)
     manifest = artifacts.read_json(folder / "run.json")
-    assert manifest["ended"].startswith("failed: ")
+    assert manifest["ended"].startswith("broken off: ")
     assert "item" in manifest["ended"]
     assert manifest["steps"] == 1  # the plain one that comes before
     assert manifest["metrics"] == {}

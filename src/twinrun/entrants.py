@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
-from twinrun.determinism import determinism
+from twinrun.determinism import SWITCHES, determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
 from twinrun.looping import TrainerLoop
@@ -120,7 +120,7 @@ class Entrant:
         Raises:
             TwinrunError: if this machine, or a loop without the Trainer, cannot run the variant.
         """
-        self._switches = {key: variant[key] for key in ("deterministic", "threads")}
+        self._switches = {key: variant[key] for key in SWITCHES}
         self._steps, self._settling = steps, calls_to_settle(variant)
         self._place = Place(variant)
         self._loop: TrainerLoop | None = None

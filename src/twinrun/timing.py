@@ -66,6 +66,7 @@ def measure(
     for key in ("rounds", "steps"):
         if timing[key] < 1:
             raise TwinrunError(f"{name}.{key}: {timing[key]} is out of range, at least 1 is needed")
+    described = environment.describe()
     rows: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
     compilation: list[dict[str, Any]] = []
@@ -97,7 +98,7 @@ def measure(
         **identity,
         "yardstick": yardstick,
         "settings": {"timing": timing, "workload": workload, "variants": variants, "seed": seed},
-        "environment": environment.describe(),
+        "environment": described,
         "medians": ratios.medians(table),
         "ratios": ratios.ratios(table, yardstick),
         "trainer": ratios.overheads(table),

@@ -27,6 +27,7 @@ ARGUMENTS = [
     *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
 ]
 SMALL = {
+    "studies": ["reproducibility"],
     "datasets": {"digits": {"parameters": {"images_per_class": 40}}},
     "workloads": {"denoiser": {"epochs": 1, "hyperparameters": {"batch_size": 100}}},
     "reproducibility": {"workloads": ["denoiser"], "cost": {"rounds": 5, "steps": 1}},

@@ -7,7 +7,16 @@ from .conftest import ROOT
 
 REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
-FULL = {"prepare": 2, "train": 13, "compare": 4, "contrast": 3, "timing": 4}
+FULL = {
+    "prepare": 2,
+    "train": 23,
+    "compare": 7,
+    "contrast": 3,
+    "timing": 4,
+    "scaling": 1,
+    "rank": 1,
+}
+STANDARD = FULL | {"train": 20, "contrast": 2, "timing": 2}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -70,6 +79,18 @@ def test_the_config_decides_what_is_run(project, config, expected):
         (
             {"studies": ["acceleration"], "acceleration": {"variants": ["eager"]}},
             {"prepare": 1, "train": 1},
+        ),
+        (
+            {"studies": ["parallel"], "parallel": {"repeats": 3}},
+            {"prepare": 1, "train": 9, "compare": 3, "contrast": 2, "scaling": 1},
+        ),
+        (
+            {"studies": ["parallel"], "variants": {"two-workers": {"batch_norm": "synchronised"}}},
+            {"prepare": 1, "train": 4, "compare": 2, "contrast": 1, "scaling": 1},
+        ),
+        (
+            {"studies": ["sweep"], "sweep": {"seeds": [1, 2], "workloads": ["digits", "peaks"]}},
+            {"prepare": 1, "train": 24, "rank": 2},
         ),
     ],
 )

@@ -10,7 +10,7 @@ from twinrun import artifacts
 from .conftest import ROOT
 
 
-def test_devices_and_acceleration_end_in_the_report(project):
+def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
     config = yaml.safe_load((ROOT / "tests/configs/timings.yaml").read_text())
     project.snakemake(config=config, check=0, CUDA_VISIBLE_DEVICES="")
     results = project.directory / "results"
@@ -39,3 +39,8 @@ def test_devices_and_acceleration_end_in_the_report(project):
         "Does it predict what eager predicts, but for rounding?",
         "Are the parameters those of eager, bit for bit?",
     ]
+    # A trial of the sweep failed, the other finished, and the page is there all the same.
+    (trials,) = verdicts.query("study == 'sweep'").to_dict("records")
+    assert (trials["workload"], trials["answer"]) == ("peaks", "no")
+    assert trials["figure"].startswith("1 of 2 trials finished; lowest train_loss:")
+    assert "failed: ValueError: Invalid learning rate: -1" in page

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from twinrun.artifacts import read_json, read_tensors
+from twinrun.artifacts import read_json, read_run, read_tensors
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.formatting import count, measure
 from twinrun.ratios import crossing
@@ -76,16 +76,14 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
             `target` (N,) of the points of a square grid, x1 varying fastest.
         output: path of the SVG.
     """
-    predicted = {run: _predicted(run) for run in runs}
-    predicted = {run: found for run, found in predicted.items() if "z" in found}  # not a failed one
-    title = "The surface to fit, and the networks"
-    if not predicted:
-        with canvas(output, title=title, height=2) as (_, grid):
-            note(grid[0, 0], "no network was trained to the end")
-        return
-    pictures = [("target", _square(next(iter(predicted.values()))["target"]))]
-    for run, found in predicted.items():
-        label = f"{read_json(run)['variant']}\nRMSE {measure(rmse(found['z'], found['target']))}"
+    pictures = []
+    for run in runs:
+        variant = read_run(run, "predictions.safetensors")["variant"]
+        found = read_tensors(Path(run).with_name("predictions.safetensors"))
+        if "z" not in found:  # a run that failed has predicted nothing
+            continue
+        label = f"{variant}\nRMSE {measure(rmse(found['z'], found['target']))}"
+        pictures = pictures or [("target", _square(found["target"]))]
         pictures.append((label, _square(found["z"])))
     target = pictures[0][1]
     scale = Normalize(target.min(), target.max())
@@ -101,10 +99,6 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
         grid[0, 0].set_ylabel("x2")
         bar = figure.colorbar(shown, ax=grid[0], label="z", extend="both", shrink=0.8)
         bar.outline.set_visible(False)
-
-
-def _predicted(run: str | Path) -> dict[str, np.ndarray]:
-    return read_tensors(Path(run).with_name("predictions.safetensors"))
 
 
 def _square(values_N: np.ndarray) -> np.ndarray:
