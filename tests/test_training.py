@@ -32,6 +32,9 @@ VARIANT = {
     "scale_batch_with_devices": False,
     "batch_norm": "joined",
     "compile": "none",
+    "layout": "default",
+    "optimizer": "default",
+    "cuda_graph": False,
     "fill_uninitialized_memory": True,
     "persistent_workers": False,
     "accumulate": 1,
@@ -201,3 +204,13 @@ def test_the_run_gives_seed_path_and_data_workers(here):
     assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
     with pytest.raises(TwinrunError, match="takes no argument `path`"):
         build_data(WORKLOAD, seed=4, dataset_path="a.npz", search_path=[str(here)])
+
+
+def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path, here):
+    workload = WORKLOAD | {"module": "small:Reading"}
+    folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"}, here=here)
+    manifest = artifacts.read_json(folder / "run.json")
+    assert manifest["ended"].startswith("broken off: ")
+    assert "item" in manifest["ended"]
+    assert manifest["steps"] == 1  # the plain one that comes before
+    assert manifest["metrics"] == {}

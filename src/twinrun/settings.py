@@ -28,6 +28,12 @@ TIMINGS = {
     "devices": "devices",
     "acceleration": "acceleration",
 }
+# What is measured in them.
+PHASES = {
+    "reproducibility": ["train"],
+    "devices": ["train", "trainer"],
+    "acceleration": ["train", "trainer", "predict"],
+}
 
 
 LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
@@ -84,7 +90,13 @@ class Variant:
     batch_norm: str
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
-    """`none`, or `module`: its steps compiled."""
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
     fill_uninitialized_memory: bool
     """Fill what an operation leaves uninitialised; deterministic variants only."""
     persistent_workers: bool
@@ -126,7 +138,7 @@ class Timing:
     steps: int
     """Steps in a round of one variant."""
     phases: list[str]
-    """Of `train` and `predict`; `first_call` is always measured."""
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
     size: str | None = None
     """The hyperparameter that takes the values of `sizes` in turn."""
     sizes: list[int] = field(default_factory=list)
@@ -334,6 +346,10 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
         )
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
+    if variant.cuda_graph and not variant.gpus:
+        return "a CUDA graph needs a GPU"
+    if variant.layout == "features_first" and variant.gpus:
+        return "features_first is a layout for CPUs"
     return None
 
 
@@ -357,7 +373,7 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                 Timing(
                     workload=workload,
                     variants=variants,
-                    phases=["train", "predict"] if study == "acceleration" else ["train"],
+                    phases=PHASES[study],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
                     **options,
@@ -511,6 +527,18 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield "persistent_workers: true needs data_workers of 1 or more"
     if variant["accumulate"] > 1 and variant["devices"] > 1:
         yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["layout"] == "features_first" and variant["compile"] == "none":
+        yield "layout: features_first needs `compile: step` or `module`"
+    if variant["compile"] == "step" and variant["optimizer"] != "default":
+        yield "optimizer: `compile: step` fuses it by itself, leave it out"
+    if variant["compile"] != "step" and not variant["cuda_graph"]:
+        return
+    key = "compile: step" if variant["compile"] == "step" else "cuda_graph: true"
+    for name in ("devices", "accumulate"):
+        if variant[name] > 1:
+            yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
+    if variant["precision"] == "16-mixed":
+        yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
 
 
 def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:

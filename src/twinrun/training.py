@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,15 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
 from twinrun.accumulation import accumulate
-from twinrun.compilation import compile_steps
+from twinrun.compilation import compiler_switches
 from twinrun.determinism import SWITCHES, determinism
 from twinrun.features import Supported, check_tensors
-from twinrun.jobs import TwinrunError
+from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.speeding import Speed
+from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -68,6 +71,7 @@ def train(
     seed = identity["seed"]
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),
+        compiler_switches(),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -82,8 +86,7 @@ def train(
         )
         module = build_module(workload, search_path)
         check_tensors(module)
-        if variant["compile"] == "module":
-            compile_steps(module)
+        speed = Speed(module, variant)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         if variant["accumulate"] > 1:
@@ -95,23 +98,24 @@ def train(
             callbacks.append(Curves(folder / "tensorboard", tracer))
         trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
+        failure = None
         try:
             trainer.fit(module, datamodule=data)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
-        except RuntimeError as error:
+        except Exception as error:
             _explain(error, identity["variant"])
-            raise
+            failure = _failure_of(error, variant)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
-        if stop.reason is None:
+        if stop.reason is None and failure is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
         peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if stop.reason is None:
+    if stop.reason is None and failure is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
     kept = folder / "stopped"
     if stop.is_by_signal:
@@ -143,8 +147,9 @@ def train(
             "epochs": seconds.training,
             "communication": seconds.communication,
         },
+        "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
-        "ended": stop.reason or "finished",
+        "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
     files = [file for name, file in outputs.items() if name != "checksums"]
@@ -247,7 +252,15 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _explain(error: RuntimeError, variant: str) -> None:
+def _failure_of(error: Exception, variant: Mapping[str, Any]) -> str:
+    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
+    if not is_fast(variant) or variant["devices"] > 1:
+        raise error
+    traceback.print_exc()
+    return f"broken off: {sentence_of(error)}"
+
+
+def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
     if "deterministic" in text:

@@ -29,6 +29,8 @@ SPEED = {
     "train": "Does it train faster than {yardstick}?",
     "predict": "Does it predict faster than {yardstick}?",
 }
+SAME_PREDICTED = "Does it predict what {yardstick} predicts, but for rounding?"
+LOOP_COSTS = "Does the Trainer's loop cost time, against the bare step?"
 EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
 ALL_FINISHED = "Did every trial of the sweep finish?"
 WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
@@ -137,6 +139,7 @@ def devices(
             size = "?" if entry["size"] is None else count(entry["size"])
             question = FASTER_AT.format(yardstick=timing["yardstick"], size=size, unit=unit)
             rows.append(_speed(timing, entry, question))
+        rows += [*_loops(timing), *_agreements(timing)]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
@@ -158,6 +161,7 @@ def acceleration(
         for phase, question in SPEED.items()
         for entry in _measured_or_skipped(timing, phase)
     ]
+    rows += [row for timing in timings for row in [*_loops(timing), *_agreements(timing)]]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
@@ -295,6 +299,43 @@ def speed_up(ratio: Mapping[str, Any]) -> str:
     meaning = ": no difference measured" if low <= 1 <= high else ""
     interval = f"95% interval {measure(low)} to {measure(high)}"
     return f"{measure(1 / ratio['time_ratio'])} times as fast ({interval}){meaning}"
+
+
+def _loops(timing: Mapping[str, Any]) -> list[Row]:
+    """Say of each variant what Lightning's loop adds to its step, at the largest size."""
+    largest = {ratio["variant"]: ratio for ratio in timing["trainer"]}  # sizes ascend
+    return [
+        {
+            "workload": timing["workload"],
+            "variant": variant,
+            "question": LOOP_COSTS,
+            "answer": "yes" if ratio["low"] > 1 else "no",
+            "figure": time_ratio(ratio),
+            "evidence": timing["path"],
+        }
+        for variant, ratio in largest.items()
+    ]
+
+
+def _agreements(timing: Mapping[str, Any]) -> list[Row]:
+    """Say of each variant whether it predicts what the yardstick does, at every size."""
+    worst: dict[str, Mapping[str, Any]] = {}
+    for row in timing["agreement"]:
+        before = worst.setdefault(row["variant"], row)
+        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
+            worst[row["variant"]] = row
+    return [
+        {
+            "workload": timing["workload"],
+            "variant": variant,
+            "question": SAME_PREDICTED.format(yardstick=timing["yardstick"]),
+            "answer": "yes" if row["distance"] <= row["tolerance"] else "no",
+            "figure": f"relative L2 distance {measure(row['distance'])} on the first batch, "
+            f"tolerance {measure(row['tolerance'])}",
+            "evidence": timing["path"],
+        }
+        for variant, row in worst.items()
+    ]
 
 
 def located(locations: Sequence[Mapping[str, Any]]) -> list[Row]:
