@@ -21,10 +21,12 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
+include: "workflow/rules/matrix.smk"
 include: "workflow/rules/timings.smk"
 include: "workflow/rules/rankings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/gate.smk"
 
 
 rule all:
@@ -68,6 +70,13 @@ rule sweep:
     input:
         verdicts="results/verdicts/sweep.csv",
         results=results_of_sweep(),
+
+
+rule matrix:
+    """Study: which changes of setting change what is learned, and by how much?"""
+    input:
+        verdicts="results/verdicts/matrix.csv",
+        results=results_of_matrix(),
 
 
 onstart:

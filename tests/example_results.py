@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from example_runs import seal
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
@@ -91,6 +92,7 @@ def write_run(
         "ended": "finished",
     }
     artifacts.write_json(folder / "run.json", manifest)
+    seal(folder)
     return folder / "run.json"
 
 
@@ -161,6 +163,7 @@ def write_comparison(
             "step": 3,
             "epoch": 1,
             "quantity": "gradients",
+            "cause": "backward",
             "tensor": next(iter(first)),
         },
         "runs": [

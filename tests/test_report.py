@@ -1,6 +1,7 @@
 """The report page: what stands where, what is missing and says so, and what is escaped."""
 
 import html
+import json
 import re
 import shutil
 from copy import deepcopy
@@ -12,8 +13,10 @@ import pandas as pd
 import pytest
 import yaml
 from example_results import SHAPES, VARIANTS, write_results
+from example_runs import seal
 
 from twinrun import artifacts
+from twinrun.jobs import TwinrunError
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7*7 }}'
 
@@ -66,10 +69,12 @@ def own_example(example, tmp_path):
 
 
 def edit(path, change):
-    """Change a JSON file."""
+    """Change a JSON file; of a run, as if the run had written it so."""
     value = artifacts.read_json(path)
     change(value)
     artifacts.write_json(path, value)
+    if Path(path).name == "run.json":
+        seal(Path(path).parent)
 
 
 def files_of(example, suffix):
@@ -338,13 +343,21 @@ def test_text_that_is_not_ours_is_escaped(own_example):
     assert page.source.count("{{ 7*7 }}") > 50
 
 
+def test_a_run_that_changed_after_it_was_written_is_not_reported(own_example):
+    run = Path(files_of(own_example, "run.json")[0])
+    run.write_bytes(run.read_bytes().replace(b'"peak_memory_mb": 6', b'"peak_memory_mb": 7'))
+    with pytest.raises(TwinrunError, match=r"run\.json is corrupt"):
+        own_example.report()
+
+
 def test_two_thousand_runs_are_summed_up(own_example):
     manifest = artifacts.read_json(files_of(own_example, "run.json")[0])
     folder = own_example.results / "runs/denoiser/nondeterministic"
     many = [folder / f"seed{seed}/repeat1/run.json" for seed in range(2, 2002)]
     for seed, path in enumerate(many, start=2):
         path.parent.mkdir(parents=True)
-        artifacts.write_json(path, manifest | {"seed": seed})
+        path.write_text(json.dumps(manifest | {"seed": seed}))
+        seal(path.parent)
     few = own_example.report().stat().st_size
     page = Page(replace(own_example, files=[*own_example.files, *map(str, many)]).report())
     assert len(page.source.encode()) < few + 2000

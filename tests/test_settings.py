@@ -27,9 +27,6 @@ def changed(*changes):
     return config
 
 
-ALL = ("studies", ["reproducibility", "devices", "acceleration", "parallel", "sweep"])
-
-
 def errors(*changes):
     with pytest.raises(TwinrunError) as raised:
         resolve(changed(*changes), SCHEMA, gpus=0)
@@ -38,13 +35,16 @@ def errors(*changes):
 
 def test_the_standard_config_is_valid():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
-    assert settings.studies == ["reproducibility", "parallel", "sweep"]
-    assert list(settings.timings) == ["determinism_denoiser", "determinism_factorization"]
-
-
-def test_all_studies_are_valid():
-    settings = resolve(changed(ALL), SCHEMA, gpus=0)
-    used = ["denoiser", "factorization", "peaks", "digits", "digits-short"]
+    assert settings.studies == [
+        "reproducibility",
+        "devices",
+        "acceleration",
+        "parallel",
+        "sweep",
+        "matrix",
+    ]
+    assert len(settings.cells) == 17
+    used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
     assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
@@ -55,11 +55,12 @@ def test_all_studies_are_valid():
 
 
 def test_a_study_without_its_gpu_times_the_other_device_at_every_size():
-    settings = resolve(changed(ALL), SCHEMA, gpus=0)
+    settings = resolve(CONFIG, SCHEMA, gpus=0)
     timing = settings.timings["devices_peaks"]
-    assert (timing.variants, timing.phases) == (["cpu"], ["train"])
+    assert (timing.variants, timing.phases) == (["cpu", "cpu_fast"], ["train", "trainer"])
     assert (timing.size, timing.sizes) == ("points", [100, 200, 1000, 10000, 40000])
-    assert settings.not_run_of("devices") == {"gpu": "no GPU on this machine"}
+    reason = "no GPU on this machine"
+    assert settings.not_run_of("devices") == {"gpu": reason, "gpu_fast": reason}
     assert settings.timings_of("devices") == ["devices_peaks"]
 
 
@@ -69,9 +70,9 @@ def test_a_ratio_takes_two_variants():
 
 
 def test_with_a_gpu_both_devices_are_timed():
-    settings = resolve(changed(ALL), SCHEMA, gpus=1)
-    assert settings.timings["devices_peaks"].variants == ["cpu", "gpu"]
-    assert settings.timings["acceleration_digits"].phases == ["train", "predict"]
+    settings = resolve(CONFIG, SCHEMA, gpus=1)
+    assert settings.timings["devices_peaks"].variants == ["cpu", "cpu_fast", "gpu", "gpu_fast"]
+    assert settings.timings["acceleration_digits"].phases == ["train", "trainer", "predict"]
 
 
 def test_defaults_are_filled_at_every_level():
@@ -121,11 +122,16 @@ def test_the_config_given_is_not_changed():
         ("reproducibility.repeats", 1, "repeats: 1 is out of range, allowed are 2 to 1000"),
         ("devices.sizes", [0], "devices.sizes.0: 0 is out of range, allowed are 1 to 1000000000"),
         ("acceleration.rounds", 0, "acceleration.rounds: 0 is out of range, allowed are 5 to"),
-        ("variants.compiled.compile", "all", "'all' is not one of none, module"),
+        ("variants.compiled.compile", "all", "'all' is not one of none, module, step"),
+        ("variants.eager.layout", "features_first", "eager.layout: features_first needs `compile:"),
+        ("variants.fast.optimizer", "fused", "fast.optimizer: `compile: step` fuses it by itself"),
+        ("variants.fast.devices", 2, "fast.devices: compile: step takes a step in one piece and"),
+        ("variants.eager.cuda_graph", 1, "cuda_graph: 1 is of the wrong type, expected boolean"),
+        ("variants.fast.precision", "16-mixed", "fast.precision: 16-mixed scales gradients, which"),
         ("reproducibility.seeds", [-1], "seeds.0: -1 is out of range, allowed are 0 to 4294967295"),
         ("reproducibility.seeds", [1, 1], "names something twice"),
         ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),
-        ("reproducibility.variants", ["fast"], "no variant is called 'fast'; known: nondeterm"),
+        ("reproducibility.variants", ["swift"], "no variant is called 'swift'; known: nondeterm"),
         ("reproducibility.cost.rounds", 0, "rounds: 0 is out of range, allowed are 5 to 100000"),
         (
             "workloads.denoiser.dataset",
@@ -162,6 +168,18 @@ def test_all_mistakes_come_at_once():
         ("studys", 1), ("reproducibility.repeats", 0), ("variants.deterministic.threads", -1)
     )
     assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "gpus", "reason"),
+    [
+        ("eager", "cuda_graph", True, 0, "a CUDA graph needs a GPU"),
+        ("cpu_fast", "accelerator", "gpu", 1, "features_first is a layout for CPUs"),
+    ],
+)
+def test_fast_settings_that_need_another_device_are_not_run(name, key, value, gpus, reason):
+    settings = resolve(changed((f"variants.{name}.{key}", value)), SCHEMA, gpus=gpus)
+    assert settings.not_run[name] == reason
 
 
 @pytest.mark.parametrize(

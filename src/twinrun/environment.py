@@ -64,7 +64,7 @@ def visible_gpus() -> list[str]:
 
 
 def describe() -> dict[str, dict[str, Any]]:
-    """Describe this process's machine and software.
+    """Describe this process's machine and software; `started` is now.
 
     Returns:
         `identity`: what must be equal in two runs for them to be a pair. `context`: what may
@@ -82,6 +82,7 @@ def describe() -> dict[str, dict[str, Any]]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "gpu": gpus[0] if gpus else "none",
         "driver": _driver() if gpus else "none",
+        "cudnn": str(torch.backends.cudnn.version() or "none"),
     }
     context = {
         "host": platform.node(),

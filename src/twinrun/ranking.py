@@ -37,7 +37,7 @@ def rank(
     Raises:
         TwinrunError: if trials have finished and none has the metric.
     """
-    manifests = [artifacts.read_json(run) for run in runs]
+    manifests = [artifacts.read_run(run) for run in runs]
     trials = [
         _trial(manifest, Path(run), point, metric)
         for manifest, run, point in zip(manifests, runs, _points(manifests), strict=True)

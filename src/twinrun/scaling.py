@@ -26,7 +26,7 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
         summary: path of the JSON: medians by variant with their ratios to the yardstick's, shaped
             as those of a timing, with workers, efficiency and the share of communication.
     """
-    manifests = [artifacts.read_json(run) for run in runs]
+    manifests = [artifacts.read_run(run) for run in runs]
     rows = pd.DataFrame([row for manifest in manifests for row in _epochs(manifest)])
     artifacts.write_csv(epochs, rows)
     yardstick = manifests[0]["variant"]

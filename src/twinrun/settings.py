@@ -8,6 +8,7 @@ is decided here, so that the workflow asks for no run that could not start.
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -17,6 +18,8 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from twinrun import factors
+from twinrun.factors import Cell
 from twinrun.jobs import TwinrunError
 
 # What the timings of a study are called; a workload's name follows.
@@ -24,6 +27,12 @@ TIMINGS = {
     "reproducibility": "determinism",
     "devices": "devices",
     "acceleration": "acceleration",
+}
+# What is measured in them.
+PHASES = {
+    "reproducibility": ["train"],
+    "devices": ["train", "trainer"],
+    "acceleration": ["train", "trainer", "predict"],
 }
 
 
@@ -83,7 +92,27 @@ class Variant:
     batch_norm: str
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
-    """`none`, or `module`: its steps compiled."""
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
+    fill_uninitialized_memory: bool
+    """Fill what an operation leaves uninitialised; deterministic variants only."""
+    persistent_workers: bool
+    """Keep the data workers from epoch to epoch."""
+    accumulate: int
+    """Parts that each mini-batch is cut into; their gradients are accumulated."""
+    validation: bool
+    """Validate while training."""
+    checkpointing: bool
+    """Write Lightning's checkpoints while training."""
+    logging: bool
+    """Show Lightning's progress bar and write its logger."""
+    environment: Mapping[str, str]
+    """Environment variables of the run's fresh process."""
 
     @property
     def cores(self) -> int:
@@ -94,6 +123,11 @@ class Variant:
     def gpus(self) -> int:
         """What a run needs."""
         return self.devices if self.accelerator == "gpu" else 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timing, which is one process that does whole steps, can measure it."""
+        return self.devices == 1 and self.accumulate == 1 and not self.environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +140,7 @@ class Timing:
     steps: int
     """Steps in a round of one variant."""
     phases: list[str]
-    """Of `train` and `predict`; `first_call` is always measured."""
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
     size: str | None = None
     """The hyperparameter that takes the values of `sizes` in turn."""
     sizes: list[int] = field(default_factory=list)
@@ -127,6 +161,8 @@ class Settings:
     """Variants that this machine cannot run, and why."""
     trials: dict[str, str]
     """The trials of the sweep, each a workload of its own, and the workload that it varies."""
+    cells: dict[str, Cell]
+    """Of the study matrix; their variants are among `variants`."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -178,8 +214,37 @@ class Settings:
 
     def not_run_of(self, study: str) -> dict[str, str]:
         """Name the variants of a study that cannot run here, and why."""
-        names = self.config[study]["variants"]
+        names = self.config[study].get("variants", [])
         return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
+        """Give variant, seed and repeat of the baseline's run and of a cell's."""
+        cell, matrix = self.cells[name], self.config["matrix"]
+        baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
+        return [baseline, {key: getattr(cell, key) for key in baseline}]
+
+    def fingerprinted_variants(self) -> list[str]:
+        """Name the variants whose runs must end in the expected weights."""
+        if "fingerprint" not in self.config["require"]:
+            return []
+        names = self.variants_of("reproducibility")
+        return [name for name in names if self.variants[name].deterministic]
+
+    def hindrance_of_cell(self, name: str) -> str | None:
+        """Say why a cell cannot run on this machine."""
+        variants = [pair["variant"] for pair in self.pair_of_cell(name)]
+        return next((self.not_run[name] for name in variants if name in self.not_run), None)
+
+    def cells_that_run(self) -> list[str]:
+        """Name the cells of the matrix that can run on this machine."""
+        return [name for name in self.cells if self.hindrance_of_cell(name) is None]
+
+    def listed_cells(self) -> list[dict[str, Any]]:
+        """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
+        return [
+            {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
+            for name, cell in self.cells.items()
+        ]
 
     def most_threads(self, timing: str) -> int:
         """Give the threads a timing's process needs."""
@@ -204,7 +269,9 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     config, problems = _validate(config, rules)
     if not problems:
-        problems = list(_contradictions(config))
+        problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
+    if not problems:
+        problems = list(_contradictions_of_gate(config))
     if problems:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
@@ -216,7 +283,12 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}
-    for name, values in config["variants"].items():
+    cells = factors.cells(config["matrix"]) if "matrix" in config["studies"] else []
+    changed = {
+        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
+        for cell in cells
+    }
+    for name, values in {**config["variants"], **changed}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
@@ -232,6 +304,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         timings={},
         not_run=not_run,
         trials={},
+        cells={cell.name: cell for cell in cells},
     )
     settings.timings.update(_timings(settings))
     for trial, varied, hyperparameters in _trials(config):
@@ -275,6 +348,10 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
         )
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
+    if variant.cuda_graph and not variant.gpus:
+        return "a CUDA graph needs a GPU"
+    if variant.layout == "features_first" and variant.gpus:
+        return "features_first is a layout for CPUs"
     return None
 
 
@@ -284,9 +361,8 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
         if study not in settings.studies:
             continue
         asked = settings.config[study]
-        # A timing is one process.
         variants = [
-            name for name in settings.variants_of(study) if settings.variants[name].devices == 1
+            name for name in settings.variants_of(study) if settings.variants[name].is_timed
         ]
         # A growth over sizes is worth measuring alone, a ratio takes two.
         if len(variants) < (1 if "sizes" in asked else 2):
@@ -299,7 +375,7 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                 Timing(
                     workload=workload,
                     variants=variants,
-                    phases=["train", "predict"] if study == "acceleration" else ["train"],
+                    phases=PHASES[study],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
                     **options,
@@ -311,18 +387,32 @@ def _validate(
     config: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Give a copy of the config with defaults, and all its mistakes in the schema's eyes."""
-    copy = _plain(config)
+    try:
+        copy = _plain(config)
+    except RecursionError:
+        return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
+    except _NotPlainError as error:
+        return {}, [str(error)]
     errors = sorted(_WithDefaults(schema).iter_errors(copy), key=lambda e: [*map(str, e.path)])
     # One sentence names all missing keys of a place: it comes once, not once for each.
     return copy, list(dict.fromkeys(_sentence(error) for error in errors))
 
 
-def _plain(value: Any) -> Any:
+class _NotPlainError(Exception):
+    """A value that no job could be handed."""
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(k): _plain(item, f"{key}.{k}".lstrip(".")) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+        return [_plain(item, f"{key}.{index}") for index, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise _NotPlainError(
+        f"{key}: {_shown(value)} is of the wrong type: put a text in quotation marks"
+    )
 
 
 def _fill_defaults(
@@ -378,13 +468,15 @@ def _sentence(error: ValidationError) -> str:
             return f"{key}: the list is empty, name at least one"
         case "uniqueItems":
             return f"{key}: {value} names something twice"
-        case "pattern" if rule == "^[A-Za-z][A-Za-z0-9_-]{0,39}$":
+        case "pattern" if rule.startswith("^[A-Za-z][A-Za-z0-9_-]"):
             return (
                 f"{key}: {value} is not a name (letters, digits, _ and -, beginning with a letter, "
                 f"at most 40)"
             )
-        case "pattern" if rule.endswith(":[A-Za-z_][A-Za-z0-9_]*$"):
+        case "pattern" if ":" in rule:
             return f"{key}: {value} is not an import path like package.module:Class"
+        case "pattern" if rule.startswith("^(<"):
+            return f"{key}: {value} is not a limit like '<= 1.25'"
         case "not":
             return f"{key}: {value} is given by the run and cannot be set"
         case _:
@@ -411,14 +503,11 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
             known = _near(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {dataset!r}{known}"
     for name, dataset in config["datasets"].items():
-        if "file" in dataset and not Path(dataset["file"]).is_file():
+        # os.path: a Path raises on names that no file system takes.
+        if "file" in dataset and not os.path.isfile(dataset["file"]):  # noqa: PTH113
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
     for name, variant in config["variants"].items():
-        if variant["devices"] % variant["nodes"]:
-            yield (
-                f"variants.{name}.nodes: {variant['devices']} workers cannot be shared evenly by "
-                f"{variant['nodes']} machines"
-            )
+        yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):
@@ -432,3 +521,68 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
         for name in names:
             if len(name) > LONGEST_TRIAL:
                 yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"
+
+
+def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Find settings of a variant that exclude each other."""
+    if variant["persistent_workers"] and not variant["data_workers"]:
+        yield "persistent_workers: true needs data_workers of 1 or more"
+    if variant["accumulate"] > 1 and variant["devices"] > 1:
+        yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["devices"] % variant["nodes"]:
+        yield f"nodes: {variant['nodes']} machines cannot evenly share {variant['devices']} workers"
+    if variant["layout"] == "features_first" and variant["compile"] == "none":
+        yield "layout: features_first needs `compile: step` or `module`"
+    if variant["compile"] == "step" and variant["optimizer"] != "default":
+        yield "optimizer: `compile: step` fuses it by itself, leave it out"
+    if variant["compile"] != "step" and not variant["cuda_graph"]:
+        return
+    key = "compile: step" if variant["compile"] == "step" else "cuda_graph: true"
+    for name in ("devices", "accumulate"):
+        if variant[name] > 1:
+            yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
+    if variant["precision"] == "16-mixed":
+        yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
+
+
+def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
+    """Hold each changed baseline to what is asked of a variant."""
+    if "matrix" not in config["studies"]:
+        return
+    matrix = config["matrix"]
+    if matrix["baseline"] not in config["variants"]:
+        known = _near(matrix["baseline"], list(config["variants"]))
+        yield f"matrix.baseline: no variant is called {matrix['baseline']!r}{known}"
+        return
+    schema = {"$defs": rules["$defs"], **rules["properties"]["variants"]["additionalProperties"]}
+    baseline = config["variants"][matrix["baseline"]]
+    for index, change in enumerate(matrix["changes"]):
+        found = [_sentence(error) for error in _WithDefaults(schema).iter_errors(_plain(change))]
+        found = found or list(_impossible({**baseline, **change}))
+        yield from (f"matrix.changes.{index}.{problem}" for problem in found)
+    yield from factors.contradictions(config)
+
+
+def _contradictions_of_gate(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find requirements about what is not in the config."""
+    repeated = config["reproducibility"]["variants"]
+    studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
+        "determinism_cost": "reproducibility",
+        "fingerprint": "reproducibility",
+        "resume": "resume",
+        "matrix": "matrix",
+    }
+    for name, wanted in config["require"].items():
+        if name not in studies:
+            yield f"require.{name}: unknown key{_near(name, list(studies))}"
+        elif studies[name] not in config["studies"]:
+            yield f"require.{name}: needs the study {studies[name]}, add it to studies"
+        elif name == "matrix":
+            known = [cell.name for cell in factors.cells(config["matrix"])]
+            for index, cell in enumerate(wanted):
+                if cell not in known:
+                    yield f"require.matrix.{index}: no cell is called {cell!r}{_near(cell, known)}"
+        elif name == "fingerprint" and not any(
+            config["variants"][variant]["deterministic"] for variant in repeated
+        ):
+            yield "require.fingerprint: no variant of reproducibility is deterministic"

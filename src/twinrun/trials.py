@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from twinrun import artifacts
+from twinrun.artifacts import FAILED
 from twinrun.jobs import TwinrunError, say
-
-FAILED = "failed: "
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def failure_kept(
         is_trial: of any other run the failure is left as it is.
         identity: `workload`, `variant`, `seed`, `repeat` of the run.
         workload: its settings.
-        outputs: paths of the run's files, `manifest` among them.
+        outputs: paths of the run's files, `manifest` and `checksums` among them.
     """
     try:
         yield
@@ -35,8 +34,10 @@ def failure_kept(
         if not is_trial:
             raise
         say(f"{identity['workload']}: this trial failed, the others go on: {error}")
-        for path in outputs.values():
+        files = {name: path for name, path in outputs.items() if name != "checksums"}
+        for path in files.values():
             artifacts.write_text(path, "")
         settings = {"workload": dict(workload)}
         ended = {"settings": settings, "metrics": {}, "ended": f"{FAILED}{error}"}
         artifacts.write_json(outputs["manifest"], {**identity, **ended})
+        artifacts.write_checksums(outputs["checksums"], files.values())

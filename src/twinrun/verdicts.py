@@ -20,15 +20,20 @@ ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
 
 REPEATS = "Are all learnable parameters equal, bit for bit?"
 REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
+BEGINS = "Was the operation found in which the runs part?"
 COSTS = "Does it cost time, against {yardstick}?"
+COSTS_ALONE = "Does it cost time?"  # where nothing was timed, and no yardstick is known
 FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
 FASTER_DEVICE = "Is it faster on this device?"
 SPEED = {
     "train": "Does it train faster than {yardstick}?",
     "predict": "Does it predict faster than {yardstick}?",
 }
+SAME_PREDICTED = "Does it predict what {yardstick} predicts, but for rounding?"
+LOOP_COSTS = "Does the Trainer's loop cost time, against the bare step?"
 EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
 ALL_FINISHED = "Did every trial of the sweep finish?"
+WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
 
 Row = dict[str, str]
@@ -42,6 +47,7 @@ def judge(
     not_run: Mapping[str, str],
     workloads: Sequence[str],
     output: str,
+    locations: Sequence[str] = (),
 ) -> None:
     """Write the verdicts of one study.
 
@@ -52,6 +58,7 @@ def judge(
         not_run: its variants that this machine cannot run, and why.
         workloads: its workloads, in the order of the config.
         output: path of the CSV.
+        locations: JSON that says where its pairs part.
     """
     results = Path(output).parents[1]
     rows = STUDIES[study](
@@ -63,6 +70,7 @@ def judge(
             for variant, reason in not_run.items()
         ],
     )
+    rows += located([_read(path, results) for path in locations])
     order = {workload: place for place, workload in enumerate(workloads)}
     rows.sort(key=lambda row: order[row["workload"]])
     table = pd.DataFrame([{"study": study, **row} for row in rows], columns=COLUMNS)
@@ -103,7 +111,13 @@ def reproducibility(
         for (workload, variant), seeds in groups.items()
     ]
     rows += _missing(not_run, REPEATS)
-    return rows + [row for timing in timings for row in _costs(timing)]
+    rows += [row for timing in timings for row in _costs(timing)]
+    yardsticks = {timing["workload"]: timing["yardstick"] for timing in timings}
+    for missing in not_run:
+        yardstick = yardsticks.get(missing["workload"])
+        question = COSTS.format(yardstick=yardstick) if yardstick else COSTS_ALONE
+        rows += _missing([missing], question)
+    return rows
 
 
 def devices(
@@ -125,6 +139,7 @@ def devices(
             size = "?" if entry["size"] is None else count(entry["size"])
             question = FASTER_AT.format(yardstick=timing["yardstick"], size=size, unit=unit)
             rows.append(_speed(timing, entry, question))
+        rows += [*_loops(timing), *_agreements(timing)]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
@@ -146,6 +161,7 @@ def acceleration(
         for phase, question in SPEED.items()
         for entry in _measured_or_skipped(timing, phase)
     ]
+    rows += [row for timing in timings for row in [*_loops(timing), *_agreements(timing)]]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
@@ -204,6 +220,54 @@ def _best_trial(ranking: Mapping[str, Any]) -> str:
     return f"{finished}; {metric}: {measure(best['value'])} with {best['label']}"
 
 
+def matrix(
+    matrices: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say for each workload whether the baseline repeats, and which changes leave it as it was.
+
+    Args:
+        matrices: of `twinrun.matrix`, each with its `path`.
+        timings: none.
+        not_run: none; what a machine cannot run stands in the matrix.
+    """
+    return [
+        {
+            "workload": found["workload"],
+            "variant": found["baseline"],
+            "question": question,
+            "answer": answer,
+            "figure": figure,
+            "evidence": found["path"],
+        }
+        for found in matrices
+        for question, answer, figure in [_baseline(found), _withstands(found)]
+    ]
+
+
+def _baseline(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    if found["answer"] == "equal":
+        return REPEATS, "equal", f"2 runs, {plural(found['steps'], 'step')}"
+    return REPEATS, found["answer"], found["reason"]
+
+
+def _withstands(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Count the changes that leave every bit as it was, and name the others."""
+    changed = [cell for cell in found["cells"] if cell["cell"] not in ("repeat", "seed")]
+    groups = {
+        answer: [cell["label"] for cell in changed if cell["answer"] == answer]
+        for answer in ("equal", "differs", "not comparable", "not run")
+    }
+    compared = len(groups["equal"]) + len(groups["differs"])
+    if not compared:
+        answer = "not comparable" if groups["not comparable"] else "not run"
+        return WITHSTANDS, answer, found["reason"] or "no change could be compared"
+    parts = [f"{count(len(groups['equal']))} of {plural(compared, 'change')} leave it equal"]
+    parts += [f"{name}: {', '.join(labels)}" for name, labels in groups.items() if labels][1:]
+    return WITHSTANDS, "no" if groups["differs"] else "yes", "; ".join(parts)
+
+
 def _measured_or_skipped(
     timing: Mapping[str, Any], phase: str = "train"
 ) -> list[Mapping[str, Any]]:
@@ -235,6 +299,69 @@ def speed_up(ratio: Mapping[str, Any]) -> str:
     meaning = ": no difference measured" if low <= 1 <= high else ""
     interval = f"95% interval {measure(low)} to {measure(high)}"
     return f"{measure(1 / ratio['time_ratio'])} times as fast ({interval}){meaning}"
+
+
+def _loops(timing: Mapping[str, Any]) -> list[Row]:
+    """Say of each variant what Lightning's loop adds to its step, at the largest size."""
+    largest = {ratio["variant"]: ratio for ratio in timing["trainer"]}  # sizes ascend
+    return [
+        {
+            "workload": timing["workload"],
+            "variant": variant,
+            "question": LOOP_COSTS,
+            "answer": "yes" if ratio["low"] > 1 else "no",
+            "figure": time_ratio(ratio),
+            "evidence": timing["path"],
+        }
+        for variant, ratio in largest.items()
+    ]
+
+
+def _agreements(timing: Mapping[str, Any]) -> list[Row]:
+    """Say of each variant whether it predicts what the yardstick does, at every size."""
+    worst: dict[str, Mapping[str, Any]] = {}
+    for row in timing["agreement"]:
+        before = worst.setdefault(row["variant"], row)
+        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
+            worst[row["variant"]] = row
+    return [
+        {
+            "workload": timing["workload"],
+            "variant": variant,
+            "question": SAME_PREDICTED.format(yardstick=timing["yardstick"]),
+            "answer": "yes" if row["distance"] <= row["tolerance"] else "no",
+            "figure": f"relative L2 distance {measure(row['distance'])} on the first batch, "
+            f"tolerance {measure(row['tolerance'])}",
+            "evidence": timing["path"],
+        }
+        for variant, row in worst.items()
+    ]
+
+
+def located(locations: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Say for each workload and variant that differs where that begins; of its seeds, the first.
+
+    A seed in which an operation was found goes before one in which none was.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for location in locations:
+        if location["answer"] != "equal":
+            groups.setdefault((location["workload"], location["variant"]), []).append(location)
+    shown = [
+        min(group, key=lambda location: location["answer"] != "located")
+        for group in groups.values()
+    ]
+    return [
+        {
+            "workload": location["workload"],
+            "variant": location["variant"],
+            "question": BEGINS,
+            "answer": "yes" if location["answer"] == "located" else "no",
+            "figure": location["sentence"],
+            "evidence": location["path"],
+        }
+        for location in shown
+    ]
 
 
 def _missing(not_run: Sequence[Mapping[str, str]], question: str) -> list[Row]:
@@ -396,6 +523,7 @@ STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "acceleration": acceleration,
     "parallel": parallel,
     "sweep": sweep,
+    "matrix": matrix,
 }
 
 

@@ -114,6 +114,20 @@ def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     assert not (project.directory / target).exists()
 
 
+def test_two_workers_train_all_of_the_data_in_a_slurm_job(project):
+    """Lightning's own detection of Slurm would start one worker with half of each mini-batch."""
+    variants = {"one": {"threads": 1}, "two": {"threads": 1, "devices": 2}}
+    targets = [f"results/runs/denoiser/{name}/seed1/repeat1/run.json" for name in variants]
+    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0)
+    one, two = (artifacts.read_json(project.directory / target) for target in targets)
+    assert one["steps"] == two["steps"] > 1
+    assert sum(one["seconds"]["communication"]) == 0
+    assert sum(two["seconds"]["communication"]) > 0
+    jobs = submitted(project)["train"]
+    assert sorted(fields["CPUs/Task"] for fields in jobs) == ["1", "2"]
+    assert {fields["NumTasks"] for fields in jobs} == {"1"}
+
+
 @pytest.fixture
 def two_nodes(project):
     """The user's example, whose data need no file, with a worker on each of two nodes."""

@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -10,14 +11,22 @@ from snakemake.exceptions import WorkflowError
 from twinrun.environment import count_gpus, versions
 from twinrun.jobs import TwinrunError
 from twinrun.launching import launch
-from twinrun.settings import resolve
+from twinrun.settings import TIMINGS, resolve
 from twinrun.sources import package_files
+
+# A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
+os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
+
+
+envvars:
+    "TWINRUN_GPUS",
+
 
 try:
     SETTINGS = resolve(
         config,
         f"{workflow.basedir}/workflow/schemas/config.schema.yaml",
-        gpus=count_gpus(),
+        gpus=int(os.environ["TWINRUN_GPUS"]),
     )
 except TwinrunError as error:
     raise WorkflowError(str(error)) from None
@@ -42,6 +51,7 @@ wildcard_constraints:
     variant="[A-Za-z][A-Za-z0-9_-]*",
     other="[A-Za-z][A-Za-z0-9_-]*",
     timing="[A-Za-z][A-Za-z0-9_-]*",
+    cell="[A-Za-z][A-Za-z0-9_-]*",
     study="[a-z]+",
     seed="[0-9]+",
     repeat="[0-9]+",
@@ -76,6 +86,7 @@ def show_verdicts():
 # What code and data a job depends on
 
 
+@cache  # asked for each of thousands of runs
 def code_of(import_path):
     """List the files behind an import path."""
     return package_files(import_path.partition(":")[0], SEARCH_PATH)
@@ -146,6 +157,31 @@ def of_study(study, pattern, fixed=()):
     return collect(pattern, **{**values, **dict(fixed)})
 
 
+def settings_of_replay(wildcards):
+    """Give what the runs of a comparison are made of."""
+    return {
+        "seed": int(wildcards.seed),
+        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
+        "variant": asdict(SETTINGS.variants[wildcards.variant]),
+        "dataset": dataset_of(wildcards.workload) or None,
+        "search_path": SEARCH_PATH,
+    }
+
+
+def locations_of_study(wildcards):
+    """List where the repeats of each pair part; only one study has repeats."""
+    if wildcards.study != "reproducibility":
+        return []
+    return of_study(
+        "reproducibility", "results/locations/{workload}/{variant}/seed{seed}.json"
+    )
+
+
+def locations_of_workload(wildcards):
+    pattern = "results/locations/{workload}/{variant}/seed{seed}.json"
+    return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
 def runs_of_comparison(wildcards):
     workload, variant, seed = wildcards.workload, wildcards.variant, int(wildcards.seed)
     repeats = range(1, SETTINGS.repeats_of(workload, variant, seed) + 1)
@@ -197,6 +233,11 @@ def rankings_of_sweep():
     return of_study("sweep", "results/sweeps/{workload}.json")
 
 
+def matrices_of_study():
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    return collect("results/matrix/{workload}.json", workload=workloads)
+
+
 COMPARISONS = {
     "reproducibility": lambda: repeats_of_study("reproducibility"),
     "devices": lambda: contrasts_of_study("devices"),
@@ -206,11 +247,27 @@ COMPARISONS = {
         *contrasts_of_study("parallel"),
     ],
     "sweep": rankings_of_sweep,
+    "matrix": matrices_of_study,
 }
 
 
 def comparisons_of_study(wildcards):
     return COMPARISONS[wildcards.study]()
+
+
+def runs_of_cell(wildcards):
+    """Give the run of the matrix's baseline, then the cell's."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return [
+        pattern.format(workload=wildcards.workload, **run)
+        for run in SETTINGS.pair_of_cell(wildcards.cell)
+    ]
+
+
+def cells_of_matrix(wildcards):
+    """List the comparisons of the cells that can run here."""
+    pattern = "results/matrix/{workload}/{cell}.json"
+    return collect(pattern, workload=wildcards.workload, cell=SETTINGS.cells_that_run())
 
 
 def comparisons_of_workload(wildcards):
@@ -221,6 +278,8 @@ def comparisons_of_workload(wildcards):
 def timings_of_study(wildcards):
     if wildcards.study == "parallel":
         return of_study("parallel", "results/scaling/{workload}.json")
+    if wildcards.study not in TIMINGS:
+        return []
     names = SETTINGS.timings_of(wildcards.study)
     return collect("results/timings/{timing}.json", timing=names)
 
@@ -230,6 +289,36 @@ def first_runs_of_devices(wildcards):
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
     seeds = SETTINGS.config["devices"]["seeds"][:1]
     return of_study("devices", pattern, {"workload": wildcards.workload, "seed": seeds})
+
+
+# The gate
+
+
+def runs_of_fingerprint(wildcards):
+    """List the runs whose weights are expected."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    variants = SETTINGS.fingerprinted_variants()
+    return of_study("reproducibility", pattern, {"variant": variants, "repeat": [1]})
+
+
+def expected_fingerprint(wildcards):
+    """Give the user's file, if there is one yet."""
+    file = SETTINGS.config["require"].get("fingerprint")
+    return [file] if file and Path(file).exists() else []
+
+
+def matrices_of_gate(wildcards):
+    if "matrix" not in SETTINGS.config["require"]:
+        return []
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    return collect("results/matrix/{workload}.json", workload=workloads)
+
+
+def timings_of_gate(wildcards):
+    if "determinism_cost" not in SETTINGS.config["require"]:
+        return []
+    names = SETTINGS.timings_of("reproducibility")
+    return collect("results/timings/{timing}.json", timing=names)
 
 
 # The report
@@ -250,7 +339,7 @@ def figures_of_reproducibility():
         *collect(
             pattern,
             workload=workloads,
-            figure=["first_layer", "layers", "growth", "curves"],
+            figure=["first_layer", "layers", "growth", "curves", "way"],
         ),
         *collect(pattern, workload=timed, figure="cost"),
         *collect(pattern, workload=denoisers, figure="strip"),
@@ -272,6 +361,10 @@ def results_of_reproducibility():
         *of_study(
             "reproducibility",
             "results/comparisons/{workload}/{variant}/seed{seed}.json",
+        ),
+        *of_study(
+            "reproducibility",
+            "results/locations/{workload}/{variant}/seed{seed}.json",
         ),
         *collect("results/timings/determinism_{workload}.json", workload=timed),
         *figures_of_reproducibility(),
@@ -353,12 +446,25 @@ def results_of_sweep():
     ]
 
 
+def results_of_matrix():
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    run = "results/runs/{{workload}}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    pairs = map(SETTINGS.pair_of_cell, SETTINGS.cells_that_run())
+    runs = dict.fromkeys(run.format(**identity) for pair in pairs for identity in pair)
+    return [
+        *collect([*runs], workload=workloads),
+        *matrices_of_study(),
+        *collect("results/figures/matrix/{workload}/cells.svg", workload=workloads),
+    ]
+
+
 RESULTS = {
     "reproducibility": results_of_reproducibility,
     "devices": results_of_devices,
     "acceleration": results_of_acceleration,
     "parallel": results_of_parallel,
     "sweep": results_of_sweep,
+    "matrix": results_of_matrix,
 }
 
 

@@ -82,6 +82,33 @@ rule growth:
         "../scripts/growth.py"
 
 
+rule way:
+    """Draw the way of a difference from its first operation through the step."""
+    input:
+        source=package_files("twinrun.figures.ways"),
+        locations=locations_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/way.svg",
+            caption="../report/way.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "way"},
+        ),
+    log:
+        "results/logs/way/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/way.py"
+
+
 rule curves:
     """Draw the training and validation curves."""
     input:
@@ -315,3 +342,28 @@ rule trials:
         runtime=15,
     script:
         "../scripts/trials.py"
+
+
+rule cells:
+    """Draw what each change of the matrix's baseline does, in words and colours."""
+    input:
+        source=package_files("twinrun.figures.matrix"),
+        matrix="results/matrix/{workload}.json",
+    output:
+        report(
+            "results/figures/matrix/{workload}/cells.svg",
+            caption="../report/cells.rst",
+            category="Matrix",
+            subcategory="{workload}",
+            labels={"figure": "cells"},
+        ),
+    log:
+        "results/logs/cells/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/cells.py"

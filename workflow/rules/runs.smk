@@ -14,6 +14,7 @@ rule train:
         fingerprints="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/fingerprints.npz",
         predictions="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/predictions.safetensors",
         manifest="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
+        checksums="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/SHA256SUMS",
     log:
         "results/logs/train/{workload}/{variant}/seed{seed}/repeat{repeat}.log",
     benchmark:
@@ -22,7 +23,10 @@ rule train:
         "../../envs/training.yaml"
     threads: cores_of_run
     resources:
-        mem_mb=lambda wildcards: 4000 * SETTINGS.variants[wildcards.variant].devices,
+        mem_mb=lambda wildcards, attempt: 4000
+        * SETTINGS.variants[wildcards.variant].devices
+        * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
         # Of several nodes Slurm is told; None is no resource.
         nodes=lambda wildcards: of_nodes(wildcards, "nodes"),

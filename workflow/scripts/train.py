@@ -27,6 +27,7 @@ if __name__ == "__main__":
                 seed=identity["seed"],
                 deterministic=variant["deterministic"],
                 threads=variant["threads"],
+                further=variant["environment"],
             ),
             workers=variant["devices"],
             nodes=variant["nodes"],

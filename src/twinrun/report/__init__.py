@@ -17,7 +17,16 @@ from markupsafe import Markup
 
 from twinrun import formatting
 from twinrun.artifacts import write_text
-from twinrun.report import acceleration, devices, parallel, reproducibility, runs, sweep, verdicts
+from twinrun.report import (
+    acceleration,
+    devices,
+    matrix,
+    parallel,
+    reproducibility,
+    runs,
+    sweep,
+    verdicts,
+)
 from twinrun.report.material import Material, read_material
 
 SECTIONS: Mapping[str, Callable[[Material], dict[str, Any]]] = {
@@ -26,6 +35,7 @@ SECTIONS: Mapping[str, Callable[[Material], dict[str, Any]]] = {
     "acceleration": acceleration.section,
     "parallel": parallel.section,
     "sweep": sweep.section,
+    "matrix": matrix.section,
 }
 
 

@@ -17,11 +17,12 @@ LEADS = {
 
 def rows(material: Material) -> list[dict[str, Any]]:
     """Give the rows of verdicts.csv, with a link where the evidence is a file of ours."""
-    compared = [*material.comparisons, *material.contrasts]
+    compared = [*material.comparisons, *material.contrasts, *material.locations]
     files = {comparison["path"] for comparison in compared}
     files |= {f"timings/{name}.json" for name in material.timings}
     files |= {f"scaling/{name}.json" for name in material.scalings}
     files |= {f"sweeps/{name}.json" for name in material.rankings}
+    files |= {f"matrix/{name}.json" for name in material.matrices}
     return [{**row, "is_file": row["evidence"] in files} for row in material.verdicts]
 
 
