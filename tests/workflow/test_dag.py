@@ -8,16 +8,19 @@ from .conftest import ROOT
 REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
 FULL = {"prepare": 2, "train": 11, "compare": 4, "contrast": 1, "timing": 4}
+# Fifteen changes, a repeat and another seed.
+MATRIX = {"prepare": 1, "train": 18, "cell": 17}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def compute(jobs):
     """Keep the rules that compute."""
-    return {rule: jobs[rule] for rule in FULL if rule in jobs}
+    return {rule: jobs[rule] for rule in (*FULL, "cell") if rule in jobs}
 
 
 def test_a_fresh_clone_dry_runs_the_full_size_study(project):
-    assert compute(project.jobs()) == DIRECT
+    both = {rule: DIRECT.get(rule, 0) + MATRIX.get(rule, 0) for rule in {**DIRECT, **MATRIX}}
+    assert compute(project.jobs()) == both
 
 
 def test_all_studies_dry_run(project):
@@ -45,10 +48,21 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
             {"reproducibility": {"variants": ["deterministic"]}},
             {"prepare": 2, "train": 4, "compare": 2},
         ),
+        ({"studies": ["matrix"]}, MATRIX),
+        (
+            {"studies": ["matrix"], "matrix": {"changes": [{"threads": 4}]}},
+            {"prepare": 1, "train": 4, "cell": 3},
+        ),
+        # What this machine cannot run is left out; of a baseline that it cannot, everything.
+        (
+            {"studies": ["matrix"], "matrix": {"changes": [{"accelerator": "gpu"}]}},
+            {"prepare": 1, "train": 3, "cell": 2},
+        ),
+        ({"studies": ["matrix"], "matrix": {"baseline": "gpu"}}, {}),
     ],
 )
 def test_the_config_decides_what_is_run(project, config, expected):
-    assert compute(project.jobs(config=REPEATS | config)) == expected
+    assert compute(project.jobs(config=REPEATS | config, **NO_GPU)) == expected
 
 
 @pytest.mark.parametrize(
@@ -108,6 +122,14 @@ def test_a_missing_gpu_leaves_its_runs_out_unless_promised(project, accelerator)
     }
     jobs = project.jobs(config=config, CUDA_VISIBLE_DEVICES="")
     assert jobs["train"] == (8 if accelerator == "gpu" else 4)
+
+
+def test_the_gate_asks_for_what_it_judges(project):
+    config = REPEATS | {"require": {"deterministic_pair": "equal", "fingerprint": "expected.json"}}
+    jobs = project.jobs("gate", config=config)
+    assert compute(jobs) == DIRECT
+    assert (jobs["require"], jobs["gate"]) == (1, 1)
+    assert "report" not in jobs
 
 
 def test_every_rule_has_a_log_and_a_sentence():
