@@ -61,7 +61,8 @@ def test_fingerprint_does_not_see_memory_layout():
 
 def test_fingerprint_takes_a_transposed_column():
     column = torch.arange(8.0)[None].t()
-    assert column.is_contiguous() and column.stride(-1) != 1
+    assert column.is_contiguous()
+    assert column.stride(-1) != 1
     assert fingerprint(column) == fingerprint(column.clone())
 
 
