@@ -61,7 +61,8 @@ def test_an_equal_pair_starts_no_process(tmp_path, monkeypatch):
         ((2, "random", "numpy"), {}, "random stream", "random streams (numpy)"),
         ((0, "initial", "encoder.bias"), {}, "initial weights", "before the first step: initial"),
         ((2, "loss", None), {"devices": 2}, "forward", "several workers are not replayed"),
-        ((2, "loss", None), {"compile": "module"}, "forward", "Compiled steps show no operations"),
+        ((2, "loss", None), {"accumulate": 2}, "forward", "several parts are not replayed"),
+        ((2, "loss", None), {"compile": "module"}, "forward", "steps show no operations"),
     ],
 )
 def test_what_no_operation_decides_is_not_replayed(

@@ -18,7 +18,8 @@ from twinrun.launching import launch
 from twinrun.locating import locate
 
 HERE = str(Path(__file__).parent)
-PLAIN = {**VARIANT, "deterministic": False, "threads": 1}
+NOT_DETERMINISTIC = {"deterministic": False, "fill_uninitialized_memory": False}
+PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}
 
 
 def here(function, arguments, environment=None):

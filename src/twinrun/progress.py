@@ -41,7 +41,7 @@ class Progress(pl.Callback):
     ) -> None:
         """Say it, if it is time to."""
         now = time.monotonic()
-        if now - self._said < LINE_SECONDS:
+        if now - self._said < LINE_SECONDS or not self._tracer.rows:
             return
         self._said = now
         done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
@@ -68,7 +68,7 @@ class Curves(pl.Callback):
             shutil.rmtree(self._folder, ignore_errors=True)
             self._writer = SummaryWriter(str(self._folder), flush_secs=5)
         now = time.monotonic()
-        if now - self._written >= POINT_SECONDS:
+        if self._tracer.rows and now - self._written >= POINT_SECONDS:
             self._written = now
             step = self._tracer.rows[-1]
             self._writer.add_scalar("loss", step["loss"], step["step"])

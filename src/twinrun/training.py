@@ -3,13 +3,15 @@
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no advanced random generator. With several workers each of them is such a process, and
 the first writes. The network of the last iteration is kept. Everything the run leaves is written at
-its end, each file whole, the manifest last.
+its end, each file whole, their hashes last.
 """
 
 import resource
+import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,16 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
-from twinrun.compilation import compile_steps
-from twinrun.determinism import determinism
-from twinrun.jobs import TwinrunError
+from twinrun.accumulation import accumulate
+from twinrun.compilation import compiler_switches
+from twinrun.determinism import SWITCHES, determinism
+from twinrun.features import Supported, check_tensors
+from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.speeding import Speed
+from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -50,19 +56,22 @@ def train(
         dataset: path of the dataset's file.
         source: files of code that the run depends on; their hash is part of what makes a pair.
         search_path: folders with the user's own modules.
-        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
+        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
+            `checksums`.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
-            the training was not the one asked for (workers, steps).
+            the training was not the one asked for (workers, steps); also if a signal stopped it,
+            after its files have been written to the folder `stopped` beside `manifest`.
     """
-    started = time.perf_counter()
+    started, described = time.perf_counter(), environment.describe()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
     with (
-        determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
+        determinism(**{key: variant[key] for key in SWITCHES}),
+        compiler_switches(),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -72,38 +81,45 @@ def train(
             seed=seed,
             dataset_path=dataset,
             data_workers=variant["data_workers"],
+            persistent_workers=variant["persistent_workers"],
             search_path=search_path,
         )
         module = build_module(workload, search_path)
-        if variant["compile"] == "module":
-            compile_steps(module)
+        check_tensors(module)
+        speed = Speed(module, variant)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
+        if variant["accumulate"] > 1:
+            team.tracer = accumulate(module, data, parts=variant["accumulate"])
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [stop, *team.callbacks, tracer, metrics, seconds]
+        callbacks = [stop, Supported(), *team.callbacks, tracer, metrics, seconds]
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
         trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
+        failure = None
         try:
             trainer.fit(module, datamodule=data)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
-        except RuntimeError as error:
+        except Exception as error:
             _explain(error, identity["variant"])
-            raise
+            failure = _failure_of(error, variant)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
-        if stop.reason is None:
+        if stop.reason is None and failure is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
         peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if stop.reason is None:
+    if stop.reason is None and failure is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
+    kept = folder / "stopped"
+    if stop.is_by_signal:
+        outputs = {name: str(kept / Path(file).name) for name, file in outputs.items()}
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
     artifacts.write_csv(outputs["steps"], pd.DataFrame(tracer.rows))
@@ -113,7 +129,7 @@ def train(
     manifest = {
         **identity,
         "settings": {"workload": workload, "variant": variant},
-        "environment": environment.describe(),
+        "environment": described,
         "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
         "source_sha256": artifacts.sha256_of_files(source),
         "tensors": [
@@ -121,11 +137,6 @@ def train(
             for n, kind, t in tensors
         ],
         "weights_sha256": artifacts.sha256(outputs["weights"]),
-        "files": {
-            Path(path).name: artifacts.sha256(path)
-            for name, path in outputs.items()
-            if name != "manifest"
-        },
         "steps": len(tracer.rows),
         "epochs": len(metrics.rows),
         "metrics": tested,
@@ -136,10 +147,19 @@ def train(
             "epochs": seconds.training,
             "communication": seconds.communication,
         },
+        "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
-        "ended": stop.reason or "finished",
+        "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
+    files = [file for name, file in outputs.items() if name != "checksums"]
+    artifacts.write_checksums(outputs["checksums"], files)
+    if stop.is_by_signal:
+        raise TwinrunError(
+            f"{stop.reason} after step {manifest['steps']}: the network so far is in {kept}; start "
+            f"the workflow again to train the run to its end"
+        )
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 class EpochMetrics(pl.Callback):
@@ -207,9 +227,11 @@ def trainer_of(
         max_epochs=workload["epochs"],
         default_root_dir=root,
         callbacks=callbacks,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
+        accumulate_grad_batches=variant["accumulate"],
+        limit_val_batches=1.0 if variant["validation"] else 0,
+        logger=variant["logging"],
+        enable_checkpointing=variant["checkpointing"],
+        enable_progress_bar=variant["logging"],
         enable_model_summary=False,
         num_sanity_val_steps=0,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
@@ -230,11 +252,24 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _explain(error: RuntimeError, variant: str) -> None:
+def _failure_of(error: Exception, variant: Mapping[str, Any]) -> str:
+    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
+    if not is_fast(variant) or variant["devices"] > 1:
+        raise error
+    traceback.print_exc()
+    return f"broken off: {sentence_of(error)}"
+
+
+def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
     if "deterministic" in text:
         raise TwinrunError(f"variants.{variant}.deterministic: {text.split('. ')[0]}") from error
+    if "conditioned on metric" in text:
+        raise TwinrunError(
+            f"variants.{variant}.validation: a callback of the module needs what is not logged "
+            f"({text.split('. ')[0]})"
+        ) from error
     if "not used in producing" in text:
         raise TwinrunError(
             f"variants.{variant}.devices: the module has parameters that its loss does not use; "
