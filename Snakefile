@@ -23,6 +23,7 @@ include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
 include: "workflow/rules/matrix.smk"
 include: "workflow/rules/timings.smk"
+include: "workflow/rules/rankings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/gate.smk"
@@ -55,6 +56,20 @@ rule acceleration:
     input:
         verdicts="results/verdicts/acceleration.csv",
         results=results_of_acceleration(),
+
+
+rule parallel:
+    """Study: what do several workers buy, does it repeat, and is it what one does?"""
+    input:
+        verdicts="results/verdicts/parallel.csv",
+        results=results_of_parallel(),
+
+
+rule sweep:
+    """Study: which hyperparameters do best?"""
+    input:
+        verdicts="results/verdicts/sweep.csv",
+        results=results_of_sweep(),
 
 
 rule matrix:

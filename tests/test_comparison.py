@@ -1,6 +1,7 @@
 """Pairs with planted differences, refused pairs, and files that are not what their run wrote."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from example_runs import MANIFEST, example_parameters, write_run
+from example_runs import MANIFEST, example_parameters, seal, write_run
 
+from twinrun import artifacts
 from twinrun.comparison import STEP_COLUMNS, TENSOR_COLUMNS, compare
 from twinrun.jobs import TwinrunError
 
@@ -104,6 +106,7 @@ def test_runs_that_differ_everywhere(tmp_path):
         "epoch": 1,
         "quantity": "gradients",
         "tensor": "bias",
+        "cause": "backward",
     }
     assert tensors["share"].tolist() == [0, 1]
     assert steps["relative_l2"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
@@ -233,39 +236,87 @@ def test_counts_are_those_of_the_worst_repeat(tmp_path):
 # What differed first
 
 
+# What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
-    (2, "batch", None),
-    (2, "loss", None),
-    (2, "gradients", "encoder.bias"),
-    (2, "parameters", "encoder.weight"),
-    (2, "parameters", "encoder.bias"),
+    ("before", None, "parameters before the step", "initial weights"),
+    ("random", "numpy", "random streams", "random stream"),
+    ("batch", None, "content of the batch", "data content"),
+    ("random_after", "torch", "random streams after the step", "random stream"),
+    ("buffers", "norm.mean", "buffers", "forward"),
+    ("loss", None, "loss", "forward"),
+    ("own_gradients", None, "workers' own gradients", "backward"),
+    ("gradients", "encoder.bias", "gradients", "backward"),
+    ("optimizer", "head.weight", "optimizer state", "optimizer"),
+    ("parameters", "encoder.weight", "parameters", "optimizer"),
 ]
+BUFFERS = {"norm.mean": torch.zeros(2), "norm.var": torch.ones(2)}
+
+
+def first_difference(folder, planted, **options):
+    """Compare a run with one that has planted differences; all of the later ones follow."""
+    runs = [
+        write_run(folder, 1, buffers=BUFFERS, **options),
+        write_run(folder, 2, buffers=BUFFERS, planted=planted, **options),
+    ]
+    summary, _, _ = compared(folder, *runs)
+    assert summary["answer"] == "differs"
+    return summary["first_difference"]
+
+
+@pytest.mark.parametrize("place", range(len(CASCADE)), ids=[row[0] for row in CASCADE])
+def test_first_difference_is_the_first_cause(tmp_path, place):
+    planted = [(2, quantity, tensor) for quantity, tensor, _, _ in CASCADE[place:]]
+    _, tensor, words, cause = CASCADE[place]
+
+    assert first_difference(tmp_path, [*planted, (3, "before", None)]) == {
+        "repeat": 2,
+        "step": 2,
+        "epoch": 1,
+        "quantity": words,
+        "tensor": tensor,
+        "cause": cause,
+    }
+
+
+def test_what_differs_before_the_first_step_comes_first(tmp_path):
+    planted = [(1, "loss", None), (0, "initial", "encoder.bias")]
+    assert first_difference(tmp_path, planted) == {
+        "repeat": 2,
+        "step": 0,
+        "epoch": 0,
+        "quantity": "initial parameters",
+        "tensor": "encoder.bias",
+        "cause": "initial weights",
+    }
+
+
+def test_gradients_that_part_between_workers_are_the_exchanges(tmp_path):
+    several = {"changes": {"settings.variant.devices": 2}}
+    found = first_difference(tmp_path, [(4, "gradients", "head.weight")], **several)
+    assert found["cause"] == "collective"
+
+
+SAMPLES = np.arange(6 * 4, dtype=np.uint64).reshape(6, 4)
 
 
 @pytest.mark.parametrize(
-    ("planted", "step", "quantity", "tensor"),
+    ("samples", "kind"),
     [
-        (CASCADE, 2, "batch", None),
-        (CASCADE[1:], 2, "loss", None),
-        (CASCADE[2:], 2, "gradients", "encoder.bias"),
-        (CASCADE[3:], 2, "parameters", "encoder.weight"),
-        ([*CASCADE, (1, "parameters", "head.weight")], 1, "parameters", "head.weight"),
-        ([*CASCADE, (0, "initial", "encoder.bias")], 0, "initial parameters", "encoder.bias"),
-        ([(6, "loss", None)], 6, "loss", None),
+        pytest.param(SAMPLES[:, ::-1], "order", id="reversed inside each batch"),
+        pytest.param(SAMPLES[[1, 0, 2, 3, 4, 5]], "order", id="swapped batches"),
+        pytest.param(SAMPLES[[3, 1, 2, 0, 4, 5]], "content", id="of another epoch"),
+        pytest.param(SAMPLES + (SAMPLES == 0) * np.uint64(99), "content", id="one sample"),
+        pytest.param(SAMPLES.T.reshape(6, 4), "content", id="shuffled over epochs"),
     ],
 )
-def test_first_difference_is_the_first_cause(tmp_path, planted, step, quantity, tensor):
-    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2, planted=planted)]
+def test_another_order_is_told_from_another_content(tmp_path, samples, kind):
+    runs = [
+        write_run(tmp_path, 1, samples=SAMPLES),
+        write_run(tmp_path, 2, samples=samples, planted=[(1, "batch", None)]),
+    ]
     summary, _, _ = compared(tmp_path, *runs)
-
-    assert summary["answer"] == "differs"
-    assert summary["first_difference"] == {
-        "repeat": 2,
-        "step": step,
-        "epoch": -(-step // 3),
-        "quantity": quantity,
-        "tensor": tensor,
-    }
+    found = summary["first_difference"]
+    assert (found["quantity"], found["cause"]) == (f"{kind} of the batch", f"data {kind}")
 
 
 def test_of_several_gradients_the_one_nearest_the_loss_is_named(tmp_path):
@@ -285,7 +336,8 @@ def test_a_run_with_more_steps_differs(tmp_path, lengths):
 
     assert summary["answer"] == "differs"
     place = {"repeat": 2, "step": 5, "epoch": 2}
-    assert summary["first_difference"] == {**place, "quantity": "number of steps", "tensor": None}
+    found = {"quantity": "number of steps", "tensor": None, "cause": "data order"}
+    assert summary["first_difference"] == place | found
     assert len(steps) == 4
 
 
@@ -418,13 +470,6 @@ def damage_file(path, damage):
     path.write_bytes(damage(path.read_bytes()))
 
 
-def forget_hashes(run):
-    """Leave in run.json the weights' hash alone, so that tables must be told by their form."""
-    manifest = json.loads(run.read_text())
-    del manifest["files"]
-    run.write_text(json.dumps(manifest))
-
-
 def last_bit_flipped(content):
     return content[:-1] + bytes([content[-1] ^ 1])
 
@@ -461,10 +506,8 @@ def test_a_damaged_file_is_named_and_nothing_is_compared(tmp_path, name, damage,
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
     damage_file(runs[repeat - 1].parent / name, damage)
 
-    recorded = json.loads(runs[repeat - 1].read_text())["files"][name]
-    with pytest.raises(TwinrunError, match=rf"repeat{repeat}.{name} is corrupt .*sha256") as error:
+    with pytest.raises(TwinrunError, match=rf"repeat{repeat}.{name} is corrupt .*sha256"):
         compared(tmp_path, *runs)
-    assert recorded in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["repeat1", "repeat2"]
 
 
@@ -476,33 +519,13 @@ def test_a_missing_file_is_named(tmp_path, name):
         compared(tmp_path, *runs)
 
 
-def test_every_file_with_a_recorded_hash_is_checked(tmp_path):
-    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    manifest = json.loads(runs[0].read_text())
-    manifest["files"]["epochs.csv"] = "0" * 64
-    runs[0].write_text(json.dumps(manifest))
-    (runs[0].parent / "epochs.csv").write_text("epoch,train_loss\n1,0.5\n")
-    with pytest.raises(TwinrunError, match=r"repeat1.epochs\.csv is corrupt .* recorded 0000"):
-        compared(tmp_path, *runs)
-
-
-def test_weights_are_checked_where_theirs_is_the_only_hash(tmp_path):
-    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    forget_hashes(runs[1])
-    assert compared(tmp_path, *runs)[0]["answer"] == "equal"
-
-    damage_file(runs[1].parent / "weights.safetensors", last_bit_flipped)
-    with pytest.raises(TwinrunError, match=r"repeat2.weights\.safetensors is corrupt .*sha256"):
-        compared(tmp_path, *runs)
-
-
 @pytest.mark.parametrize(
     "damage", [cut, emptied, without_a_column, without_a_line, with_a_word, bytes.upper]
 )
 def test_damaged_steps_are_known_by_their_form(tmp_path, damage):
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    forget_hashes(runs[0])
     damage_file(runs[0].parent / "steps.csv", damage)
+    seal(runs[0].parent)
     with pytest.raises(TwinrunError, match=r"repeat1.steps\.csv is corrupt.*delete its folder"):
         compared(tmp_path, *runs)
 
@@ -510,10 +533,10 @@ def test_damaged_steps_are_known_by_their_form(tmp_path, damage):
 @pytest.mark.parametrize("missing", ["initial", "gradients", "parameters", "sample", "names"])
 def test_damaged_fingerprints_are_known_by_their_form(tmp_path, missing):
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    forget_hashes(runs[1])
     path = runs[1].parent / "fingerprints.npz"
     with np.load(path) as file:
         np.savez(path, **{key: file[key] for key in file if key != missing})
+    seal(path.parent)
 
     with pytest.raises(TwinrunError, match=r"repeat2.fingerprints\.npz is corrupt"):
         compared(tmp_path, *runs)
@@ -521,9 +544,9 @@ def test_damaged_fingerprints_are_known_by_their_form(tmp_path, missing):
 
 def test_fingerprints_of_other_steps_are_named(tmp_path):
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    forget_hashes(runs[0])
     short = write_run(tmp_path, 3, num_steps=5)
     (short.parent / "fingerprints.npz").replace(runs[0].parent / "fingerprints.npz")
+    seal(runs[0].parent)
 
     with pytest.raises(TwinrunError, match=r"repeat1.fingerprints\.npz is corrupt.* 6"):
         compared(tmp_path, *runs)
@@ -537,14 +560,19 @@ def test_a_damaged_manifest_is_named(tmp_path, damage):
         compared(tmp_path, *runs)
 
 
-@pytest.mark.parametrize("missing", [*MANIFEST, "repeat", "tensors", "steps"])
+@pytest.mark.parametrize("missing", [*artifacts.RUN_KEYS, "data.sha256", "tensors.1.dtype"])
 def test_a_manifest_that_lacks_something_is_named(tmp_path, missing):
+    """A whole file, with its hash in order, that another version wrote."""
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
-    manifest = json.loads(runs[0].read_text())
-    del manifest[missing]
+    manifest = place = json.loads(runs[0].read_text())
+    *path, last = missing.split(".")
+    for key in path:
+        place = place[int(key) if isinstance(place, list) else key]
+    del place[last]
     runs[0].write_text(json.dumps(manifest))
+    seal(runs[0].parent)
     with pytest.raises(
-        TwinrunError, match=rf"repeat1.run\.json is corrupt \({missing} is missing\)"
+        TwinrunError, match=rf"repeat1.run\.json is corrupt \({re.escape(missing)} is missing\)"
     ):
         compared(tmp_path, *runs)
 

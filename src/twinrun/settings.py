@@ -8,8 +8,10 @@ is decided here, so that the workflow asks for no run that could not start.
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,15 @@ TIMINGS = {
     "devices": "devices",
     "acceleration": "acceleration",
 }
+# What is measured in them.
+PHASES = {
+    "reproducibility": ["train"],
+    "devices": ["train", "trainer"],
+    "acceleration": ["train", "trainer", "predict"],
+}
+
+
+LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +90,13 @@ class Variant:
     batch_norm: str
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
-    """`none`, or `module`: its steps compiled."""
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
     fill_uninitialized_memory: bool
     """Fill what an operation leaves uninitialised; deterministic variants only."""
     persistent_workers: bool
@@ -121,7 +138,7 @@ class Timing:
     steps: int
     """Steps in a round of one variant."""
     phases: list[str]
-    """Of `train` and `predict`; `first_call` is always measured."""
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
     size: str | None = None
     """The hyperparameter that takes the values of `sizes` in turn."""
     sizes: list[int] = field(default_factory=list)
@@ -140,6 +157,8 @@ class Settings:
     timings: dict[str, Timing]
     not_run: dict[str, str]
     """Variants that this machine cannot run, and why."""
+    trials: dict[str, str]
+    """The trials of the sweep, each a workload of its own, and the workload that it varies."""
     cells: dict[str, Cell]
     """Of the study matrix; their variants are among `variants`."""
 
@@ -149,8 +168,42 @@ class Settings:
 
     def timings_of(self, study: str) -> list[str]:
         """Name the timings of a study."""
+        if study not in TIMINGS:
+            return []
         names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
         return [name for name in names if name in self.timings]
+
+    def trials_of(self, workload: str) -> list[str]:
+        """Name the trials of a workload."""
+        return [trial for trial, varied in self.trials.items() if varied == workload]
+
+    def repeats_of(self, workload: str, variant: str, seed: int) -> int:
+        """Give the repeats of a run that the study asks for that wants most of them."""
+        studies = [self.config[study] for study in ("reproducibility", "parallel")]
+        asking = [
+            study["repeats"]
+            for study in studies
+            if workload in study["workloads"]
+            and variant in study["variants"]
+            and seed in study["seeds"]
+        ]
+        return max(asking, default=2)
+
+    def cores_of(self, workload: str, variant: str, *, available: int) -> int:
+        """Give the cores that a run asks for: its own, or so many that only few run at once.
+
+        Args:
+            workload: its workload, or its trial.
+            variant: its variant.
+            available: cores that the workflow has.
+        """
+        needed, study = self.variants[variant].cores, self.config["parallel"]
+        at_once = None
+        if workload in self.trials:
+            at_once = self.config["sweep"]["at_once"]
+        elif workload in study["workloads"] and variant in study["variants"]:
+            at_once = study["at_once"]
+        return max(needed, -(-available // at_once)) if at_once else needed
 
     def active_workloads(self) -> list[str]:
         """Name the workloads of the chosen studies."""
@@ -248,10 +301,39 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         variants=variants,
         timings={},
         not_run=not_run,
+        trials={},
         cells={cell.name: cell for cell in cells},
     )
     settings.timings.update(_timings(settings))
+    for trial, varied, hyperparameters in _trials(config):
+        settings.trials[trial] = varied
+        workload = settings.workloads[varied]
+        settings.workloads[trial] = replace(
+            workload,
+            hyperparameters={**workload.hyperparameters, **hyperparameters},
+            epochs=config["sweep"]["epochs"] or workload.epochs,
+        )
     return settings
+
+
+def _trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Give each trial's name, the workload that it varies and its hyperparameters.
+
+    The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps
+    its runs when others are added. (Paramspace itself wants pandas at every start.)
+    """
+    if "sweep" not in config["studies"]:
+        return
+    for workload, crossed in product(config["sweep"]["workloads"], config["sweep"]["trials"]):
+        columns = [value if isinstance(value, list) else [value] for value in crossed.values()]
+        for values in product(*columns):
+            pairs = zip(crossed, values, strict=True)
+            name = "~".join([workload, *(f"{key}~{_spelt(value)}" for key, value in pairs)])
+            yield name, workload, dict(zip(crossed, values, strict=True))
+
+
+def _spelt(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _hindrance(variant: Variant, *, gpus: float) -> str | None:
@@ -264,6 +346,10 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
         )
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
+    if variant.cuda_graph and not variant.gpus:
+        return "a CUDA graph needs a GPU"
+    if variant.layout == "features_first" and variant.gpus:
+        return "features_first is a layout for CPUs"
     return None
 
 
@@ -287,7 +373,7 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                 Timing(
                     workload=workload,
                     variants=variants,
-                    phases=["train", "predict"] if study == "acceleration" else ["train"],
+                    phases=PHASES[study],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
                     **options,
@@ -299,18 +385,32 @@ def _validate(
     config: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Give a copy of the config with defaults, and all its mistakes in the schema's eyes."""
-    copy = _plain(config)
+    try:
+        copy = _plain(config)
+    except RecursionError:
+        return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
+    except _NotPlainError as error:
+        return {}, [str(error)]
     errors = sorted(_WithDefaults(schema).iter_errors(copy), key=lambda e: [*map(str, e.path)])
     # One sentence names all missing keys of a place: it comes once, not once for each.
     return copy, list(dict.fromkeys(_sentence(error) for error in errors))
 
 
-def _plain(value: Any) -> Any:
+class _NotPlainError(Exception):
+    """A value that no job could be handed."""
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(k): _plain(item, f"{key}.{k}".lstrip(".")) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+        return [_plain(item, f"{key}.{index}") for index, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise _NotPlainError(
+        f"{key}: {_shown(value)} is of the wrong type: put a text in quotation marks"
+    )
 
 
 def _fill_defaults(
@@ -349,6 +449,8 @@ def _sentence(error: ValidationError) -> str:
         case "required":
             missing = [name for name in rule if name not in error.instance]
             return f"{key}: the key {', '.join(missing)} is missing"
+        case "anyOf":
+            return f"{key}: {value} is no number, true, false or word, nor a list of them"
         case "oneOf":
             return f"{key}: needs either `make` or `file`, not both and not neither"
         case "enum":
@@ -364,15 +466,15 @@ def _sentence(error: ValidationError) -> str:
             return f"{key}: the list is empty, name at least one"
         case "uniqueItems":
             return f"{key}: {value} names something twice"
-        case "pattern" if rule == "^[A-Za-z][A-Za-z0-9_-]{0,39}$":
+        case "pattern" if rule.startswith("^[A-Za-z][A-Za-z0-9_-]"):
             return (
                 f"{key}: {value} is not a name (letters, digits, _ and -, beginning with a letter, "
                 f"at most 40)"
             )
+        case "pattern" if ":" in rule:
+            return f"{key}: {value} is not an import path like package.module:Class"
         case "pattern" if rule.startswith("^(<"):
             return f"{key}: {value} is not a limit like '<= 1.25'"
-        case "pattern" if rule.endswith(":[A-Za-z_][A-Za-z0-9_]*$"):
-            return f"{key}: {value} is not an import path like package.module:Class"
         case "not":
             return f"{key}: {value} is given by the run and cannot be set"
         case _:
@@ -399,7 +501,8 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
             known = _near(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {dataset!r}{known}"
     for name, dataset in config["datasets"].items():
-        if "file" in dataset and not Path(dataset["file"]).is_file():
+        # os.path: a Path raises on names that no file system takes.
+        if "file" in dataset and not os.path.isfile(dataset["file"]):  # noqa: PTH113
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
     for name, variant in config["variants"].items():
         yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
@@ -409,6 +512,13 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
                 if name not in config[key]:
                     known = _near(name, list(config[key]))
                     yield f"{study}.{key}.{index}: no {key[:-1]} is called {name!r}{known}"
+    if "sweep" in config["studies"]:
+        names = [name for name, _, _ in _trials(config)]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"sweep.trials: the trial {name} is there twice"
+        for name in names:
+            if len(name) > LONGEST_TRIAL:
+                yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"
 
 
 def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
@@ -417,6 +527,18 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield "persistent_workers: true needs data_workers of 1 or more"
     if variant["accumulate"] > 1 and variant["devices"] > 1:
         yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["layout"] == "features_first" and variant["compile"] == "none":
+        yield "layout: features_first needs `compile: step` or `module`"
+    if variant["compile"] == "step" and variant["optimizer"] != "default":
+        yield "optimizer: `compile: step` fuses it by itself, leave it out"
+    if variant["compile"] != "step" and not variant["cuda_graph"]:
+        return
+    key = "compile: step" if variant["compile"] == "step" else "cuda_graph: true"
+    for name in ("devices", "accumulate"):
+        if variant[name] > 1:
+            yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
+    if variant["precision"] == "16-mixed":
+        yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
 
 
 def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:

@@ -3,13 +3,15 @@
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no advanced random generator. With several workers each of them is such a process, and
 the first writes. The network of the last iteration is kept. Everything the run leaves is written at
-its end, each file whole, the manifest last.
+its end, each file whole, their hashes last.
 """
 
 import resource
+import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,15 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
 from twinrun.accumulation import accumulate
-from twinrun.compilation import compile_steps
+from twinrun.compilation import compiler_switches
 from twinrun.determinism import SWITCHES, determinism
 from twinrun.features import Supported, check_tensors
-from twinrun.jobs import TwinrunError
+from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.speeding import Speed
+from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -52,19 +56,22 @@ def train(
         dataset: path of the dataset's file.
         source: files of code that the run depends on; their hash is part of what makes a pair.
         search_path: folders with the user's own modules.
-        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
+        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
+            `checksums`.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
-            the training was not the one asked for (workers, steps).
+            the training was not the one asked for (workers, steps); also if a signal stopped it,
+            after its files have been written to the folder `stopped` beside `manifest`.
     """
-    started = time.perf_counter()
+    started, described = time.perf_counter(), environment.describe()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),
+        compiler_switches(),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -79,8 +86,7 @@ def train(
         )
         module = build_module(workload, search_path)
         check_tensors(module)
-        if variant["compile"] == "module":
-            compile_steps(module)
+        speed = Speed(module, variant)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         if variant["accumulate"] > 1:
@@ -90,26 +96,30 @@ def train(
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
-        trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
+        trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
+        failure = None
         try:
             trainer.fit(module, datamodule=data)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
-        except RuntimeError as error:
+        except Exception as error:
             _explain(error, identity["variant"])
-            raise
+            failure = _failure_of(error, variant)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
-        if stop.reason is None:
+        if stop.reason is None and failure is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
         peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if stop.reason is None:
+    if stop.reason is None and failure is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
+    kept = folder / "stopped"
+    if stop.is_by_signal:
+        outputs = {name: str(kept / Path(file).name) for name, file in outputs.items()}
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
     artifacts.write_csv(outputs["steps"], pd.DataFrame(tracer.rows))
@@ -119,7 +129,7 @@ def train(
     manifest = {
         **identity,
         "settings": {"workload": workload, "variant": variant},
-        "environment": environment.describe(),
+        "environment": described,
         "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
         "source_sha256": artifacts.sha256_of_files(source),
         "tensors": [
@@ -127,11 +137,6 @@ def train(
             for n, kind, t in tensors
         ],
         "weights_sha256": artifacts.sha256(outputs["weights"]),
-        "files": {
-            Path(path).name: artifacts.sha256(path)
-            for name, path in outputs.items()
-            if name != "manifest"
-        },
         "steps": len(tracer.rows),
         "epochs": len(metrics.rows),
         "metrics": tested,
@@ -142,10 +147,19 @@ def train(
             "epochs": seconds.training,
             "communication": seconds.communication,
         },
+        "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
-        "ended": stop.reason or "finished",
+        "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
+    files = [file for name, file in outputs.items() if name != "checksums"]
+    artifacts.write_checksums(outputs["checksums"], files)
+    if stop.is_by_signal:
+        raise TwinrunError(
+            f"{stop.reason} after step {manifest['steps']}: the network so far is in {kept}; start "
+            f"the workflow again to train the run to its end"
+        )
+    shutil.rmtree(kept, ignore_errors=True)
 
 
 class EpochMetrics(pl.Callback):
@@ -188,7 +202,7 @@ class EpochSeconds(pl.Callback):
         self.communication.append(round(self._team.communication(), 4))
 
 
-def _trainer(
+def trainer_of(
     workload: Mapping[str, Any],
     variant: Mapping[str, Any],
     team: Team,
@@ -196,6 +210,11 @@ def _trainer(
     root: str,
     callbacks: list[pl.Callback],
 ) -> pl.Trainer:
+    """Give the Trainer of a run; `root` is an empty folder.
+
+    Raises:
+        TwinrunError: if torch sees fewer GPUs than the variant asks for.
+    """
     if variant["accelerator"] == "gpu":
         _check_gpus(variant["devices"])
     return pl.Trainer(
@@ -233,7 +252,15 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _explain(error: RuntimeError, variant: str) -> None:
+def _failure_of(error: Exception, variant: Mapping[str, Any]) -> str:
+    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
+    if not is_fast(variant) or variant["devices"] > 1:
+        raise error
+    traceback.print_exc()
+    return f"broken off: {sentence_of(error)}"
+
+
+def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
     if "deterministic" in text:
@@ -257,6 +284,10 @@ def _check_extent(
     if trainer.world_size != variant["devices"]:
         raise TwinrunError(
             f"devices: the variant wants {variant['devices']}, but {trainer.world_size} trained"
+        )
+    if not steps:
+        raise TwinrunError(
+            "data: the training took no step; train_dataloader must give at least one batch"
         )
     expected = team.steps_per_epoch() and team.steps_per_epoch() * trainer.current_epoch
     if expected is not None and steps != expected:

@@ -5,17 +5,10 @@ import shutil
 
 import pytest
 
-FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "growth": 1, "curves": 1}
+from .conftest import merged
+
+FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "way": 1, "growth": 1, "curves": 1}
 END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}
-
-
-def merged(base, change):
-    """Unite two mappings key by key, as Snakemake does with config files."""
-    both = dict(base)
-    for key, value in change.items():
-        nested = isinstance(value, dict) and isinstance(both.get(key), dict)
-        both[key] = merged(both[key], value) if nested else value
-    return both
 
 
 @contextlib.contextmanager
@@ -41,13 +34,22 @@ def test_a_second_run_starts_no_job(demo, demo_config):
     [
         (
             {"workloads": {"factorization": {"hyperparameters": {"learning_rate": 0.02}}}},
-            {"train": 4, "compare": 2, "timing": 1, "cost": 1, **FIGURES_OF_RUNS, **END},
+            {
+                "train": 4,
+                "compare": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
         ),
         (
             {"variants": {"deterministic": {"threads": 1}}},
             {
                 "train": 4,
                 "compare": 2,
+                "locate": 2,
                 "timing": 2,
                 "cost": 2,
                 **dict.fromkeys(FIGURES_OF_RUNS, 2),
@@ -59,6 +61,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {
                 "train": 8,
                 "compare": 4,
+                "locate": 4,
                 "strip": 1,
                 **dict.fromkeys(FIGURES_OF_RUNS, 2),
                 **END,
@@ -74,6 +77,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
                 "prepare": 1,
                 "train": 4,
                 "compare": 2,
+                "locate": 2,
                 "timing": 1,
                 "cost": 1,
                 **FIGURES_OF_RUNS,
@@ -99,7 +103,15 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
             "src/twinrun/workloads/factorization.py",
             "* 0.1",
             "* 0.2",
-            {"train": 4, "compare": 2, "timing": 1, "cost": 1, **FIGURES_OF_RUNS, **END},
+            {
+                "train": 4,
+                "compare": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
         ),
         (
             "src/twinrun/data/ratings.py",
@@ -109,6 +121,7 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
                 "prepare": 1,
                 "train": 4,
                 "compare": 2,
+                "locate": 2,
                 "timing": 1,
                 "cost": 1,
                 **FIGURES_OF_RUNS,
@@ -147,6 +160,7 @@ def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
         ("figures/reproducibility/denoiser/curves.svg", "curves"),
         ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
         ("comparisons/denoiser/deterministic/seed1.json", "compare"),
+        ("locations/denoiser/deterministic/seed1.json", "locate"),
         ("timings/determinism_denoiser.json", "timing"),
     ],
 )

@@ -23,7 +23,7 @@ rule first_layer:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/first_layer.py"
 
@@ -50,7 +50,7 @@ rule layers:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/layers.py"
 
@@ -77,9 +77,36 @@ rule growth:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/growth.py"
+
+
+rule way:
+    """Draw the way of a difference from its first operation through the step."""
+    input:
+        source=package_files("twinrun.figures.ways"),
+        locations=locations_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/way.svg",
+            caption="../report/way.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "way"},
+        ),
+    log:
+        "results/logs/way/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/way.py"
 
 
 rule curves:
@@ -104,7 +131,7 @@ rule curves:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/curves.py"
 
@@ -131,7 +158,7 @@ rule cost:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/cost.py"
 
@@ -207,7 +234,7 @@ rule sizes:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/sizes.py"
 
@@ -259,9 +286,62 @@ rule speeds:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        variants=list(SETTINGS.config["variants"]),
+        variants=list(SETTINGS.variants),
     script:
         "../scripts/speeds.py"
+
+
+rule speedup:
+    """Draw the time of an epoch and the speed-up over the workers, and what they exchange."""
+    input:
+        source=package_files("twinrun.figures.scaling"),
+        scaling="results/scaling/{workload}.json",
+    output:
+        report(
+            "results/figures/parallel/{workload}/speedup.svg",
+            caption="../report/speedup.rst",
+            category="Parallel",
+            subcategory="{workload}",
+            labels={"figure": "speed-up"},
+        ),
+    log:
+        "results/logs/speedup/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/speedup.py"
+
+
+rule trials:
+    """Draw the curves of the trials of a sweep."""
+    input:
+        source=package_files("twinrun.figures.sweep"),
+        sweep="results/sweeps/{workload}.json",
+        runs=runs_of_sweep,
+    output:
+        report(
+            "results/figures/sweep/{workload}/trials.svg",
+            caption="../report/trials.rst",
+            category="Sweep",
+            subcategory="{workload}",
+            labels={"figure": "trials"},
+        ),
+    log:
+        "results/logs/trials/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/trials.py"
 
 
 rule cells:

@@ -1,22 +1,30 @@
+from twinrun.gpus import own_gpus
 from twinrun.jobs import job
 from twinrun.launching import environment_of, launch
+from twinrun.trials import failure_kept
 
 if __name__ == "__main__":
-    variant = snakemake.params.variant
-    with job(snakemake, threads=variant["devices"] * variant["threads"]):
+    identity, variant = snakemake.params.identity, snakemake.params.variant
+    outputs = dict(snakemake.output.items())
+    with (
+        job(snakemake, threads=variant["devices"] * variant["threads"]),
+        own_gpus(snakemake.params.gpus) as visible,
+        failure_kept(snakemake.params.is_trial, identity, snakemake.params.workload, outputs),
+    ):
         launch(
             "twinrun.training:train",
             {
-                "identity": snakemake.params.identity,
+                "identity": identity,
                 "workload": snakemake.params.workload,
                 "variant": variant,
                 "dataset": snakemake.params.dataset,
                 "source": list(snakemake.input.source),
                 "search_path": snakemake.params.search_path,
-                "outputs": dict(snakemake.output.items()),
+                "outputs": outputs,
             },
-            environment_of(
-                seed=snakemake.params.identity["seed"],
+            visible
+            | environment_of(
+                seed=identity["seed"],
                 deterministic=variant["deterministic"],
                 threads=variant["threads"],
                 further=variant["environment"],
