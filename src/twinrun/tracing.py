@@ -78,7 +78,8 @@ class Tracer(pl.Callback):
         named = list(pl_module.named_parameters())
         self._names = [name for name, _ in named]
         self._parameters = [parameter for _, parameter in named]
-        self._initial = [fingerprint(p) for p in self._parameters]
+        # In a resumed training they are those of its beginning.
+        self._initial = self._initial or [fingerprint(p) for p in self._parameters]
         self._sampled = list(_sampled_elements(self._parameters))
 
     def on_train_batch_start(
@@ -140,6 +141,22 @@ class Tracer(pl.Callback):
             "parameters": np.array(self._fingerprints, dtype=np.uint64).reshape(shape),
             "sample": np.array(self._samples, dtype=np.float64),
         }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the tables so far, for a checkpoint: tensors and plain values."""
+        arrays = {name: a for name, a in self.arrays().items() if name != "names"}
+        # Not all of torch knows uint64.
+        arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
+        return {"rows": self.rows, **{name: torch.from_numpy(a) for name, a in arrays.items()}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the tables of a checkpoint."""
+        self.rows = state_dict["rows"]
+        self._initial, self._gradients, self._fingerprints = (
+            state_dict[name].numpy().view(np.uint64).tolist()
+            for name in ("initial", "gradients", "parameters")
+        )
+        self._samples = list(state_dict["sample"].numpy())
 
     def _sample(self) -> np.ndarray:
         parts = [

@@ -24,9 +24,11 @@ from twinrun import artifacts, environment
 from twinrun.compilation import compile_steps
 from twinrun.determinism import determinism
 from twinrun.jobs import TwinrunError
+from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.resuming import Resumable
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -40,8 +42,10 @@ def train(
     source: Sequence[str],
     search_path: Sequence[str],
     outputs: Mapping[str, str],
+    checkpoints: str,
+    checkpoint_minutes: float,
 ) -> None:
-    """Train once and write the files of the run.
+    """Train once and write the files of the run; a killed run goes on from its last checkpoint.
 
     Args:
         identity: `workload`, `variant`, `seed`, `repeat` of the run.
@@ -51,6 +55,8 @@ def train(
         source: files of code that the run depends on; their hash is part of what makes a pair.
         search_path: folders with the user's own modules.
         outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
+        checkpoints: folder for the last checkpoint, until the run is finished.
+        checkpoint_minutes: at least these lie between two checkpoints.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
@@ -61,6 +67,19 @@ def train(
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
+    origin = {
+        **identity,
+        "settings": {"workload": workload, "variant": variant},
+        "environment": environment.describe(),
+        "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
+        "source_sha256": artifacts.sha256_of_files(source),
+    }
+    resumable = Resumable(
+        checkpoints,
+        identity={**origin, "environment": origin["environment"]["identity"]},
+        minutes=checkpoint_minutes,
+        say=lambda text: report_progress(f"{label}: {text}"),
+    )
     with (
         determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
@@ -80,14 +99,15 @@ def train(
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [stop, *team.callbacks, tracer, metrics, seconds]
+        callbacks = [resumable, stop, *team.callbacks, tracer, metrics, seconds]
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
         trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
         try:
-            trainer.fit(module, datamodule=data)
+            last = resumable.last() if workers.count == 1 else None
+            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
         except RuntimeError as error:
@@ -111,11 +131,7 @@ def train(
     artifacts.write_arrays(outputs["fingerprints"], tracer.arrays())
     artifacts.write_tensors(outputs["predictions"], predictions)
     manifest = {
-        **identity,
-        "settings": {"workload": workload, "variant": variant},
-        "environment": environment.describe(),
-        "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
-        "source_sha256": artifacts.sha256_of_files(source),
+        **origin,
         "tensors": [
             {"name": n, "kind": kind, "shape": list(t.shape), "dtype": str(t.dtype).split(".")[1]}
             for n, kind, t in tensors
@@ -137,9 +153,12 @@ def train(
             "communication": seconds.communication,
         },
         "peak_memory_mb": peak_memory_mb,
+        "resumed_at": resumable.resumed_at,
         "ended": stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
+    if stop.reason is None:
+        resumable.remove()
 
 
 class EpochMetrics(pl.Callback):
@@ -152,6 +171,14 @@ class EpochMetrics(pl.Callback):
         """Add a row; by now validation, which runs inside the epoch, has logged too."""
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({"epoch": trainer.current_epoch + 1, **values})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the rows so far, for a checkpoint."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the rows of a checkpoint."""
+        self.rows = state_dict["rows"]
 
     def table(self) -> pd.DataFrame:
         """Give the rows; there is none if the training was stopped in its first epoch."""
@@ -166,6 +193,14 @@ class EpochSeconds(pl.Callback):
         self.communication: list[float] = []
         self._team = team
         self._started = self._ended = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the seconds so far, for a checkpoint."""
+        return {"training": self.training, "communication": self.communication}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the seconds of a checkpoint."""
+        self.training, self.communication = state_dict["training"], state_dict["communication"]
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Start the clock."""

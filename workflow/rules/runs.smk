@@ -24,11 +24,15 @@ rule train:
     resources:
         mem_mb=lambda wildcards: 4000 * SETTINGS.variants[wildcards.variant].devices,
         gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
+        # As a parameter it would have runs made again that it changes nothing of.
+        checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
         variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
         dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
+        # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
+        checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         search_path=SEARCH_PATH,
         versions=VERSIONS,
     script:

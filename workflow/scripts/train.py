@@ -11,9 +11,11 @@ if __name__ == "__main__":
                 "workload": snakemake.params.workload,
                 "variant": variant,
                 "dataset": snakemake.params.dataset,
-                "source": list(snakemake.input.source),
+                "source": [*snakemake.input.source, *snakemake.input.workload],
                 "search_path": snakemake.params.search_path,
                 "outputs": dict(snakemake.output.items()),
+                "checkpoints": snakemake.params.checkpoints,
+                "checkpoint_minutes": snakemake.resources.checkpoint_minutes,
             },
             environment_of(
                 seed=snakemake.params.identity["seed"],
