@@ -23,6 +23,7 @@ PLAIN = {
     "data_workers": 0,
     "precision": "32-true",
     "compile": "none",
+    "fill_uninitialized_memory": True,
 }
 TIMING = {"workload": "small", "rounds": 12, "steps": 20, "phases": ["train", "predict"]}
 

@@ -32,6 +32,13 @@ VARIANT = {
     "scale_batch_with_devices": False,
     "batch_norm": "joined",
     "compile": "none",
+    "fill_uninitialized_memory": True,
+    "persistent_workers": False,
+    "accumulate": 1,
+    "validation": True,
+    "checkpointing": False,
+    "logging": False,
+    "environment": {},
 }
 FILES = {
     "weights": "weights.safetensors",

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch.backends import cudnn, mkldnn
 
+SWITCHES = ("deterministic", "threads", "fill_uninitialized_memory")  # settings of a variant
+
 
 def capture() -> dict[str, Any]:
     """Read every switch and the state of every random generator of this process."""
@@ -72,18 +74,23 @@ def restore_random_states(states: dict[str, Any]) -> None:
 
 
 @contextmanager
-def determinism(*, deterministic: bool, threads: int) -> Iterator[None]:
+def determinism(
+    *, deterministic: bool, threads: int, fill_uninitialized_memory: bool = True
+) -> Iterator[None]:
     """Set the switches for the body and restore them, and the random generators, after it.
 
     Args:
         deterministic: only reproducible algorithms; an operation that has none raises a
             RuntimeError that names it.
         threads: torch's intra-op threads, on which the bits of a result on a CPU depend.
+        fill_uninitialized_memory: only where deterministic, as in torch.
     """
     before = capture()
     try:
         torch.use_deterministic_algorithms(deterministic)
-        torch.utils.deterministic.fill_uninitialized_memory = deterministic
+        torch.utils.deterministic.fill_uninitialized_memory = (
+            deterministic and fill_uninitialized_memory
+        )
         cudnn.deterministic = deterministic
         cudnn.benchmark = False
         mkldnn.deterministic = deterministic

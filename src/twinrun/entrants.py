@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
 from twinrun.compilation import Watch
-from twinrun.determinism import determinism
+from twinrun.determinism import SWITCHES, determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
 from twinrun.steps import Stepper
@@ -95,7 +95,7 @@ class Entrant:
     def __init__(
         self, material: Material, variant: Mapping[str, Any], *, phases: Sequence[str], steps: int
     ) -> None:
-        self._switches = {key: variant[key] for key in ("deterministic", "threads")}
+        self._switches = {key: variant[key] for key in SWITCHES}
         self._steps = steps
         self._stepper = Stepper(material.module(), variant)
         device = self._stepper.device

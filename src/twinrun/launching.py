@@ -42,8 +42,10 @@ NOT_INHERITED = {
 }
 
 
-def environment_of(*, seed: int, deterministic: bool, threads: int) -> dict[str, str]:
-    """Name the environment variables of a run's fresh process.
+def environment_of(
+    *, seed: int, deterministic: bool, threads: int, further: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Name the environment variables of a run's fresh process; `further` ones go before ours.
 
     `CUBLAS_WORKSPACE_CONFIG` is what cuBLAS asks for to be deterministic:
     https://docs.nvidia.com/cuda/cublas/#results-reproducibility
@@ -55,7 +57,7 @@ def environment_of(*, seed: int, deterministic: bool, threads: int) -> dict[str,
     }
     if deterministic:
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    return variables
+    return {**variables, **(further or {})}
 
 
 def launch(

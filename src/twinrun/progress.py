@@ -43,7 +43,7 @@ class Progress(pl.Callback):
     ) -> None:
         """Say it, if it is time to."""
         now = time.monotonic()
-        if now - self._said < LINE_SECONDS:
+        if now - self._said < LINE_SECONDS or not self._tracer.rows:
             return
         self._said = now
         done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
@@ -73,7 +73,7 @@ class Curves(pl.Callback):
             # A resumed run takes back what was drawn of the steps that it does once more.
             self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step["step"])
         now = time.monotonic()
-        if now - self._written >= POINT_SECONDS:
+        if self._tracer.rows and now - self._written >= POINT_SECONDS:
             self._written = now
             self._writer.add_scalar("loss", step["loss"], step["step"])
 

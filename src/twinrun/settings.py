@@ -78,6 +78,20 @@ class Variant:
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
     """`none`, or `module`: its steps compiled."""
+    fill_uninitialized_memory: bool
+    """Fill what an operation leaves uninitialised; deterministic variants only."""
+    persistent_workers: bool
+    """Keep the data workers from epoch to epoch."""
+    accumulate: int
+    """Parts that each mini-batch is cut into; their gradients are accumulated."""
+    validation: bool
+    """Validate while training."""
+    checkpointing: bool
+    """Write Lightning's checkpoints while training."""
+    logging: bool
+    """Show Lightning's progress bar and write its logger."""
+    environment: Mapping[str, str]
+    """Environment variables of the run's fresh process."""
 
     @property
     def cores(self) -> int:
@@ -88,6 +102,11 @@ class Variant:
     def gpus(self) -> int:
         """What a run needs."""
         return self.devices if self.accelerator == "gpu" else 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timing, which is one process that does whole steps, can measure it."""
+        return self.devices == 1 and self.accumulate == 1 and not self.environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,9 +232,8 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
         if study not in settings.studies:
             continue
         asked = settings.config[study]
-        # A timing is one process.
         variants = [
-            name for name in settings.variants_of(study) if settings.variants[name].devices == 1
+            name for name in settings.variants_of(study) if settings.variants[name].is_timed
         ]
         # A growth over sizes is worth measuring alone, a ratio takes two.
         if len(variants) < (1 if "sizes" in asked else 2):

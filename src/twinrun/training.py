@@ -21,8 +21,9 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment
+from twinrun.accumulation import accumulate
 from twinrun.compilation import compile_steps
-from twinrun.determinism import determinism
+from twinrun.determinism import SWITCHES, determinism
 from twinrun.jobs import TwinrunError
 from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
@@ -81,7 +82,7 @@ def train(
         say=lambda text: report_progress(f"{label}: {text}"),
     )
     with (
-        determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
+        determinism(**{key: variant[key] for key in SWITCHES}),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -91,6 +92,7 @@ def train(
             seed=seed,
             dataset_path=dataset,
             data_workers=variant["data_workers"],
+            persistent_workers=variant["persistent_workers"],
             search_path=search_path,
         )
         module = build_module(workload, search_path)
@@ -98,6 +100,8 @@ def train(
             compile_steps(module)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
+        if variant["accumulate"] > 1:
+            team.tracer = accumulate(module, data, parts=variant["accumulate"])
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
         callbacks = [resumable, stop, *team.callbacks, tracer, metrics, seconds]
         if workers.is_first:
@@ -237,9 +241,11 @@ def _trainer(
         max_epochs=workload["epochs"],
         default_root_dir=root,
         callbacks=callbacks,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
+        accumulate_grad_batches=variant["accumulate"],
+        limit_val_batches=1.0 if variant["validation"] else 0,
+        logger=variant["logging"],
+        enable_checkpointing=variant["checkpointing"],
+        enable_progress_bar=variant["logging"],
         enable_model_summary=False,
         num_sanity_val_steps=0,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
@@ -265,6 +271,11 @@ def _explain(error: RuntimeError, variant: str) -> None:
     text = str(error)
     if "deterministic" in text:
         raise TwinrunError(f"variants.{variant}.deterministic: {text.split('. ')[0]}") from error
+    if "conditioned on metric" in text:
+        raise TwinrunError(
+            f"variants.{variant}.validation: a callback of the module needs what is not logged "
+            f"({text.split('. ')[0]})"
+        ) from error
     if "not used in producing" in text:
         raise TwinrunError(
             f"variants.{variant}.devices: the module has parameters that its loss does not use; "

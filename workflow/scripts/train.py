@@ -21,6 +21,7 @@ if __name__ == "__main__":
                 seed=snakemake.params.identity["seed"],
                 deterministic=variant["deterministic"],
                 threads=variant["threads"],
+                further=variant["environment"],
             ),
             workers=variant["devices"],
         )
