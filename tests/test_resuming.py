@@ -70,7 +70,7 @@ def fit(folder, data=Points, *, kill=0, minutes=0, **options):
         trainer.fit(module, data(size=70), ckpt_path=last, weights_only=True)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     hashes = {name: value.detach().numpy().tobytes() for name, value in state.items()}
-    return tracer.rows, hashes, resumable.resumed_at, said
+    return tracer.rows, hashes, tracer.resumed_at, said
 
 
 @pytest.fixture(scope="module")

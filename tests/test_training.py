@@ -39,6 +39,8 @@ VARIANT = {
     "checkpointing": False,
     "logging": False,
     "environment": {},
+    "stop": "none",
+    "resume": "lightning",
 }
 FILES = {
     "weights": "weights.safetensors",

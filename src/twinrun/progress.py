@@ -66,6 +66,8 @@ class Curves(pl.Callback):
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Add a point of the loss, if it is time to."""
+        if not self._tracer.rows:
+            return
         step = self._tracer.rows[-1]
         if self._writer is None:
             if step["step"] == 1:  # an earlier run's events would be drawn into the same curves
@@ -73,12 +75,14 @@ class Curves(pl.Callback):
             # A resumed run takes back what was drawn of the steps that it does once more.
             self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step["step"])
         now = time.monotonic()
-        if self._tracer.rows and now - self._written >= POINT_SECONDS:
+        if now - self._written >= POINT_SECONDS:
             self._written = now
             self._writer.add_scalar("loss", step["loss"], step["step"])
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a point of everything logged."""
+        if self._writer is None:  # a training may be resumed after an epoch's last step
+            return
         for name, value in trainer.callback_metrics.items():
             self._writer.add_scalar(name, float(value), len(self._tracer.rows))
 

@@ -31,7 +31,6 @@ from twinrun.determinism import random_states, restore_random_states
 from twinrun.jobs import TwinrunError
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
-HYPERPARAMETERS = ("hyper_parameters", "datamodule_hyper_parameters")
 
 
 class Resumable(pl.Callback):
@@ -56,14 +55,12 @@ class Resumable(pl.Callback):
             minutes: at least these lie between two checkpoints; 0 writes one every epoch.
             say: takes sentences about checkpoints that cannot be used or written.
         """
-        self.resumed_at: list[int] = []
-        """The steps done at each resumption."""
         self._folder = Path(folder)
         self._entry = self._folder / "checkpoint.json"
         self._identity = json.loads(json.dumps(identity or {}))
         self._minutes = minutes
         self._say = say
-        self._hindrance: str | None = None
+        self._is_hindered = False
         self._written = time.monotonic()
         self._is_writing = False
         self._restored: dict[str, Any] | None = None
@@ -91,12 +88,6 @@ class Resumable(pl.Callback):
         """Remove the folder, when the training has been finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find out whether this training can be resumed."""
-        self._hindrance = next(_hindrances(trainer), None)
-        if self._hindrance is not None:
-            self._say(f"no checkpoints are written: {self._hindrance}")
-
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Put everything back where the training is resumed; else write a checkpoint if one is due.
 
@@ -107,11 +98,16 @@ class Resumable(pl.Callback):
             self._restored = None
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
-        if is_due and trainer.current_epoch > 0 and self._hindrance is None:
-            before = random_states()
-            self._write(trainer)
-            restore_random_states(before)  # a module's own hook may have drawn
-            self._written = time.monotonic()
+        if trainer.current_epoch == 0 or self._is_hindered or not is_due:
+            return
+        hindrance = next(_hindrances(trainer), None)
+        if hindrance is not None:
+            self._give_up(hindrance)
+            return
+        before = random_states()
+        self._write(trainer)
+        restore_random_states(before)  # a module's own hook may have drawn
+        self._written = time.monotonic()
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -122,15 +118,12 @@ class Resumable(pl.Callback):
         # The epoch has been made ready, but a resumed training makes it ready itself.
         for progress in checkpoint["loops"]["fit_loop"]["epoch_progress"].values():
             progress["ready"] -= 1
-        for key in HYPERPARAMETERS:  # not needed to go on, and of any type
-            checkpoint.pop(key, None)
+        drop_hyperparameters(checkpoint)
         checkpoint[KEY] = {
-            "step": trainer.fit_loop.total_batch_idx + 1,
             "random": random_states(),
             "generators": [generator.get_state() for generator in _generators(trainer)],
             "metrics": dict(trainer.callback_metrics),
             "buffers": dict(_transient_buffers(pl_module)),
-            "resumed_at": self.resumed_at,
         }
 
     def on_load_checkpoint(
@@ -138,8 +131,10 @@ class Resumable(pl.Callback):
     ) -> None:
         """Keep what is to be put back later."""
         self._restored = checkpoint.get(KEY)
-        if self._restored is not None:
-            self.resumed_at = [*self._restored["resumed_at"], self._restored["step"]]
+
+    def _give_up(self, why: str) -> None:
+        self._is_hindered = True
+        self._say(f"no checkpoints are written: {why}")
 
     def _write(self, trainer: pl.Trainer) -> None:
         path = self._folder / f"epoch{trainer.current_epoch}.ckpt"
@@ -154,8 +149,7 @@ class Resumable(pl.Callback):
             self._say(f"{path} could not be written ({error.strerror}): training goes on without")
             return
         except TwinrunError as error:
-            self._hindrance = str(error)
-            self._say(f"no checkpoints are written: {error}")
+            self._give_up(str(error))
             return
         finally:
             self._is_writing = False
@@ -177,6 +171,12 @@ class Resumable(pl.Callback):
         restore_random_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
+
+
+def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
+    """Take from a checkpoint what is not needed to go on, and may be of any type."""
+    for key in ("hyper_parameters", "datamodule_hyper_parameters"):
+        checkpoint.pop(key, None)
 
 
 def _check_it_is_data(path: Path) -> None:

@@ -92,6 +92,10 @@ class Variant:
     """Show Lightning's progress bar and write its logger."""
     environment: Mapping[str, str]
     """Environment variables of the run's fresh process."""
+    stop: str
+    """Where the training is stopped, for a second process to go on: see `interruption`."""
+    resume: str
+    """By what it goes on: `lightning` or `twinrun`."""
 
     @property
     def cores(self) -> int:
@@ -106,7 +110,8 @@ class Variant:
     @property
     def is_timed(self) -> bool:
         """Whether a timing, which is one process that does whole steps, can measure it."""
-        return self.devices == 1 and self.accumulate == 1 and not self.environment
+        is_plain = self.accumulate == 1 and not self.environment and self.stop == "none"
+        return self.devices == 1 and is_plain
 
 
 @dataclass(frozen=True, kw_only=True)

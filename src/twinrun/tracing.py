@@ -64,6 +64,8 @@ class Tracer(pl.Callback):
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
+        self.resumed_at: list[int] = []
+        """The steps done at each resumption of the training."""
         self._names: list[str] = []
         self._parameters: list[torch.Tensor] = []
         self._initial: list[int] = []
@@ -147,11 +149,13 @@ class Tracer(pl.Callback):
         arrays = {name: a for name, a in self.arrays().items() if name != "names"}
         # Not all of torch knows uint64.
         arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
-        return {"rows": self.rows, **{name: torch.from_numpy(a) for name, a in arrays.items()}}
+        tables = {"rows": self.rows, "resumed_at": self.resumed_at}
+        return {**tables, **{name: torch.from_numpy(a) for name, a in arrays.items()}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the tables of a checkpoint."""
         self.rows = state_dict["rows"]
+        self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
         self._initial, self._gradients, self._fingerprints = (
             state_dict[name].numpy().view(np.uint64).tolist()
             for name in ("initial", "gradients", "parameters")

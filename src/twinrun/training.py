@@ -20,7 +20,7 @@ import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
-from twinrun import artifacts, environment
+from twinrun import artifacts, environment, interruption
 from twinrun.accumulation import accumulate
 from twinrun.compilation import compile_steps
 from twinrun.determinism import SWITCHES, determinism
@@ -45,6 +45,7 @@ def train(
     outputs: Mapping[str, str],
     checkpoints: str,
     checkpoint_minutes: float,
+    is_stopped: bool = False,
 ) -> None:
     """Train once and write the files of the run; a killed run goes on from its last checkpoint.
 
@@ -58,6 +59,7 @@ def train(
         outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
         checkpoints: folder for the last checkpoint, until the run is finished.
         checkpoint_minutes: at least these lie between two checkpoints.
+        is_stopped: end this process where the variant says, for another to go on.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
@@ -75,12 +77,6 @@ def train(
         "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
         "source_sha256": artifacts.sha256_of_files(source),
     }
-    resumable = Resumable(
-        checkpoints,
-        identity={**origin, "environment": origin["environment"]["identity"]},
-        minutes=checkpoint_minutes,
-        say=lambda text: report_progress(f"{label}: {text}"),
-    )
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
@@ -102,15 +98,28 @@ def train(
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         if variant["accumulate"] > 1:
             team.tracer = accumulate(module, data, parts=variant["accumulate"])
+        resumable = Resumable(
+            checkpoints,
+            identity={**origin, "environment": origin["environment"]["identity"]},
+            minutes=checkpoint_minutes if variant["stop"] == "none" else 0,
+            say=lambda text: workers.is_first and report_progress(f"{label}: {text}"),
+        )
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
         callbacks = [resumable, stop, *team.callbacks, tracer, metrics, seconds]
+        lightnings = None
+        if variant["stop"] != "none" and variant["resume"] == "lightning":
+            lightnings = Path(checkpoints, interruption.FILE)
+            callbacks.remove(resumable)
+        if is_stopped:
+            callbacks.append(interruption.Interrupt(variant["stop"], lightnings))
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
         trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
         try:
-            last = resumable.last() if workers.count == 1 else None
+            last = lightnings or resumable.last()
+            last = None if is_stopped else last
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
@@ -157,7 +166,7 @@ def train(
             "communication": seconds.communication,
         },
         "peak_memory_mb": peak_memory_mb,
-        "resumed_at": resumable.resumed_at,
+        "resumed_at": tracer.resumed_at,
         "ended": stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
@@ -244,7 +253,9 @@ def _trainer(
         accumulate_grad_batches=variant["accumulate"],
         limit_val_batches=1.0 if variant["validation"] else 0,
         logger=variant["logging"],
-        enable_checkpointing=variant["checkpointing"],
+        # Lightning counts the one that stops the training as a checkpoint callback.
+        enable_checkpointing=variant["checkpointing"]
+        or any(isinstance(callback, interruption.Interrupt) for callback in callbacks),
         enable_progress_bar=variant["logging"],
         enable_model_summary=False,
         num_sanity_val_steps=0,

@@ -1,11 +1,10 @@
 from twinrun.jobs import job
-from twinrun.launching import environment_of, launch
+from twinrun.running import run
 
 if __name__ == "__main__":
     variant = snakemake.params.variant
     with job(snakemake, threads=variant["devices"] * variant["threads"]):
-        launch(
-            "twinrun.training:train",
+        run(
             {
                 "identity": snakemake.params.identity,
                 "workload": snakemake.params.workload,
@@ -16,12 +15,5 @@ if __name__ == "__main__":
                 "outputs": dict(snakemake.output.items()),
                 "checkpoints": snakemake.params.checkpoints,
                 "checkpoint_minutes": snakemake.resources.checkpoint_minutes,
-            },
-            environment_of(
-                seed=snakemake.params.identity["seed"],
-                deterministic=variant["deterministic"],
-                threads=variant["threads"],
-                further=variant["environment"],
-            ),
-            workers=variant["devices"],
+            }
         )
