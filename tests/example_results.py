@@ -158,6 +158,7 @@ def write_comparison(
             "step": 3,
             "epoch": 1,
             "quantity": "gradients",
+            "cause": "backward",
             "tensor": next(iter(first)),
         },
         "runs": [

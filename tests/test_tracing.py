@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinrun.tracing import SAMPLE_SIZE, Tracer, fingerprint, fingerprint_tree
+from twinrun.fingerprints import fingerprint, fingerprint_tree
+from twinrun.tracing import SAMPLE_SIZE, Tracer
 
 
 def flipped(tensor, *positions):

@@ -25,10 +25,11 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics import Metric
 
 from twinrun.batchnorm import JoinedBatchNorm
+from twinrun.fingerprints import fingerprint
 from twinrun.jobs import TwinrunError
 from twinrun.sharing import SharedBatches, share_training
 from twinrun.stopping import Stop
-from twinrun.tracing import Tracer, fingerprint
+from twinrun.tracing import Tracer
 from twinrun.workers import Workers
 
 
