@@ -21,6 +21,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
+include: "workflow/rules/resumes.smk"
 include: "workflow/rules/timings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
@@ -53,6 +54,13 @@ rule acceleration:
     input:
         verdicts="results/verdicts/acceleration.csv",
         results=results_of_acceleration(),
+
+
+rule resume:
+    """Study: what does a training lose that is stopped and resumed?"""
+    input:
+        verdicts="results/verdicts/resume.csv",
+        results=results_of_resume(),
 
 
 onstart:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from twinrun import stops
 from twinrun.jobs import TwinrunError
 
 # What the timings of a study are called; a workload's name follows.
@@ -150,6 +151,8 @@ class Settings:
 
     def timings_of(self, study: str) -> list[str]:
         """Name the timings of a study."""
+        if study not in TIMINGS:
+            return []
         names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
         return [name for name in names if name in self.timings]
 
@@ -157,6 +160,10 @@ class Settings:
         """Name the workloads of the chosen studies."""
         named = [name for study in self.studies for name in self.config[study]["workloads"]]
         return list(dict.fromkeys(named))
+
+    def stops_of(self, variant: str) -> list[dict[str, str]]:
+        """Give the pairs of variants by which the study resume examines a variant."""
+        return stops.pairs(variant, self.config["resume"]["stops"])
 
     def not_run_of(self, study: str) -> dict[str, str]:
         """Name the variants of a study that cannot run here, and why."""
@@ -198,7 +205,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}
-    for name, values in config["variants"].items():
+    for name, values in {**config["variants"], **_stopped(config)}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
@@ -216,6 +223,15 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     )
     settings.timings.update(_timings(settings))
     return settings
+
+
+def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the variants that the study resume makes of its own, with those that it holds whole."""
+    if "resume" not in config["studies"]:
+        return {}
+    asked = config["resume"]
+    found = (stops.variants(n, config["variants"][n], asked["stops"]) for n in asked["variants"])
+    return {name: values for variants in found for name, values in variants.items()}
 
 
 def _hindrance(variant: Variant, *, gpus: float) -> str | None:

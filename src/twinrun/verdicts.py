@@ -14,6 +14,7 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.ratios import UNSTABLE_IQR_SHARE
+from twinrun.stops import RESUMES, STOPS
 
 COLUMNS = ["study", "workload", "variant", "question", "answer", "figure", "evidence"]
 ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
@@ -28,6 +29,9 @@ SPEED = {
     "predict": "Does it predict faster than {yardstick}?",
 }
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
+
+RESUMED = "Stopped {place}, does it go on to the same bits from {by}?"
+STOPPED = "Does it go on to the same bits after a stop?"
 
 Row = dict[str, str]
 
@@ -145,6 +149,41 @@ def acceleration(
         for entry in _measured_or_skipped(timing, phase)
     ]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
+
+
+def resume(
+    diagnoses: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say for each kind of stop whether a resumed training ends in the same bits.
+
+    Args:
+        diagnoses: what `diagnosis` found, each with its `path`.
+        timings: none.
+        not_run: as for `devices`.
+    """
+    rows = [
+        {
+            "workload": found["workload"],
+            "variant": found["variant"],
+            "question": RESUMED.format(place=STOPS[stop["stop"]], by=RESUMES[stop["resume"]]),
+            "answer": stop["answer"],
+            "figure": _loss(stop, found["steps"]),
+            "evidence": found["path"],
+        }
+        for found in diagnoses
+        for stop in found["stops"]
+    ]
+    return [*rows, *_missing(not_run, STOPPED)]
+
+
+def _loss(stop: Mapping[str, Any], steps: int) -> str:
+    if stop["answer"] == "equal":
+        return f"resumed after step {stop['resumed_at']} of {steps}; nothing was lost"
+    if stop["answer"] == "differs":
+        return f"resumed after step {stop['resumed_at']} of {steps}: {stop['lost']}"
+    return stop["lost"]
 
 
 def _measured_or_skipped(
@@ -329,6 +368,7 @@ STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "reproducibility": reproducibility,
     "devices": devices,
     "acceleration": acceleration,
+    "resume": resume,
 }
 
 

@@ -127,7 +127,7 @@ def of_study(study, pattern, fixed=()):
     values = {
         "workload": asked["workloads"],
         "variant": SETTINGS.variants_of(study),
-        "seed": asked["seeds"],
+        "seed": asked.get("seeds", []),
         "repeat": range(1, asked.get("repeats", 1) + 1),
     }
     return collect(pattern, **{**values, **dict(fixed)})
@@ -162,6 +162,8 @@ def contrasts_of_study(study):
 
 
 def comparisons_of_study(wildcards):
+    if wildcards.study == "resume":
+        return of_study("resume", "results/resumes/{workload}/{variant}.json")
     if wildcards.study != "reproducibility":
         return contrasts_of_study(wildcards.study)
     pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
@@ -171,6 +173,21 @@ def comparisons_of_study(wildcards):
 def comparisons_of_workload(wildcards):
     pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
     return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
+def pairs_of_resume(wildcards):
+    """Give the pairs of runs that show what resuming loses, by their run.json."""
+    seed = SETTINGS.config["resume"]["seed"]
+    pattern = f"results/runs/{wildcards.workload}/{{}}/seed{seed}/repeat1/run.json"
+    return [
+        {**pair, **{key: pattern.format(pair[key]) for key in ("whole", "stopped")}}
+        for pair in SETTINGS.stops_of(wildcards.variant)
+    ]
+
+
+def runs_of_resume(wildcards):
+    pairs = pairs_of_resume(wildcards)
+    return sorted({pair[key] for pair in pairs for key in ("whole", "stopped")})
 
 
 def timings_of_study(wildcards):
@@ -287,10 +304,27 @@ def results_of_acceleration():
     return results_of_variants("acceleration", collect(pattern, workload=timed))
 
 
+def results_of_resume():
+    pattern = "results/resumes/{workload}/{variant}.json"
+    runs = "results/runs/{workload}/{stopped}/seed{seed}/repeat1/run.json"
+    stopped = [
+        pair[key]
+        for variant in SETTINGS.variants_of("resume")
+        for pair in SETTINGS.stops_of(variant)
+        for key in ("whole", "stopped")
+    ]
+    seed = SETTINGS.config["resume"]["seed"]
+    return [
+        *of_study("resume", pattern),
+        *of_study("resume", runs, {"stopped": sorted(set(stopped)), "seed": seed}),
+    ]
+
+
 RESULTS = {
     "reproducibility": results_of_reproducibility,
     "devices": results_of_devices,
     "acceleration": results_of_acceleration,
+    "resume": results_of_resume,
 }
 
 

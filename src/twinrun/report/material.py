@@ -29,6 +29,8 @@ class Material:
     """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
     contrasts: list[dict[str, Any]]
     """Every comparison of a variant with another, likewise."""
+    resumes: list[dict[str, Any]]
+    """What the stops of each workload and variant lost."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
     datasets: dict[str, dict[str, Any]]
@@ -70,6 +72,7 @@ def read_material(
         ],
         comparisons=[found for found in compared if "against" not in found],
         contrasts=[found for found in compared if "against" in found],
+        resumes=[read_json(path) for _, path in matching("resumes/*.json")],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={

@@ -1,0 +1,155 @@
+"""What resuming loses: runs that were stopped and resumed, held against the one that was not.
+
+For each kind of stop there is a run resumed by Lightning's own checkpoint and one by Twinrun's. Of
+each it is said whether it ends in the same bits, and if not, what was lost, by the fingerprints of
+the first step after the resumption: whose turn the batches were, which random streams had moved,
+and what differed first where the batch was the right one. Does without torch.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from twinrun import artifacts
+from twinrun.comparison import compare
+from twinrun.formatting import count, plural
+
+HAS_NO_VALIDATION = "the training has no validation"
+COLUMNS = ["stop", "resume", "answer", "resumed_at", "steps", "lost", "relative_l2"]
+
+
+def diagnose(
+    pairs: Sequence[Mapping[str, str]],
+    *,
+    identity: Mapping[str, Any],
+    folder: str | Path,
+    table: str | Path,
+    summary: str | Path,
+) -> None:
+    """Write the table of what resuming loses, and the same as JSON.
+
+    Args:
+        pairs: `stop` and `resume` of each run that was stopped, and by the paths of their run.json
+            the `stopped` run and the `whole` one.
+        identity: `workload`, `variant` and `seed`.
+        folder: for the comparisons, `{stop}-{resume}.json` with its tables beside it.
+        table: path of the CSV.
+        summary: path of the JSON.
+
+    Raises:
+        TwinrunError: if a file of a run is corrupt or missing.
+    """
+    rows = [_row(pair, Path(folder)) for pair in pairs]
+    steps = artifacts.read_json(pairs[0]["whole"])["steps"]
+    artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
+    artifacts.write_json(summary, {**identity, "steps": steps, "stops": rows})
+
+
+def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    stop, resume = pair["stop"], pair["resume"]
+    row = {"stop": stop, "resume": resume, **dict.fromkeys(COLUMNS[2:])}
+    manifest = artifacts.read_json(pair["stopped"])
+    if not manifest["resumed_at"]:
+        reason = "the training never comes to this point"
+        if stop in ("before_validation", "after_validation"):
+            reason = HAS_NO_VALIDATION
+        return row | {"answer": "not run", "lost": reason}
+    evidence = folder / f"{stop}-{resume}.json"
+    compare(
+        [pair["whole"], pair["stopped"]],
+        summary=evidence,
+        tensors=evidence.with_suffix(".tensors.csv"),
+        steps=evidence.with_suffix(".steps.csv"),
+        across=True,
+    )
+    found = artifacts.read_json(evidence)
+    lost = "nothing"
+    if found["answer"] == "not comparable":
+        lost = found["reason"]
+    elif found["answer"] == "differs":
+        traces = [_trace(pair[key]) for key in ("whole", "stopped")]
+        at = manifest["resumed_at"][-1]
+        lost = "; ".join(losses(*traces, at=at, first=found["first_difference"]))
+    return row | {
+        "answer": found["answer"],
+        "resumed_at": manifest["resumed_at"][-1],
+        "steps": manifest["steps"],
+        "lost": lost,
+        "relative_l2": found["relative_l2"],
+    }
+
+
+def losses(
+    whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, first: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Say what a resumed training has lost, most telling first.
+
+    Args:
+        whole: steps.csv of the uninterrupted training, with a column for each random stream.
+        resumed: of the resumed one, with the steps from before the stop.
+        at: the steps done when it was resumed.
+        first: the first difference of the two, by their comparison.
+    """
+    is_in_order = True
+    if at < min(len(whole), len(resumed)):
+        order = _order(whole, resumed, at)
+        is_in_order = order is None
+        yield from filter(None, [order])
+        if whole["before"][at] != resumed["before"][at]:
+            yield "the parameters are not those of the stop"
+        streams = [name for name in _streams(whole) if whole[name][at] != resumed[name][at]]
+        if streams:
+            yield f"the random streams of {_listed(streams)} are not where they were"
+    missing = len(whole) - len(resumed)
+    if missing:
+        yield f"{plural(abs(missing), 'step')} too {'few' if missing > 0 else 'many'}"
+    if is_in_order and first is not None and first["quantity"] != "number of steps":
+        at_once = "at once" if first["step"] == at + 1 else f"from step {first['step']}"
+        of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
+        yield f"{at_once} another {first['quantity']}{of_tensor}"
+    if first is None:
+        yield "something that no step shows"
+
+
+def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str | None:
+    """Say whose turn the batches after the resumption were; None if it was theirs."""
+    epoch = whole["epoch"][at]
+    left = whole["batch"][at:][whole["epoch"][at:] == epoch]
+    seen = resumed["batch"][at : at + len(left)]
+    if seen.iloc[0] == left.iloc[0]:
+        return None
+    places = {batch: step for step, batch in reversed(list(enumerate(whole["batch"])))}
+    place = places.get(seen.iloc[0])
+    if place is None:
+        return f"the mini-batches of epoch {epoch} are others"
+    left_out = f"{count(int((~left.isin(seen)).sum()))} of {count(len(left))} mini-batches to come"
+    if whole["epoch"][place] != epoch:
+        return f"the order of epoch {whole['epoch'][place]} is replayed in epoch {epoch}"
+    if place < at:
+        return f"epoch {epoch} begins again, leaving out {left_out}"
+    return f"{left_out} in epoch {epoch} are left out"
+
+
+def _trace(run: str) -> pd.DataFrame:
+    """Read the steps of a run, with a column for each random stream."""
+    folder = Path(run).parent
+    arrays = artifacts.read_arrays(folder / "fingerprints.npz")
+    streams = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
+    named = {f"random {name}": values for name, values in streams.items()}
+    return pd.concat(
+        [
+            pd.read_csv(folder / "steps.csv", dtype=str, converters={"epoch": int}),
+            pd.DataFrame(named),
+        ],
+        axis=1,
+    )
+
+
+def _streams(trace: pd.DataFrame) -> list[str]:
+    return [name for name in trace if name.startswith("random ")]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(name.removeprefix("random ") for name in names)
