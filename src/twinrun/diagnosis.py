@@ -16,6 +16,7 @@ from twinrun import artifacts
 from twinrun.comparison import compare
 from twinrun.formatting import count, plural
 
+STREAM = "random "  # before the name of a random stream
 HAS_NO_VALIDATION = "the training has no validation"
 COLUMNS = ["stop", "resume", "answer", "resumed_at", "steps", "lost", "relative_l2"]
 
@@ -56,6 +57,9 @@ def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
         if stop in ("before_validation", "after_validation"):
             reason = HAS_NO_VALIDATION
         return row | {"answer": "not run", "lost": reason}
+    row |= {"resumed_at": manifest["resumed_at"][-1], "steps": manifest["steps"]}
+    if manifest["ended"].startswith("failed"):
+        return row | {"answer": "differs", "lost": f"the resumed training {manifest['ended']}"}
     evidence = folder / f"{stop}-{resume}.json"
     compare(
         [pair["whole"], pair["stopped"]],
@@ -71,55 +75,63 @@ def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
     elif found["answer"] == "differs":
         traces = [_trace(pair[key]) for key in ("whole", "stopped")]
         at = manifest["resumed_at"][-1]
-        lost = "; ".join(losses(*traces, at=at, first=found["first_difference"]))
+        lost = "; ".join(losses(*traces, at=at, found=found))
     return row | {
         "answer": found["answer"],
-        "resumed_at": manifest["resumed_at"][-1],
-        "steps": manifest["steps"],
         "lost": lost,
         "relative_l2": found["relative_l2"],
     }
 
 
 def losses(
-    whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, first: Mapping[str, Any] | None
-) -> Iterator[str]:
-    """Say what a resumed training has lost, most telling first.
+    whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Mapping[str, Any]
+) -> list[str]:
+    """Say what a resumed training has lost.
 
     Args:
         whole: steps.csv of the uninterrupted training, with a column for each random stream.
         resumed: of the resumed one, with the steps from before the stop.
         at: the steps done when it was resumed.
-        first: the first difference of the two, by their comparison.
+        found: the comparison of the two, which differ.
     """
-    is_in_order = True
+    named = []
     if at < min(len(whole), len(resumed)):
-        order = _order(whole, resumed, at)
-        is_in_order = order is None
-        yield from filter(None, [order])
-        if whole["before"][at] != resumed["before"][at]:
-            yield "the parameters are not those of the stop"
-        streams = [name for name in _streams(whole) if whole[name][at] != resumed[name][at]]
-        if streams:
-            yield f"the random streams of {_listed(streams)} are not where they were"
+        named = list(_first_step(whole, resumed, at))
     missing = len(whole) - len(resumed)
     if missing:
-        yield f"{plural(abs(missing), 'step')} too {'few' if missing > 0 else 'many'}"
-    if is_in_order and first is not None and first["quantity"] != "number of steps":
-        at_once = "at once" if first["step"] == at + 1 else f"from step {first['step']}"
-        of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
-        yield f"{at_once} another {first['quantity']}{of_tensor}"
+        named.append(f"{plural(abs(missing), 'step')} too {'few' if missing > 0 else 'many'}")
+    first = found["first_difference"]
     if first is None:
-        yield "something that no step shows"
+        named.append("something that no step shows")
+    elif not named:
+        of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
+        named.append(f"from step {count(first['step'])} another {first['quantity']}{of_tensor}")
+    if not found["parameters"]["elements_differing"]:
+        named.append("the parameters are equal all the same")
+    return named
 
 
-def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str | None:
-    """Say whose turn the batches after the resumption were; None if it was theirs."""
+def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator[str]:
+    """Hold the first step after the resumption against the one that it should be."""
+    equal = whole.iloc[at] == resumed.iloc[at]
+    if not equal["batch"]:
+        yield _order(whole, resumed, at)
+    if not equal["before"]:
+        yield "the parameters are not those of the stop"
+    streams = [name for name in whole if name.startswith(STREAM) and not equal[name]]
+    if streams:
+        *others, last = (name.removeprefix(STREAM) for name in streams)
+        names = " and ".join(filter(None, [", ".join(others), last]))
+        yield f"the random streams of {names} are not where they were"
+    if equal["gradients"] and not equal["optimizer"]:
+        yield "the optimizer's state or settings are not those of the stop"
+
+
+def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
+    """Say whose turn the mini-batches after the resumption were."""
     epoch = whole["epoch"][at]
     left = whole["batch"][at:][whole["epoch"][at:] == epoch]
     seen = resumed["batch"][at : at + len(left)]
-    if seen.iloc[0] == left.iloc[0]:
-        return None
     places = {batch: step for step, batch in reversed(list(enumerate(whole["batch"])))}
     place = places.get(seen.iloc[0])
     if place is None:
@@ -136,20 +148,6 @@ def _trace(run: str) -> pd.DataFrame:
     """Read the steps of a run, with a column for each random stream."""
     folder = Path(run).parent
     arrays = artifacts.read_arrays(folder / "fingerprints.npz")
-    streams = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
-    named = {f"random {name}": values for name, values in streams.items()}
-    return pd.concat(
-        [
-            pd.read_csv(folder / "steps.csv", dtype=str, converters={"epoch": int}),
-            pd.DataFrame(named),
-        ],
-        axis=1,
-    )
-
-
-def _streams(trace: pd.DataFrame) -> list[str]:
-    return [name for name in trace if name.startswith("random ")]
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(name.removeprefix("random ") for name in names)
+    streams = zip(arrays["stream_names"], arrays["random"].T, strict=True)
+    steps = pd.read_csv(folder / "steps.csv", dtype={"batch": str})
+    return steps.assign(**{f"{STREAM}{name}": states for name, states in streams})

@@ -24,7 +24,7 @@ from twinrun import artifacts, environment, interruption
 from twinrun.accumulation import accumulate
 from twinrun.compilation import compile_steps
 from twinrun.determinism import SWITCHES, determinism
-from twinrun.jobs import TwinrunError
+from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
@@ -123,9 +123,13 @@ def train(
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
-        except RuntimeError as error:
-            _explain(error, identity["variant"])
-            raise
+        except Exception as error:
+            if lightnings is not None and not is_stopped:
+                # What a training that Lightning resumed came to is what one wants to know.
+                stop.reason = f"failed: {sentence_of(error)}"
+            else:
+                _explain(error, identity["variant"])
+                raise
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
@@ -277,7 +281,7 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _explain(error: RuntimeError, variant: str) -> None:
+def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
     if "deterministic" in text:
