@@ -16,7 +16,7 @@ demo: .venv/ready
 	@echo "The report: demo/results/report.html"
 
 test: .venv/ready
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

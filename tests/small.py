@@ -136,3 +136,17 @@ class Restless(Small):
 
     def configure_callbacks(self):
         return [pl.callbacks.EarlyStopping("val_loss", patience=100)]
+
+
+class Mute(pl.LightningModule):
+    """Trains, and has nothing that Lightning could predict with."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        return (self.network(batch[0]) - batch[1]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)

@@ -164,6 +164,12 @@ def test_an_operation_without_reproducible_implementation_is_named(here, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_module_that_cannot_predict_is_trained_all_the_same(here, tmp_path):
+    workload = {**WORKLOAD, "module": "small:Mute", "hyperparameters": {}, "epochs": 1}
+    folder = run(tmp_path, workload=workload, here=here)
+    assert artifacts.read_tensors(folder / "predictions.safetensors") == {}
+
+
 def test_a_missing_gpu_is_said(here, tmp_path):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")

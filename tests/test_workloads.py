@@ -1,6 +1,7 @@
 """Every built-in workload passes the contract; what breaks it is caught."""
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +98,14 @@ class Forgetful(Small):
         self.hidden = torch.nn.Linear(4, width)
 
 
+class Ticking(Small):
+    """Weighs its loss by the clock, from its third step on."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * (time.time_ns() % 2**20) if self.calls > 2 else loss
+
+
 class Noise(Dataset):
     """Adds NumPy's numbers, which every worker process draws for itself."""
 
@@ -125,6 +134,7 @@ class UnseededPoints(Points):
     [
         ("Idle", "Points", "test_one_step_changes_every_trainable_tensor"),
         ("Forgetful", "Points", "test_hyperparameters_survive_a_round_trip"),
+        ("Ticking", "Points", "test_reproducible_algorithms_suffice_and_repeat"),
         ("Small", "NoisyPoints", "test_data_workers_change_no_batch"),
         ("Small", "UnseededPoints", "test_the_same_seed_gives_the_same_batches"),
     ],

@@ -329,8 +329,14 @@ def _test(
 def _predict(
     trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
 ) -> dict[str, torch.Tensor]:
-    """Concatenate the outputs of `predict_step` over the data module's prediction batches."""
-    if not is_overridden("predict_dataloader", data, pl.LightningDataModule):
+    """Concatenate the outputs of `predict_step` over the data module's prediction batches.
+
+    Lightning's own `predict_step` calls `forward`: a module with neither predicts nothing.
+    """
+    can_predict = any(
+        is_overridden(method, module, pl.LightningModule) for method in ("predict_step", "forward")
+    )
+    if not (can_predict and is_overridden("predict_dataloader", data, pl.LightningDataModule)):
         return {}
     batches = trainer.predict(module, data)
     if not batches:
