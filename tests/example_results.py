@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from example_runs import seal
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
@@ -71,7 +72,10 @@ def write_run(
         "variant": variant,
         "seed": seed,
         "repeat": repeat,
-        "settings": {"workload": {"epochs": EPOCHS}, "variant": {"threads": 2}},
+        "settings": {
+            "workload": {"dataset": "digits", "epochs": EPOCHS},
+            "variant": {"threads": 2},
+        },
         "environment": ENVIRONMENT,
         "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
         "source_sha256": "c" * 64,
@@ -88,6 +92,7 @@ def write_run(
         "ended": "finished",
     }
     artifacts.write_json(folder / "run.json", manifest)
+    seal(folder)
     return folder / "run.json"
 
 

@@ -33,6 +33,9 @@ MANIFEST = {
     },
     "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
     "source_sha256": "c" * 64,
+    "metrics": {},
+    "seconds": {"fit": 1.0, "total": 2.0},
+    "peak_memory_mb": 600,
     "ended": "finished",
 }
 
@@ -120,16 +123,19 @@ def write_run(
             for n, t in (parameters | buffers).items()
         ],
         "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
-        "files": {
-            name: artifacts.sha256(folder / name)
-            for name in ("weights.safetensors", "steps.csv", "fingerprints.npz")
-        },
         "steps": num_steps,
     }
     for key, value in (changes or {}).items():
         manifest = changed(manifest, key, value)
     artifacts.write_json(folder / "run.json", manifest)
+    seal(folder)
     return folder / "run.json"
+
+
+def seal(folder):
+    """Record the hashes of a run's files as they are now."""
+    files = [file for file in folder.iterdir() if file.name != artifacts.CHECKSUMS]
+    artifacts.write_checksums(folder / artifacts.CHECKSUMS, sorted(files))
 
 
 def changed(mapping, key, value):

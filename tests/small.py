@@ -77,6 +77,14 @@ class Undeterministic(Small):
         return self._step(batch, "train_loss")
 
 
+class Reading(Small):
+    """Reads a value back in the middle of a step, which no single graph can hold."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss if loss.item() > 0 else -loss
+
+
 class Measured(Small):
     """Normalises its inputs, logs on every step too, and keeps the count of its steps in a file."""
 

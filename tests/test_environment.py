@@ -150,6 +150,7 @@ def test_description_separates_identity_from_context():
     assert identity["cpu"]
     assert identity["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
     assert (identity["gpu"] == "none") == (torch.cuda.device_count() == 0)
+    assert identity["cudnn"] == str(torch.backends.cudnn.version() or "none")
     assert context["gpus"] == torch.cuda.device_count()
     assert 1 <= context["cores"] <= os.cpu_count()
     assert context["memory_gib"] > 0

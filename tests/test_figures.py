@@ -20,6 +20,7 @@ from example_results import (
     write_run,
     write_timing,
 )
+from example_runs import seal
 from safetensors.numpy import load_file
 
 from twinrun import artifacts
@@ -162,6 +163,7 @@ class TestFirstLayer:
             artifacts.write_tensors(run.with_name("weights.safetensors"), weights)
             tensor = {"name": "weight", "kind": "parameter", "shape": [4], "dtype": "bfloat16"}
             artifacts.write_json(run, artifacts.read_json(run) | {"tensors": [tensor]})
+            seal(run.parent)
         first_layer(runs, variants=VARIANTS, output=output)
         assert "nondeterministic: 4 of 4 differ, at most 0.500" in Drawing(output).texts
 
@@ -298,6 +300,7 @@ class TestTraining:
         for run in runs:
             table = {"epoch": [1, 2], "val_$a$_{<b>": [1.0, np.nan], "lr": [0.1, 0.01]}
             artifacts.write_csv(run.with_name("epochs.csv"), pd.DataFrame(table))
+            seal(run.parent)
         curves(runs, variants=VARIANTS, output=output)
         assert {"$a$_{<b>", "lr"} <= set(Drawing(output).texts)
 

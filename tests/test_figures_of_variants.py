@@ -5,6 +5,8 @@ import doctest
 import numpy as np
 import pandas as pd
 import pytest
+from example_results import write_run
+from example_runs import seal
 from safetensors.numpy import save_file
 from test_figures import SVG, Drawing
 
@@ -63,10 +65,10 @@ def test_surfaces_carry_their_error(tmp_path):
     target = np.linspace(-6, 8, 1600).astype(np.float32)
     runs = []
     for variant, error in (("cpu", 0.5), ("gpu", 2.0)):
-        run = tmp_path / variant / "run.json"
-        artifacts.write_json(run, {"variant": variant})
+        run = write_run(tmp_path, {}, workload="peaks", variant=variant)
         arrays = {"z": target + np.float32(error), "target": target}
         save_file(arrays, run.with_name("predictions.safetensors"))
+        seal(run.parent)
         runs.append(run)
     devices.surfaces(runs, output=tmp_path / "surfaces.svg")
     drawing = Drawing(tmp_path / "surfaces.svg")

@@ -1,7 +1,9 @@
 """Fresh processes: their environment, their errors, their end."""
 
+import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -30,6 +32,9 @@ def fail(kind):
         raise TwinrunError("epochs: 0 is not enough, say 1 or more")
     if kind == "other":
         raise KeyError("weight")
+    if kind == "full":  # and no file of this process grows any more, its log neither
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        raise OSError(errno.ENOSPC, "No space left on device", "weights")
     if kind == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(7)
@@ -97,6 +102,7 @@ def test_cublas_is_configured_by_the_variant_alone(tmp_path, monkeypatch, determ
     [
         ("mendable", r"^epochs: 0 is not enough, say 1 or more$"),
         ("other", r"^KeyError: 'weight'$"),
+        ("full", r"^No space left on device: weights$"),
         ("killed", r"was ended by SIGKILL, as the system does when memory runs out$"),
         ("exit", r"ended with exit code 7$"),
     ],

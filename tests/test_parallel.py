@@ -184,6 +184,17 @@ def test_a_world_of_another_size_is_refused():
         pass
 
 
+def test_workers_on_several_nodes_are_refused(monkeypatch):
+    place = {"TWINRUN_MEETING": "x", "RANK": "0", "WORLD_SIZE": "2", "SLURM_JOB_NUM_NODES": "2"}
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(TwinrunError, match="2 workers train on one machine, but this Slurm job"),
+        connected(devices=2, accelerator="cpu"),
+    ):
+        pass
+
+
 def test_a_failure_of_one_worker_is_told_once_and_ends_all(tmp_path):
     with pytest.raises(TwinrunError, match=r"^KeyError: 'weight'$"):
         run(tmp_path, module="small:Measured", fails_at=3)
@@ -245,17 +256,21 @@ def test_a_stop_ends_all_workers_after_the_same_step(tmp_path, request_stop, dev
         (tmp_path / "STOP").touch()
     else:
         launcher.send_signal(request_stop)
-    ended(launcher, workers)
-    assert launcher.returncode == 0
-    manifest = artifacts.read_json(tmp_path / "run.json")
-    reason = "the file STOP was found" if request_stop == "file" else request_stop.name
+    sentence = ended(launcher, workers)
+    folder, reason = tmp_path, "the file STOP was found"
+    if request_stop != "file":  # to be trained again: nothing lies where Snakemake would find it
+        folder, reason = tmp_path / "stopped", request_stop.name
+        assert sentence.startswith(f"stopped: {reason} after step ")
+        assert not (tmp_path / "run.json").exists()
+    assert launcher.returncode == (request_stop != "file")
+    manifest = artifacts.read_json(folder / "run.json")
     assert manifest["ended"] == f"stopped: {reason}"
     steps = manifest["steps"]
     assert steps >= 1
     counts = [int((tmp_path / f"steps.{rank}").read_text()) for rank in range(devices)]
     assert counts == [steps] * devices
-    assert len(pd.read_csv(tmp_path / "steps.csv")) == steps
-    assert artifacts.read_tensors(tmp_path / "weights.safetensors")["calls"] == steps
+    assert len(pd.read_csv(folder / "steps.csv")) == steps
+    assert artifacts.read_tensors(folder / "weights.safetensors")["calls"] == steps
     assert not (tmp_path / "STOP").exists()
 
 

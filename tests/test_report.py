@@ -1,6 +1,7 @@
 """The report page: what stands where, what is missing and says so, and what is escaped."""
 
 import html
+import json
 import re
 import shutil
 from copy import deepcopy
@@ -12,8 +13,10 @@ import pandas as pd
 import pytest
 import yaml
 from example_results import SHAPES, VARIANTS, write_results
+from example_runs import seal
 
 from twinrun import artifacts
+from twinrun.jobs import TwinrunError
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7*7 }}'
 
@@ -66,10 +69,12 @@ def own_example(example, tmp_path):
 
 
 def edit(path, change):
-    """Change a JSON file."""
+    """Change a JSON file; of a run, as if the run had written it so."""
     value = artifacts.read_json(path)
     change(value)
     artifacts.write_json(path, value)
+    if Path(path).name == "run.json":
+        seal(Path(path).parent)
 
 
 def files_of(example, suffix):
@@ -237,6 +242,56 @@ class TestMissingParts:
         assert "e" * 64 in text
 
 
+class TestSeveralWorkersAndTrials:
+    @pytest.fixture
+    def page(self, own_example):
+        """The example with a study of its variants as if they had one and two workers, a sweep."""
+        median = {"size": None, "phase": "train", "unstable": False, "iqr_share": 0.01}
+        found = {
+            "yardstick": VARIANTS[0],
+            "medians": [
+                {**median, "variant": variant, "workers": workers, "seconds": seconds}
+                | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
+                for variant, workers, seconds in zip(VARIANTS, (1, 2), (4.0, 2.5), strict=True)
+            ],
+            "ratios": [
+                {"variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
+                | {"efficiency": 0.8}
+            ],
+        }
+        trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
+        failed = {"rank": None, "point": {"lr": 9}, "value": None, "ended": f"failed: {HOSTILE}"}
+        ranking = {"finished": 1, "trials": [{**trial, "ended": "finished"}, {**trial, **failed}]}
+        for name, value in (("scaling", found), ("sweeps", ranking)):
+            path = own_example.results / name / "denoiser.json"
+            artifacts.write_json(path, value)
+            own_example.files.append(str(path))
+        study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1]}
+        own_example.config["studies"] += ["parallel", "sweep"]
+        own_example.config["parallel"] = {**study, "repeats": 2}
+        own_example.config["sweep"] = study | {"metric": "psnr", "best": "highest", "epochs": 3}
+        for variant in VARIANTS:
+            own_example.config["variants"][variant]["sharing"] = "canonical"
+        return Page(own_example.report())
+
+    def test_speed_up_efficiency_and_communication_are_told(self, page):
+        assert (
+            "deterministic trains an epoch 1.60 times as fast as nondeterministic (95% interval "
+            "1.25 to 2.00)." in page.text
+        )
+        for words in ("80%", "25%", "2.50 s", "canonical"):
+            assert words in page.text
+
+    def test_whether_as_many_workers_repeat_is_told(self, page):
+        place = page.text.index("Runs of denoiser with as many workers")
+        assert "1,251 of 1,256" in page.text[place : place + 600]
+
+    def test_trials_stand_in_their_order_and_the_failed_one_says_why(self, page):
+        assert "1 of 2 trials finished. Best: lr 0.1, with psnr 0.900." in page.text
+        assert f"failed: {HOSTILE}" in page.text
+        assert "script" not in page.tags
+
+
 def test_text_that_is_not_ours_is_escaped(own_example):
     config = own_example.config
     config["workloads"]["denoiser"]["module"] = HOSTILE
@@ -288,13 +343,21 @@ def test_text_that_is_not_ours_is_escaped(own_example):
     assert page.source.count("{{ 7*7 }}") > 50
 
 
+def test_a_run_that_changed_after_it_was_written_is_not_reported(own_example):
+    run = Path(files_of(own_example, "run.json")[0])
+    run.write_bytes(run.read_bytes().replace(b'"peak_memory_mb": 6', b'"peak_memory_mb": 7'))
+    with pytest.raises(TwinrunError, match=r"run\.json is corrupt"):
+        own_example.report()
+
+
 def test_two_thousand_runs_are_summed_up(own_example):
     manifest = artifacts.read_json(files_of(own_example, "run.json")[0])
     folder = own_example.results / "runs/denoiser/nondeterministic"
     many = [folder / f"seed{seed}/repeat1/run.json" for seed in range(2, 2002)]
     for seed, path in enumerate(many, start=2):
         path.parent.mkdir(parents=True)
-        artifacts.write_json(path, manifest | {"seed": seed})
+        path.write_text(json.dumps(manifest | {"seed": seed}))
+        seal(path.parent)
     few = own_example.report().stat().st_size
     page = Page(replace(own_example, files=[*own_example.files, *map(str, many)]).report())
     assert len(page.source.encode()) < few + 2000

@@ -1,6 +1,7 @@
 """A run through the Trainer equals the plain PyTorch loop, bit for bit, and leaves whole files."""
 
 import random
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,9 @@ VARIANT = {
     "scale_batch_with_devices": False,
     "batch_norm": "joined",
     "compile": "none",
+    "layout": "default",
+    "optimizer": "default",
+    "cuda_graph": False,
     "fill_uninitialized_memory": True,
     "persistent_workers": False,
     "accumulate": 1,
@@ -49,6 +53,7 @@ FILES = {
     "fingerprints": "fingerprints.npz",
     "predictions": "predictions.safetensors",
     "manifest": "run.json",
+    "checksums": "SHA256SUMS",
 }
 
 
@@ -127,11 +132,13 @@ def test_the_manifest_names_what_made_the_run(finished):
     manifest = artifacts.read_json(finished / "run.json")
     assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
-    assert manifest["files"] == {
-        file: artifacts.sha256(finished / file) for file in FILES.values() if file != "run.json"
-    }
+    others = set(FILES.values()) - {artifacts.CHECKSUMS}
+    assert artifacts.read_run(finished / "run.json", *others) == manifest
     assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
     assert manifest["metrics"].keys() == {"test_loss"}
+    began = datetime.fromisoformat(manifest["environment"]["context"]["started"]).timestamp()
+    written = (finished / "run.json").stat().st_mtime
+    assert began + manifest["seconds"]["total"] <= written
     assert manifest["environment"]["identity"]["torch"] == torch.__version__.split("+")[0] or (
         manifest["environment"]["identity"]["torch"] == torch.__version__
     )
@@ -206,3 +213,13 @@ def test_the_run_gives_seed_path_and_data_workers(here):
     assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
     with pytest.raises(TwinrunError, match="takes no argument `path`"):
         build_data(WORKLOAD, seed=4, dataset_path="a.npz", search_path=[str(here)])
+
+
+def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path, here):
+    workload = WORKLOAD | {"module": "small:Reading"}
+    folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"}, here=here)
+    manifest = artifacts.read_json(folder / "run.json")
+    assert manifest["ended"].startswith("broken off: ")
+    assert "item" in manifest["ended"]
+    assert manifest["steps"] == 1  # the plain one that comes before
+    assert manifest["metrics"] == {}

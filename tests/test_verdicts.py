@@ -1,6 +1,7 @@
 """Verdicts say what was measured: each answer, its figure in words, and its evidence."""
 
 import doctest
+import math
 
 import pandas as pd
 import pytest
@@ -73,6 +74,8 @@ def timing(**changes):
         "medians": medians,
         "ratios": [ratio],
         "skipped": [],
+        "trainer": [],
+        "agreement": [],
         "path": "timings/determinism_denoiser.json",
     }
 
@@ -215,9 +218,15 @@ def test_each_workload_and_variant_has_its_row():
 
 def test_a_variant_that_cannot_run_here_has_its_row():
     missing = {"workload": "denoiser", "variant": "on_gpu", "reason": "no GPU on this machine"}
-    row = only(reproducibility([], [], [missing]))
-    assert (row["answer"], row["figure"]) == ("not run", "no GPU on this machine")
-    assert row["question"] == "Are all learnable parameters equal, bit for bit?"
+    for timings, cost in (
+        ([timing()], "Does it cost time, against nondeterministic?"),
+        ([], "Does it cost time?"),
+    ):
+        found = reproducibility([], timings, [missing])
+        rows = [row for row in found if row["variant"] == "on_gpu"]
+        assert {(r["answer"], r["figure"]) for r in rows} == {("not run", "no GPU on this machine")}
+        equal = "Are all learnable parameters equal, bit for bit?"
+        assert [row["question"] for row in rows] == [equal, cost]
 
 
 # What does it cost?
@@ -334,7 +343,9 @@ def test_verdicts_of_a_study(judged):
         ["denoiser", "plain", "equal"],
         ["denoiser", "on_gpu", "not run"],
         ["denoiser", "deterministic", "yes"],
+        ["denoiser", "on_gpu", "not run"],
         ["factorization", "plain", "differs"],
+        ["factorization", "on_gpu", "not run"],
         ["factorization", "on_gpu", "not run"],
     ]
     assert set(table["answer"]) <= set(ANSWERS)
@@ -353,7 +364,7 @@ def test_verdicts_of_all_studies_are_joined(judged, tmp_path):
 
     table = pd.read_csv(tmp_path / "verdicts.csv", keep_default_na=False)
     assert list(table.columns) == COLUMNS
-    assert table["study"].tolist() == ["reproducibility"] * 5 + ["devices"] * 5
+    assert table["study"].tolist() == ["reproducibility"] * 7 + ["devices"] * 7
     assert table["evidence"][1] == ""
 
 
@@ -369,6 +380,9 @@ def test_lines_for_the_terminal_go_by_question(judged):
         "Does it cost time, against nondeterministic?",
         "  denoiser       deterministic  yes      1.03 times the time a step "
         "(95% interval 1.01 to 1.05): slower",
+        "  denoiser       on_gpu         not run  no GPU on this machine",
+        "Does it cost time?",
+        "  factorization  on_gpu         not run  no GPU on this machine",
     ]
 
 
@@ -415,6 +429,23 @@ def test_training_prediction_and_what_was_learned_are_asked_apart():
         ("Does it predict faster than eager?", "yes"),
         ("Are the parameters those of eager, bit for bit?", "differs"),
     ]
+
+
+def test_the_loop_is_held_against_the_bare_step_at_the_largest_size():
+    ratio = {"variant": "cpu", "size": 100, "time_ratio": 2.0, "low": 1.9, "high": 2.1}
+    largest = {"variant": "cpu", "size": 40000, "time_ratio": 1.2, "low": 1.1, "high": 1.3}
+    row = only(verdicts.devices([], [speeds(ratios=[], trainer=[ratio, largest])], []))
+    assert row["question"] == "Does the Trainer's loop cost time, against the bare step?"
+    assert (row["answer"], row["figure"][:10]) == ("yes", "1.20 times")
+
+
+@pytest.mark.parametrize(("distance", "answer"), [(9e-6, "yes"), (2e-5, "no"), (math.nan, "no")])
+def test_a_fast_variant_predicts_the_same_or_not(distance, answer):
+    rows = [{"variant": "fast", "size": size, "tolerance": 1e-5} for size in (100, 200)]
+    rows = [row | {"distance": d} for row, d in zip(rows, (1e-7, distance), strict=True)]
+    row = only(verdicts.acceleration([], [speeds(ratios=[], agreement=rows)], []))
+    assert row["question"] == "Does it predict what cpu predicts, but for rounding?"
+    assert row["answer"] == answer
 
 
 def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question():

@@ -3,8 +3,8 @@
 Lightning accumulates over several batches of a loader. Here the loader's batches stay what they are
 and each is cut, so that the order, the mini-batches and every random number drawn to prepare them
 are those of a training that does not accumulate. A part of m_j samples of M counts with weight
-m_j / M, so that the sum of the parts' gradients is that of the mean over the mini-batch. A step, its
-loss and its fingerprints are those of the whole mini-batch.
+m_j / M, so that the sum of the parts' gradients is that of the mean over the mini-batch. A step,
+its loss and its fingerprints are those of the whole mini-batch.
 """
 
 import functools
@@ -37,14 +37,14 @@ class Parts:
         return len(self._loader) * self._number
 
     def __iter__(self) -> Iterator[Any]:
-        for self.whole in self._loader:
-            size = _size(self.whole)
+        for whole in self._loader:
+            self.whole, size = whole, _size(whole)
             if size < self._number:
                 raise _not_cut(f"a mini-batch of {size} is not enough for {self._number} parts")
             start = 0
             for share in shares(size, self._number):
                 self.factor = self._number * share / size
-                yield _cut(self.whole, start, start + share)
+                yield _cut(whole, start, start + share)
                 start += share
 
 

@@ -18,7 +18,6 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.causes import cause_of
 from twinrun.distances import differences, differing_elements, distances, relative, squares, values
-from twinrun.jobs import TwinrunError
 
 __all__ = ["compare", "differing_elements", "values"]
 
@@ -57,10 +56,6 @@ STREAMS = ("random", "random_after")
 SAMPLES = ("samples_of_steps", "num_samples")
 FINGERPRINT_DIGITS = 16
 # fmt: off
-MANIFEST_KEYS = [
-    "workload", "variant", "seed", "repeat", "settings", "environment", "data", "source_sha256",
-    "tensors", "weights_sha256", "steps", "ended",
-]
 TENSOR_COLUMNS = [
     "repeat", "tensor", "kind", "shape", "dtype", "elements", "elements_differing", "share",
     "max_abs", "max_ulp", "relative_l2", "equal",
@@ -101,13 +96,15 @@ def compare(
         summary: path of the JSON.
         tensors: path of the table of tensors, a row for each repeat and tensor.
         steps: path of the table of steps, a row for each repeat and step that both runs have.
-        across: hold a run of another variant against the first: the variant may differ, nothing
-            else. The summary then names the second run's variant, `against` the first's.
+        across: hold a run of another variant or seed against the first: these may differ, and the
+            instruction set, which a variant can choose, nothing else. The summary then names the
+            second run's variant, `against` the first's.
 
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
     """
-    manifests = [_read_manifest(Path(run)) for run in runs]
+    files = ("weights.safetensors", "steps.csv", "fingerprints.npz")
+    manifests = [artifacts.read_run(run, *files) for run in runs]
     folders = [Path(run).parent for run in runs]
     found = (_refusal(manifests[0], other, across=across) for other in manifests[1:])
     reason = next(filter(None, found), None)
@@ -169,16 +166,18 @@ def _refusal(first: Mapping[str, Any], second: Mapping[str, Any], *, across: boo
 def _identity(manifest: Mapping[str, Any], *, across: bool) -> dict[str, Any]:
     """Give what two runs must share to be a pair."""
     data = manifest["data"]
-    workload = manifest["settings"]["workload"]
-    how = {"settings": {"workload": workload}}
-    if not across:
-        how = {key: manifest[key] for key in ("variant", "settings")}
+    machine = manifest["environment"]["identity"]
+    if across:
+        how = {"settings": {"workload": manifest["settings"]["workload"]}}
+        machine = {key: value for key, value in machine.items() if key != "cpu_capability"}
+    else:
+        how = {key: manifest[key] for key in ("variant", "settings", "seed")}
     return {
-        **{key: manifest[key] for key in ("workload", "seed")},
+        "workload": manifest["workload"],
         **how,
         "data": data and {"sha256": data["sha256"]},
         "source_sha256": manifest["source_sha256"],
-        "environment": manifest["environment"]["identity"],
+        "environment": machine,
         "tensors": {
             tensor["name"]: f"{tensor['kind']} {tensor['dtype']} {_shape(tensor)}"
             for tensor in manifest["tensors"]
@@ -199,35 +198,13 @@ def _shape(tensor: Mapping[str, Any]) -> str:
     return "x".join(map(str, tensor["shape"])) or "scalar"
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = artifacts.read_json(path)
-    if not isinstance(manifest, dict):
-        raise TwinrunError(_corrupt(path, "it holds no mapping"))
-    missing = [key for key in MANIFEST_KEYS if key not in manifest]
-    if missing:
-        raise TwinrunError(_corrupt(path, f"{missing[0]} is missing"))
-    return manifest
-
-
 def _read(folder: Path, manifest: Mapping[str, Any]) -> Run:
-    weights_alone = {"weights.safetensors": manifest["weights_sha256"]}
-    for name, recorded in manifest.get("files", weights_alone).items():
-        _check_hash(folder / name, recorded)
     return Run(
         manifest=manifest,
         weights=artifacts.read_tensors(folder / "weights.safetensors"),
         steps=_read_steps(folder / "steps.csv", manifest["steps"]),
         fingerprints=_read_fingerprints(folder / "fingerprints.npz", manifest["steps"]),
     )
-
-
-def _check_hash(path: Path, recorded: str) -> None:
-    """Refuse a file whose bytes are not those that its run wrote."""
-    if not path.is_file():
-        raise TwinrunError(_corrupt(path, "it is missing"))
-    found = artifacts.sha256(path)
-    if found != recorded:
-        raise TwinrunError(_corrupt(path, f"its sha256 is {found}, its run recorded {recorded}"))
 
 
 def _read_steps(path: Path, size: int) -> pd.DataFrame:
@@ -244,7 +221,7 @@ def _read_steps(path: Path, size: int) -> pd.DataFrame:
     except (ValueError, KeyError):  # what pandas raises on files that are no such table
         is_whole = False
     if not is_whole:
-        raise TwinrunError(_corrupt(path, f"a fingerprint is missing or steps are not {size}"))
+        raise artifacts.corrupt(path, f"a fingerprint is missing or steps are not {size}")
     return table
 
 
@@ -254,12 +231,8 @@ def _read_fingerprints(path: Path, size: int) -> dict[str, np.ndarray]:
     if needed - set(arrays) or any(
         len(arrays[key]) != size for key in (*PER_TENSOR, "num_samples", "sample")
     ):
-        raise TwinrunError(_corrupt(path, f"an array is missing or steps are not {size}"))
+        raise artifacts.corrupt(path, f"an array is missing or steps are not {size}")
     return arrays
-
-
-def _corrupt(path: Path, what: str) -> str:
-    return f"{path} is corrupt ({what}): delete its folder and the run is made again"
 
 
 # How two runs of a pair differ

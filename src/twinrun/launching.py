@@ -260,7 +260,8 @@ def _work(function: str) -> NoReturn:
         getattr(importlib.import_module(module), name)(**arguments)
     except Exception as error:  # every failure is one sentence there and a traceback here
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
-            traceback.print_exc()
+            with contextlib.suppress(OSError):  # a full disk takes no log either
+                traceback.print_exc()
         lost = isinstance(error, RuntimeError) and "gloo" in str(error)
         _send({"error": sentence_of(error), "time": time.time(), "is_lost_peer": lost})
         sys.exit(1)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from twinrun import artifacts
+from twinrun.features import wrong_package
 from twinrun.importing import import_object
 from twinrun.jobs import TwinrunError
 
@@ -43,7 +45,10 @@ def load_workload(
         ("data", data_class, pl.LightningDataModule),
     ):
         if not (inspect.isclass(found) and issubclass(found, base)):
-            raise TwinrunError(f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}")
+            raise TwinrunError(
+                f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}"
+                f"{wrong_package(found)}"
+            )
     module_names, data_names = _parameters(module_class), _parameters(data_class)
     hyperparameters = workload["hyperparameters"]
     known = sorted((set(module_names) | set(data_names)) - set(GIVEN))
@@ -114,7 +119,7 @@ def build_data(
 
     Raises:
         TwinrunError: see `load_workload`; also if the constructor raises or takes no `path`
-            although the workload names a dataset.
+            although the workload names a dataset, or if the dataset's file is corrupt.
     """
     _, data_class, _, arguments = load_workload(workload, search_path)
     names = _parameters(data_class)
@@ -127,6 +132,8 @@ def build_data(
             f"data_workers: the variant wants {data_workers}, but {workload['data']} takes no "
             f"argument `data_workers`"
         )
+    if dataset_path:
+        artifacts.check_dataset(dataset_path)
     given = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
     arguments |= {
         name: value for name, value in given.items() if name in names and value is not None

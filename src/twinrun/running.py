@@ -8,11 +8,12 @@ from typing import Any
 from twinrun.launching import environment_of, launch
 
 
-def run(arguments: Mapping[str, Any]) -> None:
+def run(arguments: Mapping[str, Any], further: Mapping[str, str]) -> None:
     """Train.
 
     Args:
         arguments: of `twinrun.training.train`, but for `is_stopped`.
+        further: environment variables beside those that belong to the run.
 
     Raises:
         TwinrunError: if a process fails.
@@ -32,7 +33,7 @@ def run(arguments: Mapping[str, Any]) -> None:
         launch(
             "twinrun.training:train",
             {**arguments, "is_stopped": is_stopped},
-            variables,
+            {**further, **variables},
             workers=variant["devices"],
         )
         if Path(arguments["outputs"]["manifest"]).exists():

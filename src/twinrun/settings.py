@@ -8,15 +8,18 @@ is decided here, so that the workflow asks for no run that could not start.
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from twinrun import stops
+from twinrun import factors, stops
+from twinrun.factors import Cell
 from twinrun.jobs import TwinrunError
 
 # What the timings of a study are called; a workload's name follows.
@@ -25,6 +28,15 @@ TIMINGS = {
     "devices": "devices",
     "acceleration": "acceleration",
 }
+# What is measured in them.
+PHASES = {
+    "reproducibility": ["train"],
+    "devices": ["train", "trainer"],
+    "acceleration": ["train", "trainer", "predict"],
+}
+
+
+LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +90,13 @@ class Variant:
     batch_norm: str
     """How workers join the statistics: `joined` or `synchronised`."""
     compile: str
-    """`none`, or `module`: its steps compiled."""
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
     fill_uninitialized_memory: bool
     """Fill what an operation leaves uninitialised; deterministic variants only."""
     persistent_workers: bool
@@ -125,7 +143,7 @@ class Timing:
     steps: int
     """Steps in a round of one variant."""
     phases: list[str]
-    """Of `train` and `predict`; `first_call` is always measured."""
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
     size: str | None = None
     """The hyperparameter that takes the values of `sizes` in turn."""
     sizes: list[int] = field(default_factory=list)
@@ -144,6 +162,10 @@ class Settings:
     timings: dict[str, Timing]
     not_run: dict[str, str]
     """Variants that this machine cannot run, and why."""
+    trials: dict[str, str]
+    """The trials of the sweep, each a workload of its own, and the workload that it varies."""
+    cells: dict[str, Cell]
+    """Of the study matrix; their variants are among `variants`."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -151,10 +173,40 @@ class Settings:
 
     def timings_of(self, study: str) -> list[str]:
         """Name the timings of a study."""
-        if study not in TIMINGS:
-            return []
         names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
         return [name for name in names if name in self.timings]
+
+    def trials_of(self, workload: str) -> list[str]:
+        """Name the trials of a workload."""
+        return [trial for trial, varied in self.trials.items() if varied == workload]
+
+    def repeats_of(self, workload: str, variant: str, seed: int) -> int:
+        """Give the repeats of a run that the study asks for that wants most of them."""
+        studies = [self.config[study] for study in ("reproducibility", "parallel")]
+        asking = [
+            study["repeats"]
+            for study in studies
+            if workload in study["workloads"]
+            and variant in study["variants"]
+            and seed in study["seeds"]
+        ]
+        return max(asking, default=2)
+
+    def cores_of(self, workload: str, variant: str, *, available: int) -> int:
+        """Give the cores that a run asks for: its own, or so many that only few run at once.
+
+        Args:
+            workload: its workload, or its trial.
+            variant: its variant.
+            available: cores that the workflow has.
+        """
+        needed, study = self.variants[variant].cores, self.config["parallel"]
+        at_once = None
+        if workload in self.trials:
+            at_once = self.config["sweep"]["at_once"]
+        elif workload in study["workloads"] and variant in study["variants"]:
+            at_once = study["at_once"]
+        return max(needed, -(-available // at_once)) if at_once else needed
 
     def active_workloads(self) -> list[str]:
         """Name the workloads of the chosen studies."""
@@ -167,8 +219,37 @@ class Settings:
 
     def not_run_of(self, study: str) -> dict[str, str]:
         """Name the variants of a study that cannot run here, and why."""
-        names = self.config[study]["variants"]
+        names = self.config[study].get("variants", [])
         return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
+        """Give variant, seed and repeat of the baseline's run and of a cell's."""
+        cell, matrix = self.cells[name], self.config["matrix"]
+        baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
+        return [baseline, {key: getattr(cell, key) for key in baseline}]
+
+    def fingerprinted_variants(self) -> list[str]:
+        """Name the variants whose runs must end in the expected weights."""
+        if "fingerprint" not in self.config["require"]:
+            return []
+        names = self.variants_of("reproducibility")
+        return [name for name in names if self.variants[name].deterministic]
+
+    def hindrance_of_cell(self, name: str) -> str | None:
+        """Say why a cell cannot run on this machine."""
+        variants = [pair["variant"] for pair in self.pair_of_cell(name)]
+        return next((self.not_run[name] for name in variants if name in self.not_run), None)
+
+    def cells_that_run(self) -> list[str]:
+        """Name the cells of the matrix that can run on this machine."""
+        return [name for name in self.cells if self.hindrance_of_cell(name) is None]
+
+    def listed_cells(self) -> list[dict[str, Any]]:
+        """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
+        return [
+            {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
+            for name, cell in self.cells.items()
+        ]
 
     def most_threads(self, timing: str) -> int:
         """Give the threads a timing's process needs."""
@@ -193,7 +274,9 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
     config, problems = _validate(config, rules)
     if not problems:
-        problems = list(_contradictions(config))
+        problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
+    if not problems:
+        problems = list(_contradictions_of_gate(config))
     if problems:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
@@ -205,7 +288,12 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}
-    for name, values in {**config["variants"], **_stopped(config)}.items():
+    cells = factors.cells(config["matrix"]) if "matrix" in config["studies"] else []
+    changed = {
+        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
+        for cell in cells
+    }
+    for name, values in {**config["variants"], **changed, **_stopped(config)}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
@@ -220,9 +308,39 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         variants=variants,
         timings={},
         not_run=not_run,
+        trials={},
+        cells={cell.name: cell for cell in cells},
     )
     settings.timings.update(_timings(settings))
+    for trial, varied, hyperparameters in _trials(config):
+        settings.trials[trial] = varied
+        workload = settings.workloads[varied]
+        settings.workloads[trial] = replace(
+            workload,
+            hyperparameters={**workload.hyperparameters, **hyperparameters},
+            epochs=config["sweep"]["epochs"] or workload.epochs,
+        )
     return settings
+
+
+def _trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Give each trial's name, the workload that it varies and its hyperparameters.
+
+    The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps
+    its runs when others are added. (Paramspace itself wants pandas at every start.)
+    """
+    if "sweep" not in config["studies"]:
+        return
+    for workload, crossed in product(config["sweep"]["workloads"], config["sweep"]["trials"]):
+        columns = [value if isinstance(value, list) else [value] for value in crossed.values()]
+        for values in product(*columns):
+            pairs = zip(crossed, values, strict=True)
+            name = "~".join([workload, *(f"{key}~{_spelt(value)}" for key, value in pairs)])
+            yield name, workload, dict(zip(crossed, values, strict=True))
+
+
+def _spelt(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -244,6 +362,10 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
         )
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
+    if variant.cuda_graph and not variant.gpus:
+        return "a CUDA graph needs a GPU"
+    if variant.layout == "features_first" and variant.gpus:
+        return "features_first is a layout for CPUs"
     return None
 
 
@@ -267,7 +389,7 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                 Timing(
                     workload=workload,
                     variants=variants,
-                    phases=["train", "predict"] if study == "acceleration" else ["train"],
+                    phases=PHASES[study],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
                     **options,
@@ -279,18 +401,32 @@ def _validate(
     config: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
     """Give a copy of the config with defaults, and all its mistakes in the schema's eyes."""
-    copy = _plain(config)
+    try:
+        copy = _plain(config)
+    except RecursionError:
+        return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
+    except _NotPlainError as error:
+        return {}, [str(error)]
     errors = sorted(_WithDefaults(schema).iter_errors(copy), key=lambda e: [*map(str, e.path)])
     # One sentence names all missing keys of a place: it comes once, not once for each.
     return copy, list(dict.fromkeys(_sentence(error) for error in errors))
 
 
-def _plain(value: Any) -> Any:
+class _NotPlainError(Exception):
+    """A value that no job could be handed."""
+
+
+def _plain(value: Any, key: str = "") -> Any:
+    """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(k): _plain(item, f"{key}.{k}".lstrip(".")) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+        return [_plain(item, f"{key}.{index}") for index, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise _NotPlainError(
+        f"{key}: {_shown(value)} is of the wrong type: put a text in quotation marks"
+    )
 
 
 def _fill_defaults(
@@ -329,6 +465,8 @@ def _sentence(error: ValidationError) -> str:
         case "required":
             missing = [name for name in rule if name not in error.instance]
             return f"{key}: the key {', '.join(missing)} is missing"
+        case "anyOf":
+            return f"{key}: {value} is no number, true, false or word, nor a list of them"
         case "oneOf":
             return f"{key}: needs either `make` or `file`, not both and not neither"
         case "enum":
@@ -344,13 +482,15 @@ def _sentence(error: ValidationError) -> str:
             return f"{key}: the list is empty, name at least one"
         case "uniqueItems":
             return f"{key}: {value} names something twice"
-        case "pattern" if rule == "^[A-Za-z][A-Za-z0-9_-]{0,39}$":
+        case "pattern" if rule.startswith("^[A-Za-z][A-Za-z0-9_-]"):
             return (
                 f"{key}: {value} is not a name (letters, digits, _ and -, beginning with a letter, "
                 f"at most 40)"
             )
-        case "pattern" if rule.endswith(":[A-Za-z_][A-Za-z0-9_]*$"):
+        case "pattern" if ":" in rule:
             return f"{key}: {value} is not an import path like package.module:Class"
+        case "pattern" if rule.startswith("^(<"):
+            return f"{key}: {value} is not a limit like '<= 1.25'"
         case "not":
             return f"{key}: {value} is given by the run and cannot be set"
         case _:
@@ -377,11 +517,84 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
             known = _near(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {dataset!r}{known}"
     for name, dataset in config["datasets"].items():
-        if "file" in dataset and not Path(dataset["file"]).is_file():
+        # os.path: a Path raises on names that no file system takes.
+        if "file" in dataset and not os.path.isfile(dataset["file"]):  # noqa: PTH113
             yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
+    for name, variant in config["variants"].items():
+        yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):
                 if name not in config[key]:
                     known = _near(name, list(config[key]))
                     yield f"{study}.{key}.{index}: no {key[:-1]} is called {name!r}{known}"
+    if "sweep" in config["studies"]:
+        names = [name for name, _, _ in _trials(config)]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield f"sweep.trials: the trial {name} is there twice"
+        for name in names:
+            if len(name) > LONGEST_TRIAL:
+                yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"
+
+
+def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
+    """Find settings of a variant that exclude each other."""
+    if variant["persistent_workers"] and not variant["data_workers"]:
+        yield "persistent_workers: true needs data_workers of 1 or more"
+    if variant["accumulate"] > 1 and variant["devices"] > 1:
+        yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["layout"] == "features_first" and variant["compile"] == "none":
+        yield "layout: features_first needs `compile: step` or `module`"
+    if variant["compile"] == "step" and variant["optimizer"] != "default":
+        yield "optimizer: `compile: step` fuses it by itself, leave it out"
+    if variant["compile"] != "step" and not variant["cuda_graph"]:
+        return
+    key = "compile: step" if variant["compile"] == "step" else "cuda_graph: true"
+    for name in ("devices", "accumulate"):
+        if variant[name] > 1:
+            yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
+    if variant["precision"] == "16-mixed":
+        yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
+
+
+def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
+    """Hold each changed baseline to what is asked of a variant."""
+    if "matrix" not in config["studies"]:
+        return
+    matrix = config["matrix"]
+    if matrix["baseline"] not in config["variants"]:
+        known = _near(matrix["baseline"], list(config["variants"]))
+        yield f"matrix.baseline: no variant is called {matrix['baseline']!r}{known}"
+        return
+    schema = {"$defs": rules["$defs"], **rules["properties"]["variants"]["additionalProperties"]}
+    baseline = config["variants"][matrix["baseline"]]
+    for index, change in enumerate(matrix["changes"]):
+        found = [_sentence(error) for error in _WithDefaults(schema).iter_errors(_plain(change))]
+        found = found or list(_impossible({**baseline, **change}))
+        yield from (f"matrix.changes.{index}.{problem}" for problem in found)
+    yield from factors.contradictions(config)
+
+
+def _contradictions_of_gate(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find requirements about what is not in the config."""
+    repeated = config["reproducibility"]["variants"]
+    studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
+        "determinism_cost": "reproducibility",
+        "fingerprint": "reproducibility",
+        "resume": "resume",
+        "matrix": "matrix",
+    }
+    for name, wanted in config["require"].items():
+        if name not in studies:
+            yield f"require.{name}: unknown key{_near(name, list(studies))}"
+        elif studies[name] not in config["studies"]:
+            yield f"require.{name}: needs the study {studies[name]}, add it to studies"
+        elif name == "matrix":
+            known = [cell.name for cell in factors.cells(config["matrix"])]
+            for index, cell in enumerate(wanted):
+                if cell not in known:
+                    yield f"require.matrix.{index}: no cell is called {cell!r}{_near(cell, known)}"
+        elif name == "fingerprint" and not any(
+            config["variants"][variant]["deterministic"] for variant in repeated
+        ):
+            yield "require.fingerprint: no variant of reproducibility is deterministic"

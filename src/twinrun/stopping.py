@@ -27,6 +27,8 @@ class Stop(pl.Callback):
     def __init__(self, file: Path) -> None:
         self.reason: str | None = None
         """Why the training ended early."""
+        self.is_by_signal = False
+        """Interrupted, and to be trained again; a file STOP is meant to stay obeyed."""
         self._file = file
         self._signal = 0
         self._looked = time.monotonic()
@@ -46,6 +48,7 @@ class Stop(pl.Callback):
         if by:
             name = "the file STOP was found" if by == FILE else signal.Signals(by).name
             self.reason = f"stopped: {name}"
+            self.is_by_signal = by != FILE
 
     def end_if_agreed(self, *_: Any) -> None:
         """End the training at the first hook after the step and all that belongs to it."""

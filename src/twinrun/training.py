@@ -3,13 +3,15 @@
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no advanced random generator. With several workers each of them is such a process, and
 the first writes. The network of the last iteration is kept. Everything the run leaves is written at
-its end, each file whole, the manifest last.
+its end, each file whole, their hashes last.
 """
 
 import resource
+import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,17 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun import artifacts, environment, interruption
 from twinrun.accumulation import accumulate
-from twinrun.compilation import compile_steps
+from twinrun.compilation import compiler_switches
 from twinrun.determinism import SWITCHES, determinism
+from twinrun.features import Supported, check_tensors
 from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
 from twinrun.resuming import Resumable
+from twinrun.speeding import Speed
+from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -56,7 +61,8 @@ def train(
         dataset: path of the dataset's file.
         source: files of code that the run depends on; their hash is part of what makes a pair.
         search_path: folders with the user's own modules.
-        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`.
+        outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
+            `checksums`.
         checkpoints: folder for the last checkpoint, until the run is finished.
         checkpoint_minutes: at least these lie between two checkpoints.
         is_stopped: end this process where the variant says, for another to go on.
@@ -64,7 +70,8 @@ def train(
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
-            the training was not the one asked for (workers, steps).
+            the training was not the one asked for (workers, steps); also if a signal stopped it,
+            after its files have been written to the folder `stopped` beside `manifest`.
     """
     started = time.perf_counter()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
@@ -79,6 +86,7 @@ def train(
     }
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),
+        compiler_switches(),
         connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
@@ -92,8 +100,8 @@ def train(
             search_path=search_path,
         )
         module = build_module(workload, search_path)
-        if variant["compile"] == "module":
-            compile_steps(module)
+        check_tensors(module)
+        speed = Speed(module, variant)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         if variant["accumulate"] > 1:
@@ -105,7 +113,7 @@ def train(
             say=lambda text: workers.is_first and report_progress(f"{label}: {text}"),
         )
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [resumable, stop, *team.callbacks, tracer, metrics, seconds]
+        callbacks = [resumable, stop, Supported(), *team.callbacks, tracer, metrics, seconds]
         lightnings = None
         if variant["stop"] != "none" and variant["resume"] == "lightning":
             lightnings = Path(checkpoints, interruption.FILE)
@@ -115,32 +123,34 @@ def train(
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
-        trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
+        trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
+        failure = None
         try:
-            last = lightnings or resumable.last()
-            last = None if is_stopped else last
+            last = None if is_stopped else lightnings or resumable.last()
             trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
         except Exception as error:
-            if lightnings is not None and not is_stopped:
-                # What a training that Lightning resumed came to is what one wants to know.
-                stop.reason = f"failed: {sentence_of(error)}"
-            else:
+            # What a training that Lightning resumed comes to is what one wants to know of it.
+            is_result = lightnings is not None and not is_stopped
+            if not is_result:
                 _explain(error, identity["variant"])
-                raise
+            failure = _failure_of(error, variant, is_result=is_result)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
-        if stop.reason is None:
+        if stop.reason is None and failure is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
         peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if stop.reason is None:
+    if stop.reason is None and failure is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
+    kept = folder / "stopped"
+    if stop.is_by_signal:
+        outputs = {name: str(kept / Path(file).name) for name, file in outputs.items()}
     tensors = list(_tensors(module))
     artifacts.write_tensors(outputs["weights"], {name: t for name, _, t in tensors})
     artifacts.write_csv(outputs["steps"], pd.DataFrame(tracer.rows))
@@ -154,11 +164,6 @@ def train(
             for n, kind, t in tensors
         ],
         "weights_sha256": artifacts.sha256(outputs["weights"]),
-        "files": {
-            Path(path).name: artifacts.sha256(path)
-            for name, path in outputs.items()
-            if name != "manifest"
-        },
         "steps": len(tracer.rows),
         "epochs": len(metrics.rows),
         "metrics": tested,
@@ -169,13 +174,21 @@ def train(
             "epochs": seconds.training,
             "communication": seconds.communication,
         },
+        "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
         "resumed_at": tracer.resumed_at,
-        "ended": stop.reason or "finished",
+        "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
-    if stop.reason is None:
-        resumable.remove()
+    files = [file for name, file in outputs.items() if name != "checksums"]
+    artifacts.write_checksums(outputs["checksums"], files)
+    if stop.is_by_signal:
+        raise TwinrunError(
+            f"{stop.reason} after step {manifest['steps']}: the network so far is in {kept}; start "
+            f"the workflow again to train the run to its end"
+        )
+    shutil.rmtree(kept, ignore_errors=True)
+    resumable.remove()
 
 
 class EpochMetrics(pl.Callback):
@@ -188,14 +201,6 @@ class EpochMetrics(pl.Callback):
         """Add a row; by now validation, which runs inside the epoch, has logged too."""
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({"epoch": trainer.current_epoch + 1, **values})
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the rows so far, for a checkpoint."""
-        return {"rows": self.rows}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the rows of a checkpoint."""
-        self.rows = state_dict["rows"]
 
     def table(self) -> pd.DataFrame:
         """Give the rows; there is none if the training was stopped in its first epoch."""
@@ -210,14 +215,6 @@ class EpochSeconds(pl.Callback):
         self.communication: list[float] = []
         self._team = team
         self._started = self._ended = 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the seconds so far, for a checkpoint."""
-        return {"training": self.training, "communication": self.communication}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the seconds of a checkpoint."""
-        self.training, self.communication = state_dict["training"], state_dict["communication"]
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Start the clock."""
@@ -234,7 +231,7 @@ class EpochSeconds(pl.Callback):
         self.communication.append(round(self._team.communication(), 4))
 
 
-def _trainer(
+def trainer_of(
     workload: Mapping[str, Any],
     variant: Mapping[str, Any],
     team: Team,
@@ -242,6 +239,11 @@ def _trainer(
     root: str,
     callbacks: list[pl.Callback],
 ) -> pl.Trainer:
+    """Give the Trainer of a run; `root` is an empty folder.
+
+    Raises:
+        TwinrunError: if torch sees fewer GPUs than the variant asks for.
+    """
     if variant["accelerator"] == "gpu":
         _check_gpus(variant["devices"])
     return pl.Trainer(
@@ -281,6 +283,14 @@ def _check_gpus(devices: int) -> None:
         )
 
 
+def _failure_of(error: Exception, variant: Mapping[str, Any], *, is_result: bool) -> str:
+    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
+    if not (is_fast(variant) or is_result) or variant["devices"] > 1:
+        raise error
+    traceback.print_exc()
+    return f"broken off: {sentence_of(error)}"
+
+
 def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
@@ -305,6 +315,10 @@ def _check_extent(
     if trainer.world_size != variant["devices"]:
         raise TwinrunError(
             f"devices: the variant wants {variant['devices']}, but {trainer.world_size} trained"
+        )
+    if not steps:
+        raise TwinrunError(
+            "data: the training took no step; train_dataloader must give at least one batch"
         )
     expected = team.steps_per_epoch() and team.steps_per_epoch() * trainer.current_epoch
     if expected is not None and steps != expected:

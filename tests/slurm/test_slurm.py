@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from workflow.conftest import Project, copied
 
+from twinrun import artifacts
+
 CLUSTER = Path(__file__).with_name("cluster")
 PLUGIN = Path(sys.prefix, "slurm")
 INSTALL = (
@@ -27,6 +29,7 @@ ARGUMENTS = [
     *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
 ]
 SMALL = {
+    "studies": ["reproducibility"],
     "datasets": {"digits": {"parameters": {"images_per_class": 40}}},
     "workloads": {"denoiser": {"epochs": 1, "hyperparameters": {"batch_size": 100}}},
     "reproducibility": {"workloads": ["denoiser"], "cost": {"rounds": 5, "steps": 1}},
@@ -108,3 +111,17 @@ def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     assert [fields["JobState"] for fields in jobs["train"]] == ["FAILED"]
     assert "TresPerJob" not in jobs["prepare"][0]
     assert not (project.directory / target).exists()
+
+
+def test_two_workers_train_all_of_the_data_in_a_slurm_job(project):
+    """Lightning's own detection of Slurm would start one worker with half of each mini-batch."""
+    variants = {"one": {"threads": 1}, "two": {"threads": 1, "devices": 2}}
+    targets = [f"results/runs/denoiser/{name}/seed1/repeat1/run.json" for name in variants]
+    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0)
+    one, two = (artifacts.read_json(project.directory / target) for target in targets)
+    assert one["steps"] == two["steps"] > 1
+    assert sum(one["seconds"]["communication"]) == 0
+    assert sum(two["seconds"]["communication"]) > 0
+    jobs = submitted(project)["train"]
+    assert sorted(fields["CPUs/Task"] for fields in jobs) == ["1", "2"]
+    assert {fields["NumTasks"] for fields in jobs} == {"1"}

@@ -26,14 +26,8 @@ class Project:
 
         `check` is the exit code that the caller counts on.
         """
-        command = [sys.executable, "-m", "snakemake", "-s", str(self.source / "Snakefile")]
-        command += ["--directory", str(self.directory), "--cores", cores, *arguments]
-        if config is not None:
-            file = self.directory / "config-of-test.yaml"
-            file.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
-            command += ["--configfile", str(file)]
         done = subprocess.run(
-            command,
+            self._command(arguments, config, cores),
             capture_output=True,
             text=True,
             check=False,
@@ -44,6 +38,27 @@ class Project:
         if check is not None:
             assert done.returncode == check, done.text
         return done
+
+    def start(self, *arguments, config=None, cores="2", **environment):
+        """Start Snakemake in a process group of its own, its output in a file, and do not wait."""
+        with (self.directory / "output").open("w") as output:
+            return subprocess.Popen(
+                self._command(arguments, config, cores),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env={**os.environ, **environment},
+                process_group=0,
+            )
+
+    def _command(self, arguments, config, cores):
+        command = [sys.executable, "-m", "snakemake", "-s", str(self.source / "Snakefile")]
+        command += ["--directory", str(self.directory), "--cores", cores, *arguments]
+        if config is not None:
+            file = self.directory / "config-of-test.yaml"
+            file.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
+            command += ["--configfile", str(file)]
+        return command
 
     def jobs(self, *arguments, **options):
         """Count the jobs of each rule that a dry run would start."""
@@ -56,6 +71,15 @@ class Project:
                     counts[rule] = int(count)
         counts.pop("total", None)
         return counts
+
+
+def merged(base, change):
+    """Unite two mappings key by key, as Snakemake does with config files."""
+    both = dict(base)
+    for key, value in change.items():
+        nested = isinstance(value, dict) and isinstance(both.get(key), dict)
+        both[key] = merged(both[key], value) if nested else value
+    return both
 
 
 def copied(folder):

@@ -7,7 +7,16 @@ from .conftest import ROOT
 
 REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
-FULL = {"prepare": 2, "train": 11, "compare": 4, "contrast": 1, "timing": 4}
+FULL = {
+    "prepare": 2,
+    "train": 23,
+    "compare": 7,
+    "contrast": 3,
+    "timing": 4,
+    "scaling": 1,
+    "rank": 1,
+}
+STANDARD = FULL | {"train": 20, "contrast": 2, "timing": 2}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -16,13 +25,8 @@ def compute(jobs):
     return {rule: jobs[rule] for rule in FULL if rule in jobs}
 
 
-def test_a_fresh_clone_dry_runs_the_full_size_study(project):
-    assert compute(project.jobs()) == DIRECT
-
-
-def test_all_studies_dry_run(project):
-    config = {"studies": ["reproducibility", "devices", "acceleration"]}
-    assert compute(project.jobs(config=config, **NO_GPU)) == FULL
+def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
+    assert compute(project.jobs(**NO_GPU)) == FULL
 
 
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
@@ -54,27 +58,39 @@ def test_the_config_decides_what_is_run(project, config, expected):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"studies": ["devices"]}, {"train": 1, "timing": 1}),
+        ({"studies": ["devices"]}, {"train": 2, "contrast": 1, "timing": 1}),
         (
             {"studies": ["devices"], "accelerator": "gpu"},
-            {"train": 2, "contrast": 1, "timing": 1},
+            {"train": 4, "contrast": 3, "timing": 1},
         ),
         (
-            {"studies": ["devices"], "devices": {"seeds": [1, 2, 3]}},
+            {"studies": ["devices"], "devices": {"seeds": [1, 2, 3], "variants": ["cpu"]}},
             {"train": 3, "timing": 1},
         ),
         ({"studies": ["devices"], "devices": {"variants": ["gpu"]}}, {}),
         (
             {"studies": ["acceleration"]},
-            {"prepare": 1, "train": 2, "contrast": 1, "timing": 1},
+            {"prepare": 1, "train": 3, "contrast": 2, "timing": 1},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"workloads": ["peaks", "digits"]}},
-            {"prepare": 1, "train": 4, "contrast": 2, "timing": 2},
+            {"prepare": 1, "train": 6, "contrast": 4, "timing": 2},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"variants": ["eager"]}},
             {"prepare": 1, "train": 1},
+        ),
+        (
+            {"studies": ["parallel"], "parallel": {"repeats": 3}},
+            {"prepare": 1, "train": 9, "compare": 3, "contrast": 2, "scaling": 1},
+        ),
+        (
+            {"studies": ["parallel"], "variants": {"two-workers": {"batch_norm": "synchronised"}}},
+            {"prepare": 1, "train": 4, "compare": 2, "contrast": 1, "scaling": 1},
+        ),
+        (
+            {"studies": ["sweep"], "sweep": {"seeds": [1, 2], "workloads": ["digits", "peaks"]}},
+            {"prepare": 1, "train": 24, "rank": 2},
         ),
     ],
 )

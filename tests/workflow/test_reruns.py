@@ -5,17 +5,10 @@ import shutil
 
 import pytest
 
+from .conftest import merged
+
 FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "growth": 1, "curves": 1}
 END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}
-
-
-def merged(base, change):
-    """Unite two mappings key by key, as Snakemake does with config files."""
-    both = dict(base)
-    for key, value in change.items():
-        nested = isinstance(value, dict) and isinstance(both.get(key), dict)
-        both[key] = merged(both[key], value) if nested else value
-    return both
 
 
 @contextlib.contextmanager

@@ -14,15 +14,19 @@ rule train:
         fingerprints="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/fingerprints.npz",
         predictions="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/predictions.safetensors",
         manifest="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json",
+        checksums="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/SHA256SUMS",
     log:
         "results/logs/train/{workload}/{variant}/seed{seed}/repeat{repeat}.log",
     benchmark:
         "results/benchmarks/train/{workload}/{variant}/seed{seed}/repeat{repeat}.tsv"
     conda:
         "../../envs/training.yaml"
-    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].cores
+    threads: cores_of_run
     resources:
-        mem_mb=lambda wildcards: 4000 * SETTINGS.variants[wildcards.variant].devices,
+        mem_mb=lambda wildcards, attempt: 4000
+        * SETTINGS.variants[wildcards.variant].devices
+        * attempt,
+        runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
         # As a parameter it would have runs made again that it changes nothing of.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
@@ -31,6 +35,8 @@ rule train:
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
         variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
         dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
+        gpus=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
+        is_trial=lambda wildcards: wildcards.workload in SETTINGS.trials,
         # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         search_path=SEARCH_PATH,

@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from twinrun.artifacts import read_json, read_tensors
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis
+from twinrun.artifacts import read_json, read_run, read_tensors
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.formatting import count, measure
 from twinrun.ratios import crossing
 
@@ -33,6 +33,9 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
         for variant, times in rounds.groupby("variant", sort=False):
             _draw_growth(axes, str(variant), times, variants)
         axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
+        if rounds.empty:
+            note(axes, "no variant could be measured")
+            return
         for axis in (axes.xaxis, axes.yaxis):
             log_axis(axis)
         for row in crossing(summary):
@@ -73,12 +76,15 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
             `target` (N,) of the points of a square grid, x1 varying fastest.
         output: path of the SVG.
     """
-    pictures = [("target", _square(_predicted(runs[0])["target"]))]
+    pictures = []
     for run in runs:
-        found = _predicted(run)
-        label = f"{read_json(run)['variant']}\nRMSE {measure(rmse(found['z'], found['target']))}"
+        variant = read_run(run, "predictions.safetensors")["variant"]
+        found = read_tensors(Path(run).with_name("predictions.safetensors"))
+        if "z" not in found:  # a run that failed has predicted nothing
+            continue
+        label = f"{variant}\nRMSE {measure(rmse(found['z'], found['target']))}"
+        pictures = pictures or [("target", _square(found["target"]))]
         pictures.append((label, _square(found["z"])))
-    title = "The surface to fit, and the networks"
     target = pictures[0][1]
     scale = Normalize(target.min(), target.max())
     height = 0.95 + 4.4 / len(pictures)
@@ -93,10 +99,6 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
         grid[0, 0].set_ylabel("x2")
         bar = figure.colorbar(shown, ax=grid[0], label="z", extend="both", shrink=0.8)
         bar.outline.set_visible(False)
-
-
-def _predicted(run: str | Path) -> dict[str, np.ndarray]:
-    return read_tensors(Path(run).with_name("predictions.safetensors"))
 
 
 def _square(values_N: np.ndarray) -> np.ndarray:

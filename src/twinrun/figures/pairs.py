@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
-from twinrun.artifacts import read_json, read_tensors
+from twinrun.artifacts import read_run, read_tensors
 from twinrun.distances import differences, differing_elements, values
 from twinrun.figures.style import (
     INK,
@@ -225,9 +225,10 @@ def _pairs(runs: Sequence[str | Path]) -> list[Pair]:
     """Read the two lowest repeats of the lowest seed of each variant, variants in given order.
 
     Raises:
-        TwinrunError: if a variant has one run only, or two that hold different parameters.
+        TwinrunError: if a variant has one run only, or two that hold different parameters,
+            or if a file of a run is corrupt.
     """
-    manifests = [(read_json(path), Path(path)) for path in runs]
+    manifests = [(read_run(path), Path(path)) for path in runs]
     order = list(dict.fromkeys(manifest["variant"] for manifest, _ in manifests))
     return [
         _pair(variant, [(m, path) for m, path in manifests if m["variant"] == variant])
@@ -240,6 +241,8 @@ def _pair(variant: str, runs: list[tuple[dict[str, Any], Path]]) -> Pair:
     if len(chosen) < 2 or chosen[0][0]["tensors"] != chosen[1][0]["tensors"]:
         paths = " and ".join(str(path.parent) for _, path in chosen)
         raise TwinrunError(f"{paths}: needs two runs of one seed with the same parameters")
+    for _, path in chosen:
+        read_run(path, "weights.safetensors")
     parameters = [t for t in chosen[0][0]["tensors"] if t["kind"] == "parameter"]
     first, second = (read_tensors(path.with_name("weights.safetensors")) for _, path in chosen)
     return Pair(

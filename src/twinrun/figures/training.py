@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from twinrun.artifacts import read_json, read_tensors
+from twinrun.artifacts import read_run, read_tensors
 from twinrun.figures.style import band, canvas, colour_of, show_mosaic
 from twinrun.formatting import measure
 
@@ -62,9 +62,10 @@ def _draw_metric(
 
 def _metrics(run: Path) -> pd.DataFrame:
     """Give a run's metrics in long form: variant, epoch, phase, metric, value."""
+    variant = read_run(run, "epochs.csv")["variant"]
     table = pd.read_csv(run.with_name("epochs.csv")).melt(id_vars="epoch", var_name="name")
     parts = table["name"].str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
-    return table.join(parts).dropna(subset="value").assign(variant=read_json(run)["variant"])
+    return table.join(parts).dropna(subset="value").assign(variant=variant)
 
 
 def strip(run: str | Path, *, output: str | Path, examples: int = 8) -> None:
@@ -75,6 +76,7 @@ def strip(run: str | Path, *, output: str | Path, examples: int = 8) -> None:
         output: path of the SVG.
         examples: how many, evenly spaced over the test images.
     """
+    read_run(run, "predictions.safetensors")
     predictions = read_tensors(Path(run).with_name("predictions.safetensors"))
     chosen = np.linspace(0, len(predictions["clean"]) - 1, examples).round().astype(int)
     kinds = ["noisy", "denoised", "clean"]
