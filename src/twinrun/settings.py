@@ -173,6 +173,8 @@ class Settings:
 
     def timings_of(self, study: str) -> list[str]:
         """Name the timings of a study."""
+        if study not in TIMINGS:
+            return []
         names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
         return [name for name in names if name in self.timings]
 
