@@ -69,7 +69,7 @@ def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
         across=True,
     )
     found = artifacts.read_json(evidence)
-    lost = "nothing"
+    lost = "nothing was lost"
     if found["answer"] == "not comparable":
         lost = found["reason"]
     elif found["answer"] == "differs":

@@ -277,6 +277,8 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     config, problems = _validate(config, rules)
     if not problems:
         problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
+    if not problems and "resume" in config["studies"]:
+        problems = list(_contradictions_of_resume(config))
     if not problems:
         problems = list(_contradictions_of_gate(config))
     if problems:
@@ -545,6 +547,8 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield "persistent_workers: true needs data_workers of 1 or more"
     if variant["accumulate"] > 1 and variant["devices"] > 1:
         yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["stop"] != "none" and variant["devices"] > 1:
+        yield f"stop: {variant['stop']} needs devices: 1, not {variant['devices']}"
     if variant["layout"] == "features_first" and variant["compile"] == "none":
         yield "layout: features_first needs `compile: step` or `module`"
     if variant["compile"] == "step" and variant["optimizer"] != "default":
@@ -557,6 +561,19 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
     if variant["precision"] == "16-mixed":
         yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
+
+
+def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find what cannot be stopped: trainings of one epoch, variants that its settings exclude."""
+    asked = config["resume"]
+    for index, name in enumerate(asked["workloads"]):
+        if config["workloads"].get(name, {}).get("epochs") == 1:
+            yield f"resume.workloads.{index}: {name} trains 1 epoch, it takes 2 to stop in the second"
+    for index, name in enumerate(asked["variants"]):
+        if name in config["variants"]:
+            stopped = stops.variants(name, config["variants"][name], asked["stops"])
+            problems = dict.fromkeys(p for v in stopped.values() for p in _impossible(v))
+            yield from (f"resume.variants.{index}: {problem}" for problem in problems)
 
 
 def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:

@@ -290,21 +290,14 @@ def resume(
             "variant": found["variant"],
             "question": RESUMED.format(place=STOPS[stop["stop"]], by=RESUMES[stop["resume"]]),
             "answer": stop["answer"],
-            "figure": _loss(stop, found["steps"]),
+            "figure": f"resumed after step {stop['resumed_at']} of {found['steps']}: {stop['lost']}",
             "evidence": found["path"],
         }
         for found in diagnoses
         for stop in found["stops"]
+        if stop["answer"] != "not run"  # a point that the training does not have
     ]
     return [*rows, *_missing(not_run, STOPPED)]
-
-
-def _loss(stop: Mapping[str, Any], steps: int) -> str:
-    if stop["answer"] == "equal":
-        return f"resumed after step {stop['resumed_at']} of {steps}; nothing was lost"
-    if stop["answer"] == "differs":
-        return f"resumed after step {stop['resumed_at']} of {steps}: {stop['lost']}"
-    return stop["lost"]
 
 
 def _measured_or_skipped(
