@@ -538,7 +538,7 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         if variant[name] > 1:
             yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
     if variant["precision"] == "16-mixed":
-        yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
+        yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
 
 
 def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
