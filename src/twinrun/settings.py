@@ -564,7 +564,7 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         if variant[name] > 1:
             yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
     if variant["precision"] == "16-mixed":
-        yield f"precision: 16-mixed scales gradients, which {key} has no room for; use bf16-mixed"
+        yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
 
 
 def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
