@@ -50,6 +50,8 @@ class Tracer(pl.Callback):
         self.rows: list[dict[str, Any]] = []
         self.own_gradients = 0
         """Of the workers' gradients before they were summed; of one worker, 0."""
+        self.resumed_at: list[int] = []
+        """The steps done at each resumption of the training."""
         self._parameters: dict[str, torch.Tensor] = {}
         self._buffers: dict[str, torch.Tensor] = {}
         self._sampled: list[torch.Tensor] = []
@@ -70,8 +72,9 @@ class Tracer(pl.Callback):
         self._buffers = dict(pl_module.named_buffers())
         self._sampled = list(_sampled_elements(list(self._parameters.values())))
         self._traces_cuda = torch.cuda.is_initialized()
-        initial, buffers = map(_of_each, (self._parameters, self._buffers))
-        self._initial = {"initial": initial, "initial_buffers": buffers}
+        if not self.resumed_at:
+            initial, buffers = map(_of_each, (self._parameters, self._buffers))
+            self._initial = {"initial": initial, "initial_buffers": buffers}
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -169,6 +172,31 @@ class Tracer(pl.Callback):
             "num_samples": np.array([len(found) for found in self._kept_samples], dtype=np.int64),
             "sample": np.array(self._elements, dtype=np.float64),
         }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the tables so far, for a checkpoint: tensors and plain values."""
+        arrays = {name: a for name, a in self.arrays().items() if a.dtype.kind != "U"}
+        # Not all of torch knows uint64.
+        arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
+        return {
+            "rows": self.rows,
+            "resumed_at": self.resumed_at,
+            "stream_names": list(self._streams),
+            "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the tables of a checkpoint."""
+        self.rows = state_dict["rows"]
+        self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
+        self._streams = dict.fromkeys(state_dict["stream_names"], 0)
+        arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
+        self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
+        self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}
+        self._elements = list(arrays["sample"])
+        ends = np.cumsum(arrays["num_samples"])[:-1]
+        samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)
+        self._kept_samples = samples if self.rows else []
 
     def _sample(self) -> np.ndarray:
         parts = [
