@@ -7,6 +7,7 @@ processes do they have their own.
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -64,6 +65,8 @@ def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, 
             "source": [f"{HERE}/faults.py"],
             "search_path": [HERE],
             "outputs": {key: str(folder / file) for key, file in FILES.items()},
+            "checkpoints": f"{folder}-checkpoints",
+            "checkpoint_minutes": 10,
         },
         environment or {},
     )
@@ -115,11 +118,14 @@ def test_numpy_draws_in_data_workers(tmp_path):
 
 def test_iteration_over_a_set_of_strings(tmp_path):
     settings = workload(data="SetOfStrings")
-    runs = [
-        train(tmp_path, n, settings, start=launch, environment={"PYTHONHASHSEED": str(n)})
-        for n in (1, 2)
-    ]
-    first = compared(tmp_path, runs)["first_difference"]
+    with ThreadPoolExecutor() as both:
+        runs = both.map(
+            lambda seed: train(
+                tmp_path, seed, settings, start=launch, environment={"PYTHONHASHSEED": str(seed)}
+            ),
+            (1, 2),
+        )
+    first = compared(tmp_path, list(runs))["first_difference"]
     assert (first["step"], first["cause"]) == (1, "data order")
 
 
