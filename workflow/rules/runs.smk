@@ -33,6 +33,8 @@ rule train:
         tasks=lambda wildcards: of_nodes(wildcards, "devices"),
         cpus_per_task=lambda wildcards: of_nodes(wildcards, "threads"),
         mpi=lambda wildcards: of_nodes(wildcards) and "srun",
+        # As a parameter it would have runs made again that it changes nothing of.
+        checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
@@ -41,6 +43,8 @@ rule train:
         cores=lambda wildcards: SETTINGS.variants[wildcards.variant].cores,
         gpus=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
         is_trial=lambda wildcards: wildcards.workload in SETTINGS.trials,
+        # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
+        checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         search_path=SEARCH_PATH,
         versions=VERSIONS,
     script:
