@@ -127,7 +127,11 @@ def test_the_config_given_is_not_changed():
         ("variants.fast.optimizer", "fused", "fast.optimizer: `compile: step` fuses it by itself"),
         ("variants.fast.devices", 2, "fast.devices: compile: step takes a step in one piece and"),
         ("variants.eager.cuda_graph", 1, "cuda_graph: 1 is of the wrong type, expected boolean"),
-        ("variants.fast.precision", "16-mixed", "fast.precision: 16-mixed scales gradients, which"),
+        (
+            "variants.fast.precision",
+            "16-mixed",
+            "fast.precision: 16-mixed scales gradients, for which",
+        ),
         ("reproducibility.seeds", [-1], "seeds.0: -1 is out of range, allowed are 0 to 4294967295"),
         ("reproducibility.seeds", [1, 1], "names something twice"),
         ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),
