@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
-from example_runs import MANIFEST
+from example_runs import MANIFEST, seal
 from small import Points, Restless, Small
 from torch.nn import functional
 
@@ -96,6 +96,7 @@ def train(folder, module, data, *, checkpoint=None, callbacks=()):
         "resumed_at": tracer.resumed_at,
     }
     artifacts.write_json(folder / "run.json", manifest)
+    seal(folder)
     return str(folder / "run.json")
 
 

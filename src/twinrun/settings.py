@@ -568,7 +568,7 @@ def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
     asked = config["resume"]
     for index, name in enumerate(asked["workloads"]):
         if config["workloads"].get(name, {}).get("epochs") == 1:
-            yield f"resume.workloads.{index}: {name} trains 1 epoch, it takes 2 to stop in the second"
+            yield f"resume.workloads.{index}: {name} trains 1 epoch, to be stopped it takes 2"
     for index, name in enumerate(asked["variants"]):
         if name in config["variants"]:
             stopped = stops.variants(name, config["variants"][name], asked["stops"])
