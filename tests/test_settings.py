@@ -43,7 +43,7 @@ def test_the_standard_config_is_valid():
         "sweep",
         "matrix",
     ]
-    assert len(settings.cells) == 17
+    assert len(settings.cells) == 21
     used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
     assert settings.active_workloads() == used
     assert list(settings.timings) == [

@@ -29,6 +29,7 @@ VARIANT = {
     "data_workers": 0,
     "precision": "32-true",
     "devices": 1,
+    "nodes": 1,
     "sharing": "canonical",
     "scale_batch_with_devices": False,
     "batch_norm": "joined",

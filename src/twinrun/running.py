@@ -35,6 +35,7 @@ def run(arguments: Mapping[str, Any], further: Mapping[str, str]) -> None:
             {**arguments, "is_stopped": is_stopped},
             {**further, **variables},
             workers=variant["devices"],
+            nodes=variant["nodes"],
         )
         if Path(arguments["outputs"]["manifest"]).exists():
             return  # there was no such point to stop at

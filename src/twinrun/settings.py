@@ -83,6 +83,8 @@ class Variant:
     """Lightning's name of it."""
     devices: int
     """Worker processes; on GPUs each has one."""
+    nodes: int
+    """Machines of a cluster that share the workers evenly."""
     sharing: str
     """How workers share the data: `canonical` or `partitioned`."""
     scale_batch_with_devices: bool
@@ -118,8 +120,8 @@ class Variant:
 
     @property
     def cores(self) -> int:
-        """What a run needs."""
-        return self.devices * self.threads
+        """What a run needs, on each of its nodes."""
+        return self.devices // self.nodes * self.threads
 
     @property
     def gpus(self) -> int:
@@ -547,6 +549,8 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield "persistent_workers: true needs data_workers of 1 or more"
     if variant["accumulate"] > 1 and variant["devices"] > 1:
         yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["devices"] % variant["nodes"]:
+        yield f"nodes: {variant['nodes']} machines cannot evenly share {variant['devices']} workers"
     if variant["stop"] != "none" and variant["devices"] > 1:
         yield f"stop: {variant['stop']} needs devices: 1, not {variant['devices']}"
     if variant["layout"] == "features_first" and variant["compile"] == "none":

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.nn.parameter import is_lazy
 
 from twinrun.fingerprints import (
     fingerprint,
@@ -25,15 +24,8 @@ from twinrun.fingerprints import (
     hexadecimal,
     join,
 )
-from twinrun.jobs import TwinrunError
 
 SAMPLE_SIZE = 1024
-# fmt: off
-COMPARABLE = {
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
-    torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8, torch.bool,
-}
-# fmt: on
 MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
 # What is kept tensor by tensor (or stream by stream) at every step, and the names it goes by.
 PER_STEP = {
@@ -75,15 +67,9 @@ class Tracer(pl.Callback):
         self._traces_cuda = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Name the parameters and buffers and take the fingerprints of their initial values.
-
-        Raises:
-            TwinrunError: if one has no size yet, or a type that cannot be compared.
-        """
+        """Name the parameters and buffers and take the fingerprints of their initial values."""
         self._parameters = dict(pl_module.named_parameters())
         self._buffers = dict(pl_module.named_buffers())
-        for name, tensor in {**self._parameters, **self._buffers}.items():
-            _check(name, tensor)
         self._sampled = list(_sampled_elements(list(self._parameters.values())))
         self._traces_cuda = torch.cuda.is_initialized()
         if not self.resumed_at:
@@ -218,19 +204,6 @@ class Tracer(pl.Callback):
             for p, index in zip(self._parameters.values(), self._sampled, strict=True)
         ]
         return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
-
-
-def _check(name: str, tensor: torch.Tensor) -> None:
-    if is_lazy(tensor):
-        raise TwinrunError(
-            f"module: {name} belongs to a lazy layer and has no size before the first step; give "
-            f"the layer its sizes"
-        )
-    if tensor.dtype not in COMPARABLE:
-        raise TwinrunError(
-            f"module: {name} is a {str(tensor.dtype).removeprefix('torch.')} tensor, which cannot "
-            f"be compared; keep it as real numbers of 16 to 64 bits or as integers"
-        )
 
 
 def _of_each(tensors: Mapping[str, torch.Tensor]) -> list[int]:

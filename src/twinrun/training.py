@@ -87,7 +87,11 @@ def train(
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),
         compiler_switches(),
-        connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
+        connected(
+            devices=variant["devices"],
+            nodes=variant["nodes"],
+            accelerator=variant["accelerator"],
+        ) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
         pl.seed_everything(seed, workers=True, verbose=False)
@@ -244,11 +248,13 @@ def trainer_of(
     Raises:
         TwinrunError: if torch sees fewer GPUs than the variant asks for.
     """
+    devices = variant["devices"] // variant["nodes"]
     if variant["accelerator"] == "gpu":
-        _check_gpus(variant["devices"])
+        _check_gpus(devices)
     return pl.Trainer(
         accelerator=variant["accelerator"],
-        devices=variant["devices"],
+        devices=devices,
+        num_nodes=variant["nodes"],
         strategy=team.strategy,
         sync_batchnorm=variant["batch_norm"] == "synchronised",
         use_distributed_sampler=False,

@@ -1,4 +1,4 @@
-"""The workflow on a real Slurm: a cluster of this one machine, with one fake GPU.
+"""The workflow on a real Slurm: a cluster of this one machine as two nodes, with one fake GPU.
 
 Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment,
 in its folder `slurm`; it is found in either place.
@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from workflow.conftest import Project, copied
+import yaml
+from workflow.conftest import ROOT, Project, copied
 
 from twinrun import artifacts
 
@@ -125,3 +126,24 @@ def test_two_workers_train_all_of_the_data_in_a_slurm_job(project):
     jobs = submitted(project)["train"]
     assert sorted(fields["CPUs/Task"] for fields in jobs) == ["1", "2"]
     assert {fields["NumTasks"] for fields in jobs} == {"1"}
+
+
+@pytest.fixture
+def two_nodes(project):
+    """The user's example, whose data need no file, with a worker on each of two nodes."""
+    for file in (ROOT / "tests/own_module").glob("*.py"):
+        shutil.copy(file, project.directory)
+    config = yaml.safe_load((ROOT / "tests/own_module/config.yaml").read_text())
+    return config | {"variants": {"two": {"devices": 2, "nodes": 2, "threads": 1}}}
+
+
+def test_one_network_is_trained_on_two_nodes(project, two_nodes):
+    target = "results/runs/mine/two/seed1/repeat1/run.json"
+    lo = {"GLOO_SOCKET_IFNAME": "lo"}  # the nodes are this one machine
+    on_slurm(project, target, config=two_nodes, check=0, **lo)
+    (job,) = submitted(project)["train"]
+    assert (job["NumNodes"], job["NumTasks"], job["CPUs/Task"]) == ("2", "2", "1")
+    manifest = artifacts.read_json(project.directory / target)
+    # 480 samples in batches of 50, the same as one worker takes.
+    assert (manifest["ended"], manifest["steps"]) == ("finished", 20)
+    assert min(manifest["seconds"]["communication"]) > 0

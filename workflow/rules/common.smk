@@ -122,6 +122,12 @@ def cores_of_run(wildcards):
     )
 
 
+def of_nodes(wildcards, key="nodes"):
+    """Give what Slurm must know of a variant on several nodes; None of others."""
+    variant = SETTINGS.variants[wildcards.variant]
+    return getattr(variant, key) if variant.nodes > 1 else None
+
+
 def identity_of_run(wildcards):
     numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
     return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}

@@ -7,7 +7,7 @@ if __name__ == "__main__":
     identity, variant = snakemake.params.identity, snakemake.params.variant
     outputs = dict(snakemake.output.items())
     with (
-        job(snakemake, threads=variant["devices"] * variant["threads"]),
+        job(snakemake, threads=snakemake.params.cores),
         own_gpus(snakemake.params.gpus) as visible,
         failure_kept(snakemake.params.is_trial, identity, snakemake.params.workload, outputs),
     ):
