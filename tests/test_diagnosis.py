@@ -101,8 +101,8 @@ def train(folder, module, data, *, checkpoint=None, callbacks=()):
 
 
 def stopped_and_resumed(folder, module, data, stop, by):
-    file = folder / interruption.FILE if by == "lightning" else None
-    kept = [] if file else [Resumable(folder / "checkpoints", minutes=0)]
+    file = folder.parent / interruption.FILE if by == "lightning" else None
+    kept = [] if file else [Resumable(folder.parent / "checkpoints", minutes=0)]
     try:
         train(folder, module, data, callbacks=[*kept, Interrupt(stop, file)])
     except Killed:
