@@ -5,7 +5,9 @@ processes do they have their own.
 """
 
 import json
+import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -63,6 +65,8 @@ def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, 
             "source": [f"{HERE}/faults.py"],
             "search_path": [HERE],
             "outputs": {key: str(folder / file) for key, file in FILES.items()},
+            "checkpoints": f"{folder}-checkpoints",
+            "checkpoint_minutes": 10,
         },
         environment or {},
     )
@@ -79,6 +83,10 @@ def audit(folder, variant=PLAIN, **names):
     """Train twice, compare, locate; give the comparison and the location."""
     settings = workload(**names)
     summary = compared(folder, [train(folder, repeat, settings, variant) for repeat in (1, 2)])
+    return summary, located(folder, settings, variant)
+
+
+def located(folder, settings, variant):
     run = {"seed": 1, "workload": settings, "variant": variant, "dataset": None}
     output, way = folder / "location.json", folder / "location.csv"
     locate(
@@ -87,7 +95,7 @@ def audit(folder, variant=PLAIN, **names):
         output=str(output),
         way=str(way),
     )
-    return summary, json.loads(output.read_text())
+    return json.loads(output.read_text())
 
 
 def test_a_random_augmentation_without_a_seed(tmp_path):
@@ -110,11 +118,14 @@ def test_numpy_draws_in_data_workers(tmp_path):
 
 def test_iteration_over_a_set_of_strings(tmp_path):
     settings = workload(data="SetOfStrings")
-    runs = [
-        train(tmp_path, n, settings, start=launch, environment={"PYTHONHASHSEED": str(n)})
-        for n in (1, 2)
-    ]
-    first = compared(tmp_path, runs)["first_difference"]
+    with ThreadPoolExecutor() as both:
+        runs = both.map(
+            lambda seed: train(
+                tmp_path, seed, settings, start=launch, environment={"PYTHONHASHSEED": str(seed)}
+            ),
+            (1, 2),
+        )
+    first = compared(tmp_path, list(runs))["first_difference"]
     assert (first["step"], first["cause"]) == (1, "data order")
 
 
@@ -156,6 +167,33 @@ def test_a_buffer_updated_from_the_clock(tmp_path):
     op = location["op"]
     assert (op["phase"], op["op"], op["differs_in"]) == ("forward", "aten::fill_", "inputs")
     assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="a race takes two cores")
+def test_a_racing_gather(tmp_path):
+    """A race need not fire: it has ten trainings to, and a crowded machine may need them all."""
+    settings, variant = workload(module="RacingGather"), PLAIN | {"threads": 2}
+    runs = [train(tmp_path, repeat, settings, variant) for repeat in range(1, 11)]
+    found = compared(tmp_path, runs)
+    if found["answer"] == "equal":
+        pytest.skip("the race did not fire in 10 trainings of 5 steps")
+    first = found["first_difference"]
+    assert (first["cause"], first["tensor"]) == ("backward", "table")
+    location = located(tmp_path, settings, variant)
+    if location["answer"] == "not located":
+        assert "what parted the runs did not happen again" in location["sentence"]
+    else:
+        op = location["op"]
+        assert (op["op"], op["phase"], op["parameter"]) == ("aten::index_put", "backward", "table")
+        assert op["source"].endswith(f"faults.py:{line_of('self.table[rows]')}")
+        assert "`deterministic: true`" in location["sentence"]
+
+
+def test_memory_that_nothing_has_written(tmp_path):
+    """Whether it differs is chance; that nothing else is blamed for it is not."""
+    _, location = audit(tmp_path, module="Uninitialised")
+    if location["answer"] == "located":
+        assert location["op"]["op"] == "aten::nan_to_num"
 
 
 def test_weights_that_the_seed_does_not_decide(tmp_path):

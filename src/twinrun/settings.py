@@ -564,7 +564,7 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         if variant[name] > 1:
             yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
     if variant["precision"] == "16-mixed":
-        yield f"precision: 16-mixed scales gradients, which {key} leaves no room for; use bf16-mixed"
+        yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
 
 
 def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
@@ -572,7 +572,7 @@ def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
     asked = config["resume"]
     for index, name in enumerate(asked["workloads"]):
         if config["workloads"].get(name, {}).get("epochs") == 1:
-            yield f"resume.workloads.{index}: {name} trains 1 epoch, to be stopped it takes 2"
+            yield f"resume.workloads.{index}: {name} trains 1 epoch, a stop in the second needs 2"
     for index, name in enumerate(asked["variants"]):
         if name in config["variants"]:
             stopped = stops.variants(name, config["variants"][name], asked["stops"])

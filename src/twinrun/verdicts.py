@@ -290,7 +290,9 @@ def resume(
             "variant": found["variant"],
             "question": RESUMED.format(place=STOPS[stop["stop"]], by=RESUMES[stop["resume"]]),
             "answer": stop["answer"],
-            "figure": f"resumed at step {stop['resumed_at']} of {found['steps']}: {stop['lost']}",
+            "figure": (
+                f"resumed after step {stop['resumed_at']} of {found['steps']}: {stop['lost']}"
+            ),
             "evidence": found["path"],
         }
         for found in diagnoses

@@ -85,6 +85,11 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
         label = f"{variant}\nRMSE {measure(rmse(found['z'], found['target']))}"
         pictures = pictures or [("target", _square(found["target"]))]
         pictures.append((label, _square(found["z"])))
+    title = "The surface to fit, and the networks"
+    if not pictures:
+        with canvas(output, title=title, height=2) as (_, grid):
+            note(grid[0, 0], "no network was trained to the end")
+        return
     target = pictures[0][1]
     scale = Normalize(target.min(), target.max())
     height = 0.95 + 4.4 / len(pictures)
