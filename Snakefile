@@ -22,6 +22,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
 include: "workflow/rules/matrix.smk"
+include: "workflow/rules/resumes.smk"
 include: "workflow/rules/timings.smk"
 include: "workflow/rules/rankings.smk"
 include: "workflow/rules/figures.smk"
@@ -56,6 +57,13 @@ rule acceleration:
     input:
         verdicts="results/verdicts/acceleration.csv",
         results=results_of_acceleration(),
+
+
+rule resume:
+    """Study: what does a training lose that is stopped and resumed?"""
+    input:
+        verdicts="results/verdicts/resume.csv",
+        results=results_of_resume(),
 
 
 rule parallel:

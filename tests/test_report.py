@@ -121,7 +121,7 @@ class TestPage:
 
     def test_every_figure_is_in_the_page_with_a_title_and_a_caption(self, example, page):
         number = len(files_of(example, ".svg"))
-        assert number == 12
+        assert number == 14
         assert page.tags.count("svg") == page.tags.count("figcaption") == number
         assert page.source.count('role="img"') == number
         assert all(f"figure{i}-title" in page.ids for i in range(1, number + 1))
@@ -142,6 +142,7 @@ class TestPage:
     def test_captions_draw_on_the_measured_values(self, page):
         assert "nondeterministic: 71 of 72 differ, by at most 2.5" in page.text
         assert "nondeterministic: apart from step 3 on" in page.text
+        assert page.text.count("aten::index_put gave other values from equal inputs.") == 2
         assert "They parted at step 3 of 95 (epoch 1). First to differ: gradients, in" in page.text
         assert "took 1.08 times as long as one of nondeterministic" in page.text
         assert "(95% interval 1.05 to 1.10)." in page.text

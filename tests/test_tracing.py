@@ -59,6 +59,13 @@ def test_fingerprint_does_not_see_memory_layout():
     assert fingerprint(image.contiguous(memory_format=torch.channels_last)) == fingerprint(image)
 
 
+def test_fingerprint_takes_a_transposed_column():
+    column = torch.arange(8.0)[None].t()
+    assert column.is_contiguous()
+    assert column.stride(-1) != 1
+    assert fingerprint(column) == fingerprint(column.clone())
+
+
 def test_fingerprint_of_sparse_tensors_sees_indices():
     def sparse(column):
         return torch.sparse_coo_tensor([[0], [column]], [1.0], (2, 3))

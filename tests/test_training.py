@@ -2,6 +2,7 @@
 
 import random
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,7 @@ VARIANT = {
     "data_workers": 0,
     "precision": "32-true",
     "devices": 1,
+    "nodes": 1,
     "sharing": "canonical",
     "scale_batch_with_devices": False,
     "batch_norm": "joined",
@@ -42,6 +44,8 @@ VARIANT = {
     "checkpointing": False,
     "logging": False,
     "environment": {},
+    "stop": "none",
+    "resume": "lightning",
 }
 FILES = {
     "weights": "weights.safetensors",
@@ -54,19 +58,25 @@ FILES = {
 }
 
 
+def arguments(folder, workload, variant, *, seed=1, here=Path(__file__).parent, minutes=10):
+    return {
+        "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
+        "workload": workload,
+        "variant": variant,
+        "dataset": None,
+        "source": [f"{here}/small.py"],
+        "search_path": [str(here)],
+        "outputs": {name: str(folder / file) for name, file in FILES.items()},
+        "checkpoints": f"{folder}-checkpoints",
+        "checkpoint_minutes": minutes,
+    }
+
+
 def run(folder, *, workload=WORKLOAD, variant=VARIANT, seed=1, here=None):
     """Train in a fresh process and give the folder."""
     launch(
         "twinrun.training:train",
-        {
-            "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
-            "workload": workload,
-            "variant": variant,
-            "dataset": None,
-            "source": [f"{here}/small.py"],
-            "search_path": [str(here)],
-            "outputs": {name: str(folder / file) for name, file in FILES.items()},
-        },
+        arguments(folder, workload, variant, seed=seed, here=here),
         environment_of(
             seed=seed, deterministic=variant["deterministic"], threads=variant["threads"]
         ),

@@ -218,9 +218,15 @@ def test_each_workload_and_variant_has_its_row():
 
 def test_a_variant_that_cannot_run_here_has_its_row():
     missing = {"workload": "denoiser", "variant": "on_gpu", "reason": "no GPU on this machine"}
-    row = only(reproducibility([], [], [missing]))
-    assert (row["answer"], row["figure"]) == ("not run", "no GPU on this machine")
-    assert row["question"] == "Are all learnable parameters equal, bit for bit?"
+    for timings, cost in (
+        ([timing()], "Does it cost time, against nondeterministic?"),
+        ([], "Does it cost time?"),
+    ):
+        found = reproducibility([], timings, [missing])
+        rows = [row for row in found if row["variant"] == "on_gpu"]
+        assert {(r["answer"], r["figure"]) for r in rows} == {("not run", "no GPU on this machine")}
+        equal = "Are all learnable parameters equal, bit for bit?"
+        assert [row["question"] for row in rows] == [equal, cost]
 
 
 # What does it cost?
@@ -337,7 +343,9 @@ def test_verdicts_of_a_study(judged):
         ["denoiser", "plain", "equal"],
         ["denoiser", "on_gpu", "not run"],
         ["denoiser", "deterministic", "yes"],
+        ["denoiser", "on_gpu", "not run"],
         ["factorization", "plain", "differs"],
+        ["factorization", "on_gpu", "not run"],
         ["factorization", "on_gpu", "not run"],
     ]
     assert set(table["answer"]) <= set(ANSWERS)
@@ -356,7 +364,7 @@ def test_verdicts_of_all_studies_are_joined(judged, tmp_path):
 
     table = pd.read_csv(tmp_path / "verdicts.csv", keep_default_na=False)
     assert list(table.columns) == COLUMNS
-    assert table["study"].tolist() == ["reproducibility"] * 5 + ["devices"] * 5
+    assert table["study"].tolist() == ["reproducibility"] * 7 + ["devices"] * 7
     assert table["evidence"][1] == ""
 
 
@@ -372,6 +380,9 @@ def test_lines_for_the_terminal_go_by_question(judged):
         "Does it cost time, against nondeterministic?",
         "  denoiser       deterministic  yes      1.03 times the time a step "
         "(95% interval 1.01 to 1.05): slower",
+        "  denoiser       on_gpu         not run  no GPU on this machine",
+        "Does it cost time?",
+        "  factorization  on_gpu         not run  no GPU on this machine",
     ]
 
 

@@ -61,7 +61,7 @@ class WholeSteps(Tracer):
     ) -> None:
         """Begin a step with its first part."""
         step, part = divmod(batch_idx, self._number)
-        if part == 0:
+        if part == 0 or not self._start:  # a training may be resumed between two parts
             self._losses = []
             whole = trainer.precision_plugin.convert_input(self._made[0].whole)
             super().on_train_batch_start(trainer, pl_module, whole, step)

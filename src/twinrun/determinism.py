@@ -31,10 +31,7 @@ def capture() -> dict[str, Any]:
         "mkldnn_deterministic": mkldnn.deterministic,
         "matmul_precision": torch.get_float32_matmul_precision(),
         "threads": torch.get_num_threads(),
-        "python": random.getstate(),
-        "numpy": np.random.get_state(),
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "random": random_states(),
     }
 
 
@@ -47,11 +44,33 @@ def restore(state: dict[str, Any]) -> None:
     mkldnn.deterministic = state["mkldnn_deterministic"]
     torch.set_float32_matmul_precision(state["matmul_precision"])
     torch.set_num_threads(state["threads"])
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])
-    torch.set_rng_state(state["torch"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
+    restore_random_states(state["random"])
+
+
+def random_states() -> dict[str, Any]:
+    """Read the states of Python's, NumPy's and torch's generators, of torch for each device.
+
+    They are tensors and plain values, so that a file of them can be loaded with `weights_only`.
+    """
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "python": random.getstate(),
+        "numpy": (kind, keys.tolist(), *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "mps": [torch.mps.get_rng_state()] if torch.backends.mps.is_available() else [],
+    }
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Put back what `random_states` read."""
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
+    torch.set_rng_state(states["torch"])
+    if states["cuda"]:
+        torch.cuda.set_rng_state_all(states["cuda"])
+    for state in states["mps"]:
+        torch.mps.set_rng_state(state)
 
 
 @contextmanager

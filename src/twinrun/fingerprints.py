@@ -107,9 +107,9 @@ def _has_rows(leaf: Any) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    """Give a strided tensor's bytes, (..., bytes of the last dimension) uint8, in memory order."""
+    """Give a strided tensor's bytes in the order of its elements, flat uint8."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return (plain if plain.ndim else plain.reshape(1)).view(torch.uint8).numpy()
+    return plain.reshape(-1).view(torch.uint8).numpy()
 
 
 def _fingerprint_value(value: Any) -> int:

@@ -82,8 +82,10 @@ def _why_not_replayed(first: Mapping[str, Any], variant: Mapping[str, Any]) -> s
         return f"No operation of a step decides it: {ADVICE[first['cause']]}"
     if variant["devices"] > 1:
         return f"Steps of several workers are not replayed: {ADVICE[first['cause']]}"
-    if variant["compile"] != "none":
-        return "Compiled steps show no operations: run the variant without `compile`"
+    if variant["compile"] != "none" or variant["cuda_graph"]:
+        return "Compiled and captured steps show no operations: run the variant without"
+    if variant["accumulate"] > 1:
+        return f"Steps of several parts are not replayed: {ADVICE[first['cause']]}"
     return None
 
 
@@ -91,7 +93,10 @@ def _replayed(run: Mapping[str, Any], step: int, recorded: Path) -> dict[str, An
     """Do the step again in fresh processes and give what they found."""
     variant = run["variant"]
     environment = environment_of(
-        seed=run["seed"], deterministic=variant["deterministic"], threads=variant["threads"]
+        seed=run["seed"],
+        deterministic=variant["deterministic"],
+        threads=variant["threads"],
+        further=variant["environment"],
     )
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"

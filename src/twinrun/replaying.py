@@ -25,11 +25,12 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
 from twinrun import artifacts
-from twinrun.determinism import capture, determinism, restore
+from twinrun.determinism import SWITCHES, capture, determinism, restore
 from twinrun.distances import distances
 from twinrun.loading import build_data, build_module
 from twinrun.ops import KEY, OpTracer
 from twinrun.parallel import Team
+from twinrun.speeding import Speed
 from twinrun.stopping import Stopped
 from twinrun.tracing import Tracer
 from twinrun.training import trainer_of
@@ -86,7 +87,7 @@ def _trained(
 ) -> Iterator[tuple[pl.Trainer, pl.LightningModule, pl.LightningDataModule]]:
     """Make what a run is made of, in the order in which a run makes it."""
     variant, seed = run["variant"], run["seed"]
-    switches = {key: variant[key] for key in ("deterministic", "threads")}
+    switches = {key: variant[key] for key in SWITCHES}
     with determinism(**switches), tempfile.TemporaryDirectory(prefix="twinrun-") as empty:
         pl.seed_everything(seed, workers=True, verbose=False)
         data = build_data(
@@ -94,9 +95,11 @@ def _trained(
             seed=seed,
             dataset_path=run["dataset"],
             data_workers=variant["data_workers"],
+            persistent_workers=variant["persistent_workers"],
             search_path=run["search_path"],
         )
         module = build_module(run["workload"], run["search_path"])
+        Speed(module, variant)
         trainer = trainer_of(run["workload"], variant, Team(), root=empty, callbacks=[])
         yield trainer, module, data
 

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-from twinrun import factors
+from twinrun import factors, stops
 from twinrun.factors import Cell
 from twinrun.jobs import TwinrunError
 
@@ -83,6 +83,8 @@ class Variant:
     """Lightning's name of it."""
     devices: int
     """Worker processes; on GPUs each has one."""
+    nodes: int
+    """Machines of a cluster that share the workers evenly."""
     sharing: str
     """How workers share the data: `canonical` or `partitioned`."""
     scale_batch_with_devices: bool
@@ -111,11 +113,15 @@ class Variant:
     """Show Lightning's progress bar and write its logger."""
     environment: Mapping[str, str]
     """Environment variables of the run's fresh process."""
+    stop: str
+    """Where the training is stopped, for a second process to go on: see `interruption`."""
+    resume: str
+    """By what it goes on: `lightning` or `twinrun`."""
 
     @property
     def cores(self) -> int:
-        """What a run needs."""
-        return self.devices * self.threads
+        """What a run needs, on each of its nodes."""
+        return self.devices // self.nodes * self.threads
 
     @property
     def gpus(self) -> int:
@@ -125,7 +131,8 @@ class Variant:
     @property
     def is_timed(self) -> bool:
         """Whether a timing, which is one process that does whole steps, can measure it."""
-        return self.devices == 1 and self.accumulate == 1 and not self.environment
+        is_plain = self.accumulate == 1 and not self.environment and self.stop == "none"
+        return self.devices == 1 and is_plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +217,10 @@ class Settings:
         named = [name for study in self.studies for name in self.config[study]["workloads"]]
         return list(dict.fromkeys(named))
 
+    def stops_of(self, variant: str) -> list[dict[str, str]]:
+        """Give the pairs of variants by which the study resume examines a variant."""
+        return stops.pairs(variant, self.config["resume"]["stops"])
+
     def not_run_of(self, study: str) -> dict[str, str]:
         """Name the variants of a study that cannot run here, and why."""
         names = self.config[study].get("variants", [])
@@ -268,6 +279,8 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
     config, problems = _validate(config, rules)
     if not problems:
         problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
+    if not problems and "resume" in config["studies"]:
+        problems = list(_contradictions_of_resume(config))
     if not problems:
         problems = list(_contradictions_of_gate(config))
     if problems:
@@ -286,7 +299,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
         for cell in cells
     }
-    for name, values in {**config["variants"], **changed}.items():
+    for name, values in {**config["variants"], **changed, **_stopped(config)}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
         variants[name] = Variant(**{**values, "accelerator": accelerator})
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
@@ -334,6 +347,15 @@ def _trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any
 
 def _spelt(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the variants that the study resume makes of its own, with those that it holds whole."""
+    if "resume" not in config["studies"]:
+        return {}
+    asked = config["resume"]
+    found = (stops.variants(n, config["variants"][n], asked["stops"]) for n in asked["variants"])
+    return {name: values for variants in found for name, values in variants.items()}
 
 
 def _hindrance(variant: Variant, *, gpus: float) -> str | None:
@@ -527,6 +549,10 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield "persistent_workers: true needs data_workers of 1 or more"
     if variant["accumulate"] > 1 and variant["devices"] > 1:
         yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
+    if variant["devices"] % variant["nodes"]:
+        yield f"nodes: {variant['nodes']} machines cannot evenly share {variant['devices']} workers"
+    if variant["stop"] != "none" and variant["devices"] > 1:
+        yield f"stop: {variant['stop']} needs devices: 1, not {variant['devices']}"
     if variant["layout"] == "features_first" and variant["compile"] == "none":
         yield "layout: features_first needs `compile: step` or `module`"
     if variant["compile"] == "step" and variant["optimizer"] != "default":
@@ -539,6 +565,19 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
     if variant["precision"] == "16-mixed":
         yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
+
+
+def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find what cannot be stopped: trainings of one epoch, variants that its settings exclude."""
+    asked = config["resume"]
+    for index, name in enumerate(asked["workloads"]):
+        if config["workloads"].get(name, {}).get("epochs") == 1:
+            yield f"resume.workloads.{index}: {name} trains 1 epoch, a stop in the second needs 2"
+    for index, name in enumerate(asked["variants"]):
+        if name in config["variants"]:
+            stopped = stops.variants(name, config["variants"][name], asked["stops"])
+            problems = dict.fromkeys(p for v in stopped.values() for p in _impossible(v))
+            yield from (f"resume.variants.{index}: {problem}" for problem in problems)
 
 
 def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:

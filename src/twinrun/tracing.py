@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.nn.parameter import is_lazy
 
 from twinrun.fingerprints import (
     fingerprint,
@@ -25,15 +24,8 @@ from twinrun.fingerprints import (
     hexadecimal,
     join,
 )
-from twinrun.jobs import TwinrunError
 
 SAMPLE_SIZE = 1024
-# fmt: off
-COMPARABLE = {
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
-    torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8, torch.bool,
-}
-# fmt: on
 MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
 # What is kept tensor by tensor (or stream by stream) at every step, and the names it goes by.
 PER_STEP = {
@@ -58,6 +50,8 @@ class Tracer(pl.Callback):
         self.rows: list[dict[str, Any]] = []
         self.own_gradients = 0
         """Of the workers' gradients before they were summed; of one worker, 0."""
+        self.resumed_at: list[int] = []
+        """The steps done at each resumption of the training."""
         self._parameters: dict[str, torch.Tensor] = {}
         self._buffers: dict[str, torch.Tensor] = {}
         self._sampled: list[torch.Tensor] = []
@@ -73,19 +67,14 @@ class Tracer(pl.Callback):
         self._traces_cuda = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Name the parameters and buffers and take the fingerprints of their initial values.
-
-        Raises:
-            TwinrunError: if one has no size yet, or a type that cannot be compared.
-        """
+        """Name the parameters and buffers and take the fingerprints of their initial values."""
         self._parameters = dict(pl_module.named_parameters())
         self._buffers = dict(pl_module.named_buffers())
-        for name, tensor in {**self._parameters, **self._buffers}.items():
-            _check(name, tensor)
         self._sampled = list(_sampled_elements(list(self._parameters.values())))
         self._traces_cuda = torch.cuda.is_initialized()
-        initial, buffers = map(_of_each, (self._parameters, self._buffers))
-        self._initial = {"initial": initial, "initial_buffers": buffers}
+        if not self.resumed_at:
+            initial, buffers = map(_of_each, (self._parameters, self._buffers))
+            self._initial = {"initial": initial, "initial_buffers": buffers}
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
@@ -184,25 +173,37 @@ class Tracer(pl.Callback):
             "sample": np.array(self._elements, dtype=np.float64),
         }
 
+    def state_dict(self) -> dict[str, Any]:
+        """Give the tables so far, for a checkpoint: tensors and plain values."""
+        arrays = {name: a for name, a in self.arrays().items() if a.dtype.kind != "U"}
+        # Not all of torch knows uint64.
+        arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
+        return {
+            "rows": self.rows,
+            "resumed_at": self.resumed_at,
+            "stream_names": list(self._streams),
+            "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the tables of a checkpoint."""
+        self.rows = state_dict["rows"]
+        self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
+        self._streams = dict.fromkeys(state_dict["stream_names"], 0)
+        arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
+        self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
+        self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}
+        self._elements = list(arrays["sample"])
+        ends = np.cumsum(arrays["num_samples"])[:-1]
+        samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)
+        self._kept_samples = samples if self.rows else []
+
     def _sample(self) -> np.ndarray:
         parts = [
             p.detach().reshape(-1)[index].double()
             for p, index in zip(self._parameters.values(), self._sampled, strict=True)
         ]
         return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
-
-
-def _check(name: str, tensor: torch.Tensor) -> None:
-    if is_lazy(tensor):
-        raise TwinrunError(
-            f"module: {name} belongs to a lazy layer and has no size before the first step; give "
-            f"the layer its sizes"
-        )
-    if tensor.dtype not in COMPARABLE:
-        raise TwinrunError(
-            f"module: {name} is a {str(tensor.dtype).removeprefix('torch.')} tensor, which cannot "
-            f"be compared; keep it as real numbers of 16 to 64 bits or as integers"
-        )
 
 
 def _of_each(tensors: Mapping[str, torch.Tensor]) -> list[int]:

@@ -22,15 +22,17 @@ import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
-from twinrun import artifacts, environment
+from twinrun import artifacts, environment, interruption
 from twinrun.accumulation import accumulate
 from twinrun.compilation import compiler_switches
 from twinrun.determinism import SWITCHES, determinism
 from twinrun.features import Supported, check_tensors
 from twinrun.jobs import TwinrunError, sentence_of
+from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.resuming import Resumable
 from twinrun.speeding import Speed
 from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
@@ -46,8 +48,11 @@ def train(
     source: Sequence[str],
     search_path: Sequence[str],
     outputs: Mapping[str, str],
+    checkpoints: str,
+    checkpoint_minutes: float,
+    is_stopped: bool = False,
 ) -> None:
-    """Train once and write the files of the run.
+    """Train once and write the files of the run; a killed run goes on from its last checkpoint.
 
     Args:
         identity: `workload`, `variant`, `seed`, `repeat` of the run.
@@ -58,6 +63,9 @@ def train(
         search_path: folders with the user's own modules.
         outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
             `checksums`.
+        checkpoints: folder for the last checkpoint, until the run is finished.
+        checkpoint_minutes: at least these lie between two checkpoints.
+        is_stopped: end this process where the variant says, for another to go on.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
@@ -65,14 +73,25 @@ def train(
             the training was not the one asked for (workers, steps); also if a signal stopped it,
             after its files have been written to the folder `stopped` beside `manifest`.
     """
-    started, described = time.perf_counter(), environment.describe()
+    started = time.perf_counter()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
+    origin = {
+        **identity,
+        "settings": {"workload": workload, "variant": variant},
+        "environment": environment.describe(),
+        "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
+        "source_sha256": artifacts.sha256_of_files(source),
+    }
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),
         compiler_switches(),
-        connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
+        connected(
+            devices=variant["devices"],
+            nodes=variant["nodes"],
+            accelerator=variant["accelerator"],
+        ) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
         pl.seed_everything(seed, workers=True, verbose=False)
@@ -91,8 +110,20 @@ def train(
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
         if variant["accumulate"] > 1:
             team.tracer = accumulate(module, data, parts=variant["accumulate"])
+        resumable = Resumable(
+            checkpoints,
+            identity={**origin, "environment": origin["environment"]["identity"]},
+            minutes=checkpoint_minutes if variant["stop"] == "none" else 0,
+            say=lambda text: workers.is_first and report_progress(f"{label}: {text}"),
+        )
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [stop, Supported(), *team.callbacks, tracer, metrics, seconds]
+        callbacks = [resumable, stop, Supported(), *team.callbacks, tracer, metrics, seconds]
+        lightnings = None
+        if variant["stop"] != "none" and variant["resume"] == "lightning":
+            lightnings = Path(checkpoints, interruption.FILE)
+            callbacks.remove(resumable)
+        if is_stopped:
+            callbacks.append(interruption.Interrupt(variant["stop"], lightnings))
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
@@ -100,12 +131,16 @@ def train(
         setup_ended = time.perf_counter()
         failure = None
         try:
-            trainer.fit(module, datamodule=data)
+            last = None if is_stopped else lightnings or resumable.last()
+            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
         except Exception as error:
-            _explain(error, identity["variant"])
-            failure = _failure_of(error, variant)
+            # What a training that Lightning resumed comes to is what one wants to know of it.
+            is_result = lightnings is not None and not is_stopped
+            if not is_result:
+                _explain(error, identity["variant"])
+            failure = _failure_of(error, variant, is_result=is_result)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
@@ -127,11 +162,7 @@ def train(
     artifacts.write_arrays(outputs["fingerprints"], tracer.arrays())
     artifacts.write_tensors(outputs["predictions"], predictions)
     manifest = {
-        **identity,
-        "settings": {"workload": workload, "variant": variant},
-        "environment": described,
-        "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
-        "source_sha256": artifacts.sha256_of_files(source),
+        **origin,
         "tensors": [
             {"name": n, "kind": kind, "shape": list(t.shape), "dtype": str(t.dtype).split(".")[1]}
             for n, kind, t in tensors
@@ -149,6 +180,7 @@ def train(
         },
         "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
+        "resumed_at": tracer.resumed_at,
         "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
@@ -160,6 +192,7 @@ def train(
             f"the workflow again to train the run to its end"
         )
     shutil.rmtree(kept, ignore_errors=True)
+    resumable.remove()
 
 
 class EpochMetrics(pl.Callback):
@@ -215,11 +248,13 @@ def trainer_of(
     Raises:
         TwinrunError: if torch sees fewer GPUs than the variant asks for.
     """
+    devices = variant["devices"] // variant["nodes"]
     if variant["accelerator"] == "gpu":
-        _check_gpus(variant["devices"])
+        _check_gpus(devices)
     return pl.Trainer(
         accelerator=variant["accelerator"],
-        devices=variant["devices"],
+        devices=devices,
+        num_nodes=variant["nodes"],
         strategy=team.strategy,
         sync_batchnorm=variant["batch_norm"] == "synchronised",
         use_distributed_sampler=False,
@@ -230,7 +265,9 @@ def trainer_of(
         accumulate_grad_batches=variant["accumulate"],
         limit_val_batches=1.0 if variant["validation"] else 0,
         logger=variant["logging"],
-        enable_checkpointing=variant["checkpointing"],
+        # Lightning counts the one that stops the training as a checkpoint callback.
+        enable_checkpointing=variant["checkpointing"]
+        or any(isinstance(callback, interruption.Interrupt) for callback in callbacks),
         enable_progress_bar=variant["logging"],
         enable_model_summary=False,
         num_sanity_val_steps=0,
@@ -252,9 +289,9 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _failure_of(error: Exception, variant: Mapping[str, Any]) -> str:
+def _failure_of(error: Exception, variant: Mapping[str, Any], *, is_result: bool) -> str:
     """Say why a step that was to be fast failed, so that its study goes on; raise others."""
-    if not is_fast(variant) or variant["devices"] > 1:
+    if not (is_fast(variant) or is_result) or variant["devices"] > 1:
         raise error
     traceback.print_exc()
     return f"broken off: {sentence_of(error)}"

@@ -14,6 +14,7 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.ratios import UNSTABLE_IQR_SHARE
+from twinrun.stops import RESUMES, STOPS
 
 COLUMNS = ["study", "workload", "variant", "question", "answer", "figure", "evidence"]
 ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
@@ -22,6 +23,7 @@ REPEATS = "Are all learnable parameters equal, bit for bit?"
 REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
 BEGINS = "Was the operation found in which the runs part?"
 COSTS = "Does it cost time, against {yardstick}?"
+COSTS_ALONE = "Does it cost time?"  # where nothing was timed, and no yardstick is known
 FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
 FASTER_DEVICE = "Is it faster on this device?"
 SPEED = {
@@ -34,6 +36,9 @@ EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
 ALL_FINISHED = "Did every trial of the sweep finish?"
 WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
+
+RESUMED = "Stopped {place}, does it go on to the same bits from {by}?"
+STOPPED = "Does it go on to the same bits after a stop?"
 
 Row = dict[str, str]
 
@@ -110,7 +115,13 @@ def reproducibility(
         for (workload, variant), seeds in groups.items()
     ]
     rows += _missing(not_run, REPEATS)
-    return rows + [row for timing in timings for row in _costs(timing)]
+    rows += [row for timing in timings for row in _costs(timing)]
+    yardsticks = {timing["workload"]: timing["yardstick"] for timing in timings}
+    for missing in not_run:
+        yardstick = yardsticks.get(missing["workload"])
+        question = COSTS.format(yardstick=yardstick) if yardstick else COSTS_ALONE
+        rows += _missing([missing], question)
+    return rows
 
 
 def devices(
@@ -259,6 +270,36 @@ def _withstands(found: Mapping[str, Any]) -> tuple[str, str, str]:
     parts = [f"{count(len(groups['equal']))} of {plural(compared, 'change')} leave it equal"]
     parts += [f"{name}: {', '.join(labels)}" for name, labels in groups.items() if labels][1:]
     return WITHSTANDS, "no" if groups["differs"] else "yes", "; ".join(parts)
+
+
+def resume(
+    diagnoses: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say for each kind of stop whether a resumed training ends in the same bits.
+
+    Args:
+        diagnoses: what `diagnosis` found, each with its `path`.
+        timings: none.
+        not_run: as for `devices`.
+    """
+    rows = [
+        {
+            "workload": found["workload"],
+            "variant": found["variant"],
+            "question": RESUMED.format(place=STOPS[stop["stop"]], by=RESUMES[stop["resume"]]),
+            "answer": stop["answer"],
+            "figure": (
+                f"resumed after step {stop['resumed_at']} of {found['steps']}: {stop['lost']}"
+            ),
+            "evidence": found["path"],
+        }
+        for found in diagnoses
+        for stop in found["stops"]
+        if stop["answer"] != "not run"  # a point that the training does not have
+    ]
+    return [*rows, *_missing(not_run, STOPPED)]
 
 
 def _measured_or_skipped(
@@ -517,6 +558,7 @@ STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "parallel": parallel,
     "sweep": sweep,
     "matrix": matrix,
+    "resume": resume,
 }
 
 

@@ -90,12 +90,11 @@ class Workers:
 
 
 @contextmanager
-def connected(*, devices: int, accelerator: str) -> Iterator[Workers]:
+def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers]:
     """Meet the other workers of this run.
 
     Raises:
-        TwinrunError: if there are more or fewer than the variant's devices, or they could be on
-            several machines.
+        TwinrunError: if there are more or fewer than the variant's devices.
     """
     count = int(os.environ["WORLD_SIZE"]) if "TWINRUN_MEETING" in os.environ else 1
     if count != devices:
@@ -103,18 +102,13 @@ def connected(*, devices: int, accelerator: str) -> Iterator[Workers]:
     if count == 1:
         yield Workers()
         return
-    nodes = int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
-    if nodes > 1:
-        raise TwinrunError(
-            f"devices: {count} workers train on one machine, but this Slurm job has {nodes} nodes; "
-            f"ask for one node (nodes=1) that has the cores or GPUs of all workers"
-        )
     rank = int(os.environ["RANK"])
-    if sys.platform == "linux":  # gloo would look up the host's name, which may not resolve
+    if sys.platform == "linux" and nodes == 1:
+        # gloo would look up the host's name, which may not resolve.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group(
         "nccl" if accelerator == "gpu" else "gloo",
-        init_method=f"file://{os.environ['TWINRUN_MEETING']}",
+        init_method=os.environ["TWINRUN_MEETING"],
         rank=rank,
         world_size=count,
     )

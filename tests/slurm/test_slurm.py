@@ -1,4 +1,4 @@
-"""The workflow on a real Slurm: a cluster of this one machine, with one fake GPU.
+"""The workflow on a real Slurm: a cluster of this one machine as two nodes, with one fake GPU.
 
 Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment,
 in its folder `slurm`; it is found in either place.
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from workflow.conftest import Project, copied
+
+from twinrun import artifacts
 
 CLUSTER = Path(__file__).with_name("cluster")
 PLUGIN = Path(sys.prefix, "slurm")
@@ -109,3 +111,21 @@ def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     assert [fields["JobState"] for fields in jobs["train"]] == ["FAILED"]
     assert "TresPerJob" not in jobs["prepare"][0]
     assert not (project.directory / target).exists()
+
+
+def test_two_workers_train_all_of_the_data_on_one_node_and_on_two(project):
+    """Lightning's own detection of Slurm would start one worker with half of each mini-batch."""
+    two = {"threads": 1, "devices": 2}
+    variants = {"one": {"threads": 1}, "two": two, "two_nodes": {**two, "nodes": 2}}
+    targets = [f"results/runs/denoiser/{name}/seed1/repeat1/run.json" for name in variants]
+    lo = {"GLOO_SOCKET_IFNAME": "lo"}  # the nodes are this one machine
+    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0, **lo)
+    runs = [artifacts.read_json(project.directory / target) for target in targets]
+    assert len({run["steps"] for run in runs}) == 1
+    assert [sum(run["seconds"]["communication"]) > 0 for run in runs] == [False, True, True]
+    assert runs[1]["weights_sha256"] == runs[2]["weights_sha256"] != runs[0]["weights_sha256"]
+    shapes = [
+        tuple(job[key] for key in ("NumNodes", "NumTasks", "CPUs/Task"))
+        for job in submitted(project)["train"]
+    ]
+    assert sorted(shapes) == [("1", "1", "1"), ("1", "1", "2"), ("2", "2", "1")]

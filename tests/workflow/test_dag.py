@@ -8,15 +8,17 @@ from .conftest import ROOT
 REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
 FULL = {
-    "prepare": 2,
-    "train": 23,
+    "prepare": 3,
+    "train": 47,
     "compare": 7,
-    "contrast": 3,
+    "contrast": 5,
+    "cell": 21,
     "timing": 4,
     "scaling": 1,
     "rank": 1,
 }
-STANDARD = FULL | {"train": 20, "contrast": 2, "timing": 2}
+# Nineteen changes, a repeat and another seed.
+MATRIX = {"prepare": 1, "train": 22, "cell": 21}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -49,10 +51,21 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
             {"reproducibility": {"variants": ["deterministic"]}},
             {"prepare": 2, "train": 4, "compare": 2},
         ),
+        ({"studies": ["matrix"]}, MATRIX),
+        (
+            {"studies": ["matrix"], "matrix": {"changes": [{"threads": 4}]}},
+            {"prepare": 1, "train": 4, "cell": 3},
+        ),
+        # What this machine cannot run is left out; of a baseline that it cannot, everything.
+        (
+            {"studies": ["matrix"], "matrix": {"changes": [{"accelerator": "gpu"}]}},
+            {"prepare": 1, "train": 3, "cell": 2},
+        ),
+        ({"studies": ["matrix"], "matrix": {"baseline": "gpu"}}, {}),
     ],
 )
 def test_the_config_decides_what_is_run(project, config, expected):
-    assert compute(project.jobs(config=REPEATS | config)) == expected
+    assert compute(project.jobs(config=REPEATS | config, **NO_GPU)) == expected
 
 
 @pytest.mark.parametrize(
@@ -124,6 +137,14 @@ def test_a_missing_gpu_leaves_its_runs_out_unless_promised(project, accelerator)
     }
     jobs = project.jobs(config=config, CUDA_VISIBLE_DEVICES="")
     assert jobs["train"] == (8 if accelerator == "gpu" else 4)
+
+
+def test_the_gate_asks_for_what_it_judges(project):
+    config = REPEATS | {"require": {"deterministic_pair": "equal", "fingerprint": "expected.json"}}
+    jobs = project.jobs("gate", config=config)
+    assert compute(jobs) == DIRECT
+    assert (jobs["require"], jobs["gate"]) == (1, 1)
+    assert "report" not in jobs
 
 
 def test_every_rule_has_a_log_and_a_sentence():

@@ -122,6 +122,12 @@ def cores_of_run(wildcards):
     )
 
 
+def of_nodes(wildcards, key="nodes"):
+    """Give what Slurm must know of a variant on several nodes; None of others."""
+    variant = SETTINGS.variants[wildcards.variant]
+    return getattr(variant, key) if variant.nodes > 1 else None
+
+
 def identity_of_run(wildcards):
     numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
     return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}
@@ -145,7 +151,7 @@ def of_study(study, pattern, fixed=()):
     values = {
         "workload": asked["workloads"],
         "variant": variants,
-        "seed": asked["seeds"],
+        "seed": asked.get("seeds", []),
         "repeat": range(1, asked.get("repeats", 1) + 1),
     }
     return collect(pattern, **{**values, **dict(fixed)})
@@ -242,6 +248,7 @@ COMPARISONS = {
     ],
     "sweep": rankings_of_sweep,
     "matrix": matrices_of_study,
+    "resume": lambda: of_study("resume", "results/resumes/{workload}/{variant}.json"),
 }
 
 
@@ -267,6 +274,28 @@ def cells_of_matrix(wildcards):
 def comparisons_of_workload(wildcards):
     pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
     return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
+def pairs_of_resume(wildcards):
+    """Give the pairs of runs that show what resuming loses, by their run.json."""
+    seed = SETTINGS.config["resume"]["seed"]
+    pattern = "results/runs/{}/{}/seed{}/repeat1/run.json"
+    workload = wildcards["workload"]
+    return [
+        {
+            **pair,
+            **{
+                key: pattern.format(workload, pair[key], seed)
+                for key in ("whole", "stopped")
+            },
+        }
+        for pair in SETTINGS.stops_of(wildcards["variant"])
+    ]
+
+
+def runs_of_resume(wildcards):
+    pairs = pairs_of_resume(wildcards)
+    return sorted({pair[key] for pair in pairs for key in ("whole", "stopped")})
 
 
 def timings_of_study(wildcards):
@@ -452,6 +481,19 @@ def results_of_matrix():
     ]
 
 
+def results_of_resume():
+    asked = SETTINGS.config["resume"]
+    pairs = [
+        {"workload": workload, "variant": variant}
+        for workload in asked["workloads"]
+        for variant in SETTINGS.variants_of("resume")
+    ]
+    return [
+        *(run for pair in pairs for run in runs_of_resume(pair)),
+        *COMPARISONS["resume"](),
+    ]
+
+
 RESULTS = {
     "reproducibility": results_of_reproducibility,
     "devices": results_of_devices,
@@ -459,6 +501,7 @@ RESULTS = {
     "parallel": results_of_parallel,
     "sweep": results_of_sweep,
     "matrix": results_of_matrix,
+    "resume": results_of_resume,
 }
 
 

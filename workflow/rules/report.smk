@@ -1,6 +1,13 @@
 """Verdicts and the page to read: results/verdicts/, results/verdicts.csv, results/report.html."""
 
 
+# Seconds of work: on a cluster, where waiting in the queue takes longer, they are not sent there.
+localrules:
+    judge,
+    verdicts,
+    report,
+
+
 rule judge:
     """Answer the questions of a study, a line each."""
     input:

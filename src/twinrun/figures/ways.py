@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun.artifacts import read_json
-from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note, shorten
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, log_axis, note, shorten
 from twinrun.formatting import count
 
 
@@ -59,14 +59,15 @@ def _draw(axes: Axes, found: Mapping[str, Any], table: pd.DataFrame, colour: str
     op = found["op"]
     place = op["place"] + 1
     name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
-    height = sizes.iloc[op["place"]]
-    is_left = place > len(table) / 2
+    height = sizes.iloc[op["place"]] if drawn.iloc[op["place"]] else axes.get_ylim()[0]
+    axes.plot(place, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first")
+    side = -1 if place > len(table) / 2 else 1
     axes.annotate(
         f"first: {name}",
-        (place, height if drawn.iloc[op["place"]] else axes.get_ylim()[0]),
-        xytext=(-8 if is_left else 8, 10),
+        (place, height),
+        xytext=(8 * side, 9),
         textcoords="offset points",
-        ha="right" if is_left else "left",
+        ha="right" if side < 0 else "left",
         color=INK,
-        fontsize="small",
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
     )

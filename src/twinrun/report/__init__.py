@@ -23,6 +23,7 @@ from twinrun.report import (
     matrix,
     parallel,
     reproducibility,
+    resume,
     runs,
     sweep,
     verdicts,
@@ -36,6 +37,7 @@ SECTIONS: Mapping[str, Callable[[Material], dict[str, Any]]] = {
     "parallel": parallel.section,
     "sweep": sweep.section,
     "matrix": matrix.section,
+    "resume": resume.section,
 }
 
 

@@ -31,6 +31,8 @@ class Material:
     """Every comparison of a variant with another, likewise."""
     locations: list[dict[str, Any]]
     """Where the pairs of the comparisons part, each with the `path` of its JSON in results/."""
+    resumes: list[dict[str, Any]]
+    """What the stops of each workload and variant lost."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
     scalings: dict[str, dict[str, Any]]
@@ -85,6 +87,7 @@ def read_material(
         locations=[
             {**read_json(path), "path": place} for place, path in matching("locations/*.json")
         ],
+        resumes=[read_json(path) for _, path in matching("resumes/*.json")],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
         scalings={path.stem: read_json(path) for _, path in matching("scaling/*.json")},
         rankings={path.stem: read_json(path) for _, path in matching("sweeps/*.json")},
