@@ -192,9 +192,11 @@ def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
 
 def test_fast_variants_predict_what_the_yardstick_predicts(monkeypatch, tmp_path):
     monkeypatch.setattr(timing_module, "empty_cache", nullcontext)  # seconds do not matter here
-    variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "module"}}
-    timing = {**TIMING, "rounds": 2, "phases": ["train"]}
+    variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "step"}}
+    timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"]}
     _, summary = measured(tmp_path, variants, timing=timing)
+    assert summary["skipped"] == []
+    assert {row["variant"] for row in summary["trainer"]} == {"plain", "compiled"}
     (row,) = summary["agreement"]
     assert row["variant"] == "compiled"
     assert row["distance"] <= row["tolerance"] == 100 * torch.finfo(torch.float32).eps
