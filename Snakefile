@@ -21,9 +21,13 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
+include: "workflow/rules/matrix.smk"
+include: "workflow/rules/resumes.smk"
 include: "workflow/rules/timings.smk"
+include: "workflow/rules/rankings.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/gate.smk"
 
 
 rule all:
@@ -53,6 +57,34 @@ rule acceleration:
     input:
         verdicts="results/verdicts/acceleration.csv",
         results=results_of_acceleration(),
+
+
+rule resume:
+    """Study: what does a training lose that is stopped and resumed?"""
+    input:
+        verdicts="results/verdicts/resume.csv",
+        results=results_of_resume(),
+
+
+rule parallel:
+    """Study: what do several workers buy, does it repeat, and is it what one does?"""
+    input:
+        verdicts="results/verdicts/parallel.csv",
+        results=results_of_parallel(),
+
+
+rule sweep:
+    """Study: which hyperparameters do best?"""
+    input:
+        verdicts="results/verdicts/sweep.csv",
+        results=results_of_sweep(),
+
+
+rule matrix:
+    """Study: which changes of setting change what is learned, and by how much?"""
+    input:
+        verdicts="results/verdicts/matrix.csv",
+        results=results_of_matrix(),
 
 
 onstart:

@@ -19,6 +19,8 @@ from twinrun.figures.growth import growth
 from twinrun.figures.pairs import first_layer, layers
 from twinrun.figures.timings import cost
 from twinrun.figures.training import curves, strip
+from twinrun.figures.ways import way
+from twinrun.locating import WAY_COLUMNS
 from twinrun.report import write_report
 
 TEMPLATES = Path(__file__).parents[1] / "workflow/report"
@@ -72,7 +74,10 @@ def write_run(
         "variant": variant,
         "seed": seed,
         "repeat": repeat,
-        "settings": {"workload": {"epochs": EPOCHS}, "variant": {"threads": 2}},
+        "settings": {
+            "workload": {"dataset": "digits", "epochs": EPOCHS},
+            "variant": {"threads": 2},
+        },
         "environment": ENVIRONMENT,
         "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
         "source_sha256": "c" * 64,
@@ -160,6 +165,7 @@ def write_comparison(
             "step": 3,
             "epoch": 1,
             "quantity": "gradients",
+            "cause": "backward",
             "tensor": next(iter(first)),
         },
         "runs": [
@@ -170,6 +176,38 @@ def write_comparison(
     artifacts.write_csv(folder / f"seed{seed}.tensors.csv", pd.DataFrame(rows))
     artifacts.write_csv(folder / f"seed{seed}.steps.csv", _step_rows(is_equal, seed))
     return folder / f"seed{seed}.json"
+
+
+def write_location(comparison: Path) -> Path:
+    """Write where the pair of a comparison parts; give the path of its JSON."""
+    summary = artifacts.read_json(comparison)
+    first = summary["first_difference"]
+    names = {key: summary[key] for key in ("workload", "variant", "seed")}
+    folder = comparison.parents[3] / "locations/{workload}/{variant}".format(**names)
+    path = folder / f"seed{summary['seed']}.json"
+    rows = [_operation(place) for place in range(1, 31)] if first else []
+    table = pd.DataFrame(rows).reindex(columns=WAY_COLUMNS)
+    artifacts.write_csv(path.with_suffix(".csv"), table)
+    op = {"place": 19, "op": "aten::index_put", "parameter": first["tensor"]} if first else None
+    location = {
+        **names,
+        "answer": "located" if first else "equal",
+        "cause": "backward" if first else None,
+        "step": first and first["step"],
+        "op": op,
+        "repeats": 20,
+        "fired": 17 if first else 0,
+        "sentence": "aten::index_put gave other values from equal inputs.",
+    }
+    artifacts.write_json(path, location)
+    return path
+
+
+def _operation(place: int) -> dict[str, Any]:
+    phase = "forward" if place <= 10 else "backward" if place <= 22 else "optimizer"
+    is_equal = place < 20 or (place % 5 == 0 and place > 20)
+    size = np.nan if is_equal else 1e-8 * place
+    return {"place": place, "phase": phase, "outputs_equal": is_equal, "relative_l2": size}
 
 
 def _tensor_row(name: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
@@ -369,7 +407,8 @@ def write_results(
         verdicts += [_verdict(workload, variant, comparisons, not_run) for variant in VARIANTS]
         timing = [write_timing(results, workload=workload)] if len(variants) == 2 else []
         verdicts += [_cost_verdict(workload)] if timing else []
-        files += [*runs, *comparisons, *timing]
+        locations = [write_location(path) for path in comparisons]
+        files += [*runs, *comparisons, *locations, *timing]
         files += draw_figures(results, workload, runs, comparisons, timing)
     digits = write_digits(results)
     contact_sheet(digits, output=results / "figures/data/digits.svg")
@@ -387,6 +426,8 @@ def draw_figures(
     first_layer(runs, variants=VARIANTS, output=folder / "first_layer.svg")
     layers(runs, variants=VARIANTS, output=folder / "layers.svg")
     growth(comparisons, variants=VARIANTS, output=folder / "growth.svg")
+    locations = [write_location(path) for path in comparisons]
+    way(locations, variants=VARIANTS, output=folder / "way.svg")
     curves(runs, variants=VARIANTS, output=folder / "curves.svg")
     for path in timing:
         cost(path, variants=VARIANTS, output=folder / "cost.svg")

@@ -14,6 +14,10 @@ import xxhash
 from twinrun import artifacts
 
 STEPS_PER_EPOCH = 3
+STREAMS = ("python", "numpy", "torch")
+OF_STREAMS = ("random", "random_after")
+OF_TENSORS = (*OF_STREAMS, "buffers", "gradients", "optimizer", "parameters")
+OF_WHOLE_STEPS = ("before", "batch", "loss", "own_gradients")
 NAMES = ("encoder.weight", "encoder.bias", "head.weight")
 MANIFEST = {
     "workload": "denoiser",
@@ -52,12 +56,15 @@ def write_run(
     planted=(),
     losses=None,
     sample=None,
+    samples=None,
     changes=None,
 ):
     """Write a run; give the path of its run.json.
 
     planted: (step, quantity, tensor) whose fingerprints are this repeat's own; step 0 are the
-    initial parameters, tensor is None for batch and loss.
+    initial parameters, tensor is None for what has one fingerprint a step. Of a planted batch the
+    samples are of this repeat alone too, unless `samples` says which they are.
+    samples: (S, N) fingerprints of the samples of each step.
     losses: (S,). sample: (S, K) parameter elements after each step.
     changes: values of the manifest by dotted key.
     """
@@ -70,27 +77,41 @@ def write_run(
         "names": np.array(names, dtype=np.str_),
         "initial": np.arange(len(names), dtype=np.uint64),
         "gradients": np.arange(np.prod(size), dtype=np.uint64).reshape(size),
+        "optimizer": 500 + np.arange(np.prod(size), dtype=np.uint64).reshape(size),
         "parameters": 1000 + np.arange(np.prod(size), dtype=np.uint64).reshape(size),
+        "buffer_names": np.array(list(buffers), dtype=np.str_),
+        "initial_buffers": np.zeros(len(buffers), dtype=np.uint64),
+        "buffers": np.zeros((num_steps, len(buffers)), dtype=np.uint64),
+        "stream_names": np.array(STREAMS, dtype=np.str_),
+        **{key: np.zeros((num_steps, len(STREAMS)), dtype=np.uint64) for key in OF_STREAMS},
         "sample": np.ones((num_steps, 4)) if sample is None else np.array(sample, dtype=float),
     }
-    fingerprints = {key: np.arange(num_steps, dtype=np.uint64) for key in ("batch", "loss")}
+    named = {**{key: list(STREAMS) for key in OF_STREAMS}, "buffers": list(buffers)}
+    whole = {key: np.arange(num_steps, dtype=np.uint64) for key in OF_WHOLE_STEPS}
+    if samples is None:
+        samples = np.arange(num_steps * 4, dtype=np.uint64).reshape(num_steps, 4)
+        for step, quantity, _ in planted:
+            samples[step - 1] += np.uint64(5000 * repeat * (quantity == "batch"))
     for step, quantity, tensor in planted:
         if step == 0:
             arrays["initial"][names.index(tensor)] += 5000 + repeat
         elif tensor is None:
-            fingerprints[quantity][step - 1] += 5000 + repeat
+            whole[quantity][step - 1] += 5000 + repeat
         else:
-            arrays[quantity][step - 1, names.index(tensor)] += 5000 + repeat
+            place = named.get(quantity, names).index(tensor)
+            arrays[quantity][step - 1, place] += 5000 + repeat
+    arrays["samples_of_steps"] = np.array(samples, dtype=np.uint64).reshape(-1)
+    arrays["num_samples"] = np.full(num_steps, len(samples[0]) if num_steps else 0)
     artifacts.write_arrays(folder / "fingerprints.npz", arrays)
     table = pd.DataFrame(
         {
             "step": np.arange(1, num_steps + 1),
             "epoch": 1 + np.arange(num_steps) // STEPS_PER_EPOCH,
             "loss": np.linspace(1, 0.5, num_steps) if losses is None else losses,
-            "loss_fingerprint": hashed(fingerprints["loss"]),
-            "batch": hashed(fingerprints["batch"]),
-            "gradients": hashed(arrays["gradients"]),
-            "parameters": hashed(arrays["parameters"]),
+            "loss_fingerprint": hashed(whole["loss"]),
+            **{key: hashed(whole[key]) for key in OF_WHOLE_STEPS if key != "loss"},
+            "samples": hashed(np.sort(np.array(samples, dtype=np.uint64))),
+            **{key: hashed(arrays[key]) for key in OF_TENSORS},
         }
     )
     artifacts.write_csv(folder / "steps.csv", table)

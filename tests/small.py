@@ -1,9 +1,12 @@
 """A small workload for tests of what surrounds a workload: a network of 49 parameters."""
 
 import os
+import random
+import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -74,6 +77,14 @@ class Undeterministic(Small):
         return self._step(batch, "train_loss")
 
 
+class Reading(Small):
+    """Reads a value back in the middle of a step, which no single graph can hold."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss if loss.item() > 0 else -loss
+
+
 class Measured(Small):
     """Normalises its inputs, logs on every step too, and keeps the count of its steps in a file."""
 
@@ -95,6 +106,44 @@ class Measured(Small):
         self.log("largest", batch[1].max(), on_step=False, on_epoch=True, reduce_fx="max")
         self.log("positive", (batch[1] > 0).float().mean(), on_step=True, on_epoch=True)
         return super().training_step(batch, batch_idx)
+
+
+class Restless(Small):
+    """Draws and keeps state wherever one can; dies before the step whose number a file holds."""
+
+    def __init__(self, width=8, learning_rate=0.05, death=""):
+        super().__init__(width, learning_rate)
+        self.save_hyperparameters()
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.dropout = torch.nn.Dropout(0.3)
+        self.register_buffer("hidden_calls", torch.zeros(()), persistent=False)
+
+    def on_train_epoch_start(self):
+        self.noise = random.random() + np.random.random() + torch.rand(()).item()
+
+    def forward(self, inputs):
+        return super().forward(self.dropout(self.norm(inputs)))
+
+    def training_step(self, batch, batch_idx):
+        self.hidden_calls += 1
+        death = Path(self.hparams.death)
+        if death.is_file() and int(death.read_text()) == self.calls:
+            death.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        inputs, targets = batch
+        moved = targets + self.noise * torch.randn_like(targets) + 0.1 * self.hidden_calls
+        return super().training_step((inputs, moved), batch_idx)
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.learning_rate)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, threshold=0.5)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": plateau, "monitor": "train_loss"},
+        }
+
+    def configure_callbacks(self):
+        return [pl.callbacks.EarlyStopping("val_loss", patience=100)]
 
 
 class Mute(pl.LightningModule):

@@ -106,6 +106,7 @@ def test_runs_that_differ_everywhere(tmp_path):
         "epoch": 1,
         "quantity": "gradients",
         "tensor": "bias",
+        "cause": "backward",
     }
     assert tensors["share"].tolist() == [0, 1]
     assert steps["relative_l2"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
@@ -235,39 +236,87 @@ def test_counts_are_those_of_the_worst_repeat(tmp_path):
 # What differed first
 
 
+# What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
-    (2, "batch", None),
-    (2, "loss", None),
-    (2, "gradients", "encoder.bias"),
-    (2, "parameters", "encoder.weight"),
-    (2, "parameters", "encoder.bias"),
+    ("before", None, "parameters before the step", "initial weights"),
+    ("random", "numpy", "random streams", "random stream"),
+    ("batch", None, "content of the batch", "data content"),
+    ("random_after", "torch", "random streams after the step", "random stream"),
+    ("buffers", "norm.mean", "buffers", "forward"),
+    ("loss", None, "loss", "forward"),
+    ("own_gradients", None, "workers' own gradients", "backward"),
+    ("gradients", "encoder.bias", "gradients", "backward"),
+    ("optimizer", "head.weight", "optimizer state", "optimizer"),
+    ("parameters", "encoder.weight", "parameters", "optimizer"),
 ]
+BUFFERS = {"norm.mean": torch.zeros(2), "norm.var": torch.ones(2)}
+
+
+def first_difference(folder, planted, **options):
+    """Compare a run with one that has planted differences; all of the later ones follow."""
+    runs = [
+        write_run(folder, 1, buffers=BUFFERS, **options),
+        write_run(folder, 2, buffers=BUFFERS, planted=planted, **options),
+    ]
+    summary, _, _ = compared(folder, *runs)
+    assert summary["answer"] == "differs"
+    return summary["first_difference"]
+
+
+@pytest.mark.parametrize("place", range(len(CASCADE)), ids=[row[0] for row in CASCADE])
+def test_first_difference_is_the_first_cause(tmp_path, place):
+    planted = [(2, quantity, tensor) for quantity, tensor, _, _ in CASCADE[place:]]
+    _, tensor, words, cause = CASCADE[place]
+
+    assert first_difference(tmp_path, [*planted, (3, "before", None)]) == {
+        "repeat": 2,
+        "step": 2,
+        "epoch": 1,
+        "quantity": words,
+        "tensor": tensor,
+        "cause": cause,
+    }
+
+
+def test_what_differs_before_the_first_step_comes_first(tmp_path):
+    planted = [(1, "loss", None), (0, "initial", "encoder.bias")]
+    assert first_difference(tmp_path, planted) == {
+        "repeat": 2,
+        "step": 0,
+        "epoch": 0,
+        "quantity": "initial parameters",
+        "tensor": "encoder.bias",
+        "cause": "initial weights",
+    }
+
+
+def test_gradients_that_part_between_workers_are_the_exchanges(tmp_path):
+    several = {"changes": {"settings.variant.devices": 2}}
+    found = first_difference(tmp_path, [(4, "gradients", "head.weight")], **several)
+    assert found["cause"] == "collective"
+
+
+SAMPLES = np.arange(6 * 4, dtype=np.uint64).reshape(6, 4)
 
 
 @pytest.mark.parametrize(
-    ("planted", "step", "quantity", "tensor"),
+    ("samples", "kind"),
     [
-        (CASCADE, 2, "batch", None),
-        (CASCADE[1:], 2, "loss", None),
-        (CASCADE[2:], 2, "gradients", "encoder.bias"),
-        (CASCADE[3:], 2, "parameters", "encoder.weight"),
-        ([*CASCADE, (1, "parameters", "head.weight")], 1, "parameters", "head.weight"),
-        ([*CASCADE, (0, "initial", "encoder.bias")], 0, "initial parameters", "encoder.bias"),
-        ([(6, "loss", None)], 6, "loss", None),
+        pytest.param(SAMPLES[:, ::-1], "order", id="reversed inside each batch"),
+        pytest.param(SAMPLES[[1, 0, 2, 3, 4, 5]], "order", id="swapped batches"),
+        pytest.param(SAMPLES[[3, 1, 2, 0, 4, 5]], "content", id="of another epoch"),
+        pytest.param(SAMPLES + (SAMPLES == 0) * np.uint64(99), "content", id="one sample"),
+        pytest.param(SAMPLES.T.reshape(6, 4), "content", id="shuffled over epochs"),
     ],
 )
-def test_first_difference_is_the_first_cause(tmp_path, planted, step, quantity, tensor):
-    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2, planted=planted)]
+def test_another_order_is_told_from_another_content(tmp_path, samples, kind):
+    runs = [
+        write_run(tmp_path, 1, samples=SAMPLES),
+        write_run(tmp_path, 2, samples=samples, planted=[(1, "batch", None)]),
+    ]
     summary, _, _ = compared(tmp_path, *runs)
-
-    assert summary["answer"] == "differs"
-    assert summary["first_difference"] == {
-        "repeat": 2,
-        "step": step,
-        "epoch": -(-step // 3),
-        "quantity": quantity,
-        "tensor": tensor,
-    }
+    found = summary["first_difference"]
+    assert (found["quantity"], found["cause"]) == (f"{kind} of the batch", f"data {kind}")
 
 
 def test_of_several_gradients_the_one_nearest_the_loss_is_named(tmp_path):
@@ -287,7 +336,8 @@ def test_a_run_with_more_steps_differs(tmp_path, lengths):
 
     assert summary["answer"] == "differs"
     place = {"repeat": 2, "step": 5, "epoch": 2}
-    assert summary["first_difference"] == {**place, "quantity": "number of steps", "tensor": None}
+    found = {"quantity": "number of steps", "tensor": None, "cause": "data order"}
+    assert summary["first_difference"] == place | found
     assert len(steps) == 4
 
 

@@ -1,58 +1,74 @@
-"""Compiled steps compute what eager ones do, and torch's compilations are counted."""
+"""What a user is told of compiled steps: what compiles again, and what random numbers do."""
 
 import pytest
 import torch
-from small import Points, Small
 
-from twinrun.compilation import Watch
-from twinrun.steps import Stepper
-
-SETTINGS = {"accelerator": "cpu", "precision": "32-true"}
-# Float32 sums in another order are off by a few units in the last place, and 50 steps of a
-# well-conditioned problem let them grow no more than tenfold.
-ROUNDING = 50 * torch.finfo(torch.float32).eps
+from twinrun.compilation import Compiled, compiler_switches
 
 
-@pytest.fixture(scope="module")
-def steppers():
-    """A plain and a compiled one from the same initial weights, after 50 steps each."""
-    torch.manual_seed(1)
-    initial = Small()
-    steppers, watches = {}, {}
-    for name in ("none", "module"):
-        module = Small()
-        module.load_state_dict(initial.state_dict())
-        steppers[name] = Stepper(module, {**SETTINGS, "compile": name})
-        watches[name] = Watch()
-        for index in range(50):
-            steppers[name].train(batch(16), index)
-            watches[name].count_call()
-    return steppers, watches
+class Settings:
+    scale, count = 1.0, 0
 
 
-def batch(size):
-    points = Points(64)
-    return points.inputs[:size], points.targets[:size]
+SETTINGS = Settings()
 
 
-def test_50_compiled_steps_learn_what_eager_ones_do(steppers):
-    plain, compiled = (stepper.module.state_dict() for stepper in steppers[0].values())
-    assert compiled["calls"] == plain["calls"] == 50
-    for name, value in plain.items():
-        torch.testing.assert_close(compiled[name], value, rtol=ROUNDING, atol=ROUNDING)
+def scaled(batch, index):
+    return batch * SETTINGS.scale
 
 
-def test_only_the_first_call_compiles_whatever_the_number_of_the_batch(steppers):
-    _, watches = steppers
-    assert watches["none"].summary() == {"calls": 50, "compilations": 0, "reasons": []}
-    assert watches["module"].summary() == {"calls": 50, "compilations": 1, "reasons": []}
+def counted(batch, index):
+    return batch * SETTINGS.count
 
 
-def test_a_batch_of_another_shape_compiles_again_and_says_why(steppers):
-    compiled = steppers[0]["module"]
-    watch = Watch()
-    for size in (16, 8, 16):
-        compiled.train(batch(size), 0)
-        watch.count_call()
-    assert (watch.calls, watch.compilations) == (3, 1)
-    assert "expected 16, actual 8" in watch.reasons[0]
+def noisy(batch, index):
+    return batch + torch.rand(8)
+
+
+@pytest.fixture(autouse=True)
+def switches():
+    with compiler_switches():
+        yield
+
+
+def compilations(function, name, values):
+    """Call with a Python number that changes; give how often that compiled, and why."""
+    compiled = Compiled(function)
+    for value in values:
+        setattr(SETTINGS, name, value)
+        assert compiled(torch.ones(2), 0)[0] == torch.tensor(value, dtype=torch.float32)
+    assert compiled.calls == len(values)
+    return compiled.compilations, compiled.reasons
+
+
+def test_a_float_that_changes_compiles_once_more():
+    number, reasons = compilations(scaled, "scale", [0.5, 0.25, 0.125, 0.3])
+    assert number == 2
+    assert "SETTINGS" in reasons[0]
+    assert "0.5" in reasons[0]
+
+
+def test_an_integer_that_changes_compiles_every_time():
+    number, reasons = compilations(counted, "count", [3, 4, 5, 6])
+    assert (number, len(reasons)) == (4, 3)
+
+
+def test_random_numbers_are_redrawn_and_repeat_with_the_seed_but_are_not_the_eager_ones():
+    compiled, batch = Compiled(noisy), torch.zeros(8)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        first, second = compiled(batch, 0), compiled(batch, 1)
+        torch.manual_seed(1)
+        again = compiled(batch, 0)
+        torch.manual_seed(1)
+        eager = noisy(batch, 0)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, eager)
+
+
+def test_graphs_of_two_compilations_of_one_function_are_counted_apart():
+    one, other = Compiled(noisy), Compiled(noisy)
+    one(torch.zeros(8), 0)
+    other(torch.zeros(8), 0)
+    assert one.counts() == other.counts() == {"calls": 1, "compilations": 1, "reasons": []}

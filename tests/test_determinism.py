@@ -12,10 +12,10 @@ from twinrun.determinism import capture, determinism
 def same(left, right):
     if isinstance(left, torch.Tensor):
         return torch.equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, np.ndarray):
-        return np.array_equal(left, right)
     return left == right
 
 

@@ -17,6 +17,7 @@ from example_results import (
     with_differences,
     write_comparison,
     write_digits,
+    write_location,
     write_run,
     write_timing,
 )
@@ -30,6 +31,7 @@ from twinrun.figures.pairs import BINS, MOST_TENSORS, first_layer, layers
 from twinrun.figures.style import colour_of
 from twinrun.figures.timings import cost
 from twinrun.figures.training import curves, strip
+from twinrun.figures.ways import way
 from twinrun.jobs import TwinrunError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,6 +53,11 @@ class Drawing:
             for element in self.root.iter(SVG + tag)
             if f"fill: {colour}" in element.get("style", "")
         ]
+
+    def marks(self, identity):
+        """Give the marks of the line with an id."""
+        (line,) = (group for group in self.root.iter(f"{SVG}g") if group.get("id") == identity)
+        return list(line.iter(f"{SVG}use"))
 
     def ids(self):
         return {element.get("id") for element in self.root.iter()}
@@ -232,6 +239,28 @@ class TestLayers:
         assert f"({100 - MOST_TENSORS} tensors with smaller differences left out)" in (
             Drawing(output).texts
         )
+
+
+class TestWay:
+    def write(self, folder, denoiser, second):
+        pair = write_comparison(folder, denoiser, second, workload="w", variant="nondeterministic")
+        return [write_location(pair)]
+
+    def test_names_the_first_operation_and_draws_those_that_differ(
+        self, tmp_path, denoiser, output
+    ):
+        locations = self.write(tmp_path, denoiser, with_differences(denoiser))
+        way(locations, variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "nondeterministic: step 3" in drawing.texts
+        assert f"first: aten::index_put, {next(iter(denoiser))}" in drawing.texts
+        assert {"forward", "backward", "optimizer"} <= set(drawing.texts)
+        assert len(drawing.marks("differing")) == 9
+        assert len(drawing.marks("equal")) == 21
+
+    def test_says_so_where_nothing_was_located(self, tmp_path, denoiser, output):
+        way(self.write(tmp_path, denoiser, denoiser), variants=VARIANTS, output=output)
+        assert "no operation was located" in Drawing(output).texts
 
 
 class TestGrowth:

@@ -161,3 +161,15 @@ def test_the_process_dies_with_its_parent(tmp_path):
     # Bound: the kernel sends the signal at once; a minute only guards against a loaded machine.
     psutil.wait_procs([child], timeout=60)
     assert not child.is_running()
+
+
+@pytest.mark.parametrize(("nodes", "found"), [(1, "2"), (2, None), (3, "2")])
+def test_workers_on_other_machines_than_asked_for_are_refused(monkeypatch, nodes, found):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
+    if found is not None:
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        monkeypatch.setenv("SLURM_JOB_NUM_NODES", found)
+    sentence = f"nodes: the variant wants {nodes}, but this job has {found or 1}"
+    with pytest.raises(TwinrunError, match=sentence):
+        launch("test_launching:write_place", {}, {}, workers=6, nodes=nodes)

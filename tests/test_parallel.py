@@ -17,7 +17,7 @@ import psutil
 import pytest
 import torch
 from small import Measured, Points, Small
-from test_training import FILES, VARIANT, WORKLOAD
+from test_training import FILES, VARIANT, WORKLOAD, arguments
 
 from twinrun import artifacts
 from twinrun.jobs import TwinrunError
@@ -42,18 +42,6 @@ def settings(devices=2, module="small:Small", epochs=EPOCHS, variant=None, **hyp
     hyperparameters = {**WORKLOAD["hyperparameters"], **hyperparameters}
     workload = {**WORKLOAD, "module": module, "epochs": epochs, "hyperparameters": hyperparameters}
     return workload, variant
-
-
-def arguments(folder, workload, variant):
-    return {
-        "identity": {"workload": "small", "variant": "plain", "seed": 1, "repeat": 1},
-        "workload": workload,
-        "variant": variant,
-        "dataset": None,
-        "source": [str(HERE / "small.py")],
-        "search_path": [str(HERE)],
-        "outputs": {name: str(folder / file) for name, file in FILES.items()},
-    }
 
 
 def run(folder, **options):
@@ -191,7 +179,7 @@ def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
 def test_a_world_of_another_size_is_refused():
     with (
         pytest.raises(TwinrunError, match="the variant wants 2 workers, but 1 started"),
-        connected(devices=2, accelerator="cpu"),
+        connected(devices=2, nodes=1, accelerator="cpu"),
     ):
         pass
 

@@ -5,6 +5,11 @@ import subprocess
 from pathlib import Path
 
 import yaml
+from snakemake.utils import update_config
+
+from twinrun.gate import EXIT_CODES
+from twinrun.reference import SCHEMA
+from twinrun.settings import resolve
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -49,5 +54,33 @@ def test_links_lead_somewhere():
 
 def test_the_page_on_own_modules_quotes_the_example():
     page = (ROOT / "docs/audit-your-module.md").read_text()
-    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example, matrix = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert example == (ROOT / "tests/own_module/config.yaml").read_text()
+    audited = resolved(yaml.safe_load(example) | yaml.safe_load(matrix))
+    assert list(audited.cells) == [
+        "repeat",
+        "threads-2",
+        "data_workers-2",
+        "validation-false",
+        "seed",
+    ]
+
+
+def resolved(config):
+    """Resolve a user's config as Snakemake merges it with the standard one."""
+    standard = yaml.safe_load((ROOT / "config.yaml").read_text())
+    update_config(standard, config)
+    return resolve(standard, SCHEMA, gpus=0)
+
+
+def test_the_gates_example_requires_what_there_is():
+    page = (ROOT / "docs/gate.md").read_text()
+    require = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+    del require["require"]["resume"]
+    config = {"studies": ["reproducibility", "matrix"], **require}
+    config["matrix"] = {"changes": [{"data_workers": 2}]}
+    assert resolved(config).config["require"].keys() == require["require"].keys()
+    codes = dict(re.findall(r"^\| ([a-z ]+) \| (\d) \|", page, re.MULTILINE))
+    assert {name: int(code) for name, code in codes.items()} == EXIT_CODES
+    (step,) = yaml.safe_load((ROOT / "docs/gate.github.yml").read_text())["jobs"].values()
+    assert any("twinrun.gate results/gate.json" in s.get("run", "") for s in step["steps"])

@@ -121,7 +121,7 @@ class TestPage:
 
     def test_every_figure_is_in_the_page_with_a_title_and_a_caption(self, example, page):
         number = len(files_of(example, ".svg"))
-        assert number == 12
+        assert number == 14
         assert page.tags.count("svg") == page.tags.count("figcaption") == number
         assert page.source.count('role="img"') == number
         assert all(f"figure{i}-title" in page.ids for i in range(1, number + 1))
@@ -142,6 +142,7 @@ class TestPage:
     def test_captions_draw_on_the_measured_values(self, page):
         assert "nondeterministic: 71 of 72 differ, by at most 2.5" in page.text
         assert "nondeterministic: apart from step 3 on" in page.text
+        assert page.text.count("aten::index_put gave other values from equal inputs.") == 2
         assert "They parted at step 3 of 95 (epoch 1). First to differ: gradients, in" in page.text
         assert "took 1.08 times as long as one of nondeterministic" in page.text
         assert "(95% interval 1.05 to 1.10)." in page.text
@@ -240,6 +241,56 @@ class TestMissingParts:
         assert "The runs were made in 2 environments" in text
         assert "The runs did not read the same bytes" in text
         assert "e" * 64 in text
+
+
+class TestSeveralWorkersAndTrials:
+    @pytest.fixture
+    def page(self, own_example):
+        """The example with a study of its variants as if they had one and two workers, a sweep."""
+        median = {"size": None, "phase": "train", "unstable": False, "iqr_share": 0.01}
+        found = {
+            "yardstick": VARIANTS[0],
+            "medians": [
+                {**median, "variant": variant, "workers": workers, "seconds": seconds}
+                | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
+                for variant, workers, seconds in zip(VARIANTS, (1, 2), (4.0, 2.5), strict=True)
+            ],
+            "ratios": [
+                {"variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
+                | {"efficiency": 0.8}
+            ],
+        }
+        trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
+        failed = {"rank": None, "point": {"lr": 9}, "value": None, "ended": f"failed: {HOSTILE}"}
+        ranking = {"finished": 1, "trials": [{**trial, "ended": "finished"}, {**trial, **failed}]}
+        for name, value in (("scaling", found), ("sweeps", ranking)):
+            path = own_example.results / name / "denoiser.json"
+            artifacts.write_json(path, value)
+            own_example.files.append(str(path))
+        study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1]}
+        own_example.config["studies"] += ["parallel", "sweep"]
+        own_example.config["parallel"] = {**study, "repeats": 2}
+        own_example.config["sweep"] = study | {"metric": "psnr", "best": "highest", "epochs": 3}
+        for variant in VARIANTS:
+            own_example.config["variants"][variant]["sharing"] = "canonical"
+        return Page(own_example.report())
+
+    def test_speed_up_efficiency_and_communication_are_told(self, page):
+        assert (
+            "deterministic trains an epoch 1.60 times as fast as nondeterministic (95% interval "
+            "1.25 to 2.00)." in page.text
+        )
+        for words in ("80%", "25%", "2.50 s", "canonical"):
+            assert words in page.text
+
+    def test_whether_as_many_workers_repeat_is_told(self, page):
+        place = page.text.index("Runs of denoiser with as many workers")
+        assert "1,251 of 1,256" in page.text[place : place + 600]
+
+    def test_trials_stand_in_their_order_and_the_failed_one_says_why(self, page):
+        assert "1 of 2 trials finished. Best: lr 0.1, with psnr 0.900." in page.text
+        assert f"failed: {HOSTILE}" in page.text
+        assert "script" not in page.tags
 
 
 def test_text_that_is_not_ours_is_escaped(own_example):

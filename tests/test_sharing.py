@@ -159,6 +159,21 @@ def test_a_partition_does_not_overlap_and_is_reshuffled(make, workers):
         assert all(len(set(epoch)) == len(epoch) for epoch in epochs)
 
 
+@pytest.mark.parametrize("sharing", ["canonical", "partitioned"])
+def test_samples_know_their_epoch_however_they_are_shared(sharing):
+    """What a dataset draws for a sample, such as noise, must not be the same in every epoch."""
+    sent, drawn = [], []
+    for rank in (0, 1):
+        data, workers = Data(ours(size=20, batch_size=4)), InTurn(rank, 2, sent)
+        share_training(data, sharing=sharing, scale_batch=False, seed=5, workers=workers)
+        batches = data.train_dataloader().batch_sampler
+        for epoch in (0, 1, 2):
+            batches.sampler.set_epoch(epoch)  # as Lightning does
+            drawn += chain(*batches)
+    # EpochOrder numbers the samples of all epochs: epoch * size + sample.
+    assert sorted(drawn) == list(range(60))
+
+
 def test_an_epoch_ends_for_all_when_one_worker_has_run_out():
     # 70 samples are 24, 23, 23; batches of 16 are shared 6, 5, 5: the first has four, the others
     # would have five.

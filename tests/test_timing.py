@@ -1,11 +1,14 @@
 """A timing does the work it says, in pairs, and goes on without what cannot run."""
 
+from contextlib import nullcontext
+
 import pandas as pd
 import pytest
 import torch
 from small import Small
 
 from twinrun import artifacts, entrants
+from twinrun import timing as timing_module
 from twinrun.jobs import TwinrunError
 from twinrun.timing import measure
 
@@ -23,6 +26,10 @@ PLAIN = {
     "data_workers": 0,
     "precision": "32-true",
     "compile": "none",
+    "layout": "default",
+    "optimizer": "default",
+    "cuda_graph": False,
+    "fill_uninitialized_memory": True,
 }
 TIMING = {"workload": "small", "rounds": 12, "steps": 20, "phases": ["train", "predict"]}
 
@@ -146,8 +153,55 @@ def test_nothing_to_measure_is_refused(tmp_path, key):
         measured(tmp_path, {"a": PLAIN}, timing={**TIMING, key: 0})
 
 
-def test_no_variant_at_all_is_an_error(tmp_path):
-    variants = {"scaled": {**PLAIN, "precision": "16-mixed"}}
-    with pytest.raises(TwinrunError, match=r"no variant could be measured .*needs the Trainer"):
-        measured(tmp_path, variants)
-    assert list(tmp_path.iterdir()) == []
+def test_no_variant_at_all_leaves_the_reasons(tmp_path):
+    rounds, summary = measured(tmp_path, {"scaled": {**PLAIN, "precision": "16-mixed"}})
+    assert rounds.empty
+    assert "needs the Trainer" in summary["skipped"][0]["reason"]
+    assert (summary["medians"], summary["ratios"]) == ([], [])
+
+
+def test_a_size_that_cannot_be_or_does_not_fit_leaves_the_others(tmp_path):
+    # A layer of 10**12 numbers fits nowhere, one of -1 is none.
+    timing = {**TIMING, "rounds": 2, "phases": ["train"], "size": "width"}
+    timing["sizes"] = [4, 10**11, -1]
+    rounds, summary = measured(tmp_path, {"a": PLAIN, "b": PLAIN}, timing=timing)
+    assert rounds["size"].unique().tolist() == [4]
+    reasons = {(row["variant"], row["size"]): row["reason"] for row in summary["skipped"]}
+    assert reasons.keys() == {(v, size) for v in "ab" for size in (10**11, -1)}
+    assert "memory" in reasons["a", 10**11]
+    assert "constructing it with" in reasons["b", -1]
+
+
+def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
+    modules = []
+
+    def kept(self, module, *arguments, whole=entrants.TrainerLoop.__init__):
+        modules.append(module)
+        whole(self, module, *arguments)
+
+    monkeypatch.setattr(entrants.TrainerLoop, "__init__", kept)
+    timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"]}
+    rounds, summary = measured(tmp_path, {"a": PLAIN}, timing=timing)
+    assert rounds.query("phase == 'trainer'")["steps"].tolist() == [20, 20]
+    # Settling is 1 step and 2 of warm-up; each fit begins with 2 steps outside the clock.
+    assert modules[0].calls == (2 + 3) + 2 * (2 + 20)
+    (ratio,) = summary["trainer"]
+    assert ratio["variant"] == "a"
+    assert ratio["low"] <= ratio["time_ratio"] <= ratio["high"]
+
+
+def test_fast_variants_predict_what_the_yardstick_predicts(monkeypatch, tmp_path):
+    monkeypatch.setattr(timing_module, "empty_cache", nullcontext)  # seconds do not matter here
+    variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "module"}}
+    timing = {**TIMING, "rounds": 2, "phases": ["train"]}
+    _, summary = measured(tmp_path, variants, timing=timing)
+    (row,) = summary["agreement"]
+    assert row["variant"] == "compiled"
+    assert row["distance"] <= row["tolerance"] == 100 * torch.finfo(torch.float32).eps
+
+
+def test_a_wrong_prediction_is_further_off_than_rounding():
+    right = [torch.ones(100)]
+    assert timing_module._distance([torch.ones(100) + 1e-6], right) == pytest.approx(1e-6, rel=0.1)
+    wrong = [torch.ones(100).index_fill(0, torch.tensor([3]), 0.0)]
+    assert timing_module._distance(wrong, right) == pytest.approx(0.1)

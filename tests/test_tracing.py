@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinrun.tracing import SAMPLE_SIZE, Tracer, fingerprint, fingerprint_tree
+from twinrun.fingerprints import fingerprint, fingerprint_tree
+from twinrun.tracing import SAMPLE_SIZE, Tracer
 
 
 def flipped(tensor, *positions):
@@ -56,6 +57,13 @@ def test_fingerprint_takes_every_type(dtype):
 def test_fingerprint_does_not_see_memory_layout():
     image = torch.rand(2, 3, 4, 5)
     assert fingerprint(image.contiguous(memory_format=torch.channels_last)) == fingerprint(image)
+
+
+def test_fingerprint_takes_a_transposed_column():
+    column = torch.arange(8.0)[None].t()
+    assert column.is_contiguous()
+    assert column.stride(-1) != 1
+    assert fingerprint(column) == fingerprint(column.clone())
 
 
 def test_fingerprint_of_sparse_tensors_sees_indices():

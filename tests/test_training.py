@@ -2,6 +2,7 @@
 
 import random
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,10 +29,23 @@ VARIANT = {
     "data_workers": 0,
     "precision": "32-true",
     "devices": 1,
+    "nodes": 1,
     "sharing": "canonical",
     "scale_batch_with_devices": False,
     "batch_norm": "joined",
     "compile": "none",
+    "layout": "default",
+    "optimizer": "default",
+    "cuda_graph": False,
+    "fill_uninitialized_memory": True,
+    "persistent_workers": False,
+    "accumulate": 1,
+    "validation": True,
+    "checkpointing": False,
+    "logging": False,
+    "environment": {},
+    "stop": "none",
+    "resume": "lightning",
 }
 FILES = {
     "weights": "weights.safetensors",
@@ -44,19 +58,25 @@ FILES = {
 }
 
 
+def arguments(folder, workload, variant, *, seed=1, here=Path(__file__).parent, minutes=10):
+    return {
+        "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
+        "workload": workload,
+        "variant": variant,
+        "dataset": None,
+        "source": [f"{here}/small.py"],
+        "search_path": [str(here)],
+        "outputs": {name: str(folder / file) for name, file in FILES.items()},
+        "checkpoints": f"{folder}-checkpoints",
+        "checkpoint_minutes": minutes,
+    }
+
+
 def run(folder, *, workload=WORKLOAD, variant=VARIANT, seed=1, here=None):
     """Train in a fresh process and give the folder."""
     launch(
         "twinrun.training:train",
-        {
-            "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
-            "workload": workload,
-            "variant": variant,
-            "dataset": None,
-            "source": [f"{here}/small.py"],
-            "search_path": [str(here)],
-            "outputs": {name: str(folder / file) for name, file in FILES.items()},
-        },
+        arguments(folder, workload, variant, seed=seed, here=here),
         environment_of(
             seed=seed, deterministic=variant["deterministic"], threads=variant["threads"]
         ),
@@ -194,3 +214,13 @@ def test_the_run_gives_seed_path_and_data_workers(here):
     assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
     with pytest.raises(TwinrunError, match="takes no argument `path`"):
         build_data(WORKLOAD, seed=4, dataset_path="a.npz", search_path=[str(here)])
+
+
+def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path, here):
+    workload = WORKLOAD | {"module": "small:Reading"}
+    folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"}, here=here)
+    manifest = artifacts.read_json(folder / "run.json")
+    assert manifest["ended"].startswith("broken off: ")
+    assert "data-dependent" in manifest["ended"]
+    assert manifest["steps"] == 1  # the plain one that comes before
+    assert manifest["metrics"] == {}

@@ -1,6 +1,7 @@
 """Verdicts say what was measured: each answer, its figure in words, and its evidence."""
 
 import doctest
+import math
 
 import pandas as pd
 import pytest
@@ -73,6 +74,8 @@ def timing(**changes):
         "medians": medians,
         "ratios": [ratio],
         "skipped": [],
+        "trainer": [],
+        "agreement": [],
         "path": "timings/determinism_denoiser.json",
     }
 
@@ -426,6 +429,23 @@ def test_training_prediction_and_what_was_learned_are_asked_apart():
         ("Does it predict faster than eager?", "yes"),
         ("Are the parameters those of eager, bit for bit?", "differs"),
     ]
+
+
+def test_the_loop_is_held_against_the_bare_step_at_the_largest_size():
+    ratio = {"variant": "cpu", "size": 100, "time_ratio": 2.0, "low": 1.9, "high": 2.1}
+    largest = {"variant": "cpu", "size": 40000, "time_ratio": 1.2, "low": 1.1, "high": 1.3}
+    row = only(verdicts.devices([], [speeds(ratios=[], trainer=[ratio, largest])], []))
+    assert row["question"] == "Does the Trainer's loop cost time, against the bare step?"
+    assert (row["answer"], row["figure"][:10]) == ("yes", "1.20 times")
+
+
+@pytest.mark.parametrize(("distance", "answer"), [(9e-6, "yes"), (2e-5, "no"), (math.nan, "no")])
+def test_a_fast_variant_predicts_the_same_or_not(distance, answer):
+    rows = [{"variant": "fast", "size": size, "tolerance": 1e-5} for size in (100, 200)]
+    rows = [row | {"distance": d} for row, d in zip(rows, (1e-7, distance), strict=True)]
+    row = only(verdicts.acceleration([], [speeds(ratios=[], agreement=rows)], []))
+    assert row["question"] == "Does it predict what cpu predicts, but for rounding?"
+    assert row["answer"] == answer
 
 
 def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question():

@@ -18,9 +18,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from twinrun.determinism import determinism
+from twinrun.fingerprints import fingerprint, fingerprint_tree
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module, load_workload
-from twinrun.tracing import fingerprint, fingerprint_tree
 
 SEED, EPOCHS = 3, 2
 

@@ -27,6 +27,8 @@ RUN_KEYS = (
 )
 TENSOR_KEYS = ("name", "kind", "shape", "dtype")
 # fmt: on
+FAILED = "failed: "  # how the end of a run begins that left nothing but its reason
+FAILED_KEYS = ("workload", "variant", "seed", "repeat", "settings.workload", "metrics", "ended")
 
 _ITEM_TYPES = {
     "F64": np.float64,
@@ -198,6 +200,9 @@ def _check_hashes(run: Path, names: Iterable[str]) -> None:
 
 def _lacking(manifest: Any) -> Iterator[str]:
     """Name what a manifest should hold and does not, by dotted key."""
+    if _has(manifest, "ended") and str(manifest["ended"]).startswith(FAILED):
+        yield from (key for key in FAILED_KEYS if not _has(manifest, key))
+        return
     yield from (key for key in RUN_KEYS if not _has(manifest, key))
     if manifest["data"] is not None and not _has(manifest, "data.sha256"):
         yield "data.sha256"

@@ -1,10 +1,10 @@
 """Repeats of a run held against the first: byte by byte, and step by step.
 
 Two tensors are equal when their bytes are (see `distances`). What differed first is read from the
-fingerprints that the runs took at every step, in the order of cause and effect. Runs that are no
-pair (other data, settings, code, versions or machine, or not finished) are not compared: the answer
-is `not comparable`, with the reason, and the tables are empty. A pair is equal if all its tensors
-and all its steps are, and both did as many steps. Does without torch.
+fingerprints that the runs took at every step, in the order of cause and effect (see `causes`). Runs
+that are no pair (other data, settings, code, versions or machine, or not finished) are not
+compared: the answer is `not comparable`, with the reason, and the tables are empty. A pair is equal
+if all its tensors and all its steps are, and both did as many steps. Does without torch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +16,44 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts
+from twinrun.causes import cause_of
 from twinrun.distances import differences, differing_elements, distances, relative, squares, values
 
 __all__ = ["compare", "differing_elements", "values"]
 
 # Columns of a run's steps.csv in the order in which one causes the next.
 QUANTITIES = {
+    "before": "before",
+    "random": "random",
     "batch": "batch",
+    "random_after": "random_after",
+    "buffers": "buffers",
     "loss": "loss_fingerprint",
+    "own_gradients": "own_gradients",
     "gradients": "gradients",
+    "optimizer": "optimizer",
     "parameters": "parameters",
 }
-PER_TENSOR = ("initial", "gradients", "parameters")
+# What they are called where another word than their own is clearer; see `causes`.
+WORDS = {
+    "before": "parameters before the step",
+    "random": "random streams",
+    "random_after": "random streams after the step",
+    "own_gradients": "workers' own gradients",
+    "optimizer": "optimizer state",
+}
+# Arrays of fingerprints.npz and the names of their columns.
+INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}
+PER_TENSOR = {
+    "random": "stream_names",
+    "random_after": "stream_names",
+    "buffers": "buffer_names",
+    "gradients": "names",
+    "optimizer": "names",
+    "parameters": "names",
+}
+STREAMS = ("random", "random_after")
+SAMPLES = ("samples_of_steps", "num_samples")
 FINGERPRINT_DIGITS = 16
 # fmt: off
 TENSOR_COLUMNS = [
@@ -35,7 +61,7 @@ TENSOR_COLUMNS = [
     "max_abs", "max_ulp", "relative_l2", "equal",
 ]
 STEP_COLUMNS = [
-    "repeat", "step", "epoch", "batch_equal", "loss_equal", "gradients_equal", "parameters_equal",
+    "repeat", "step", "epoch", *(f"{quantity}_equal" for quantity in QUANTITIES),
     "loss_difference", "relative_l2",
 ]
 # fmt: on
@@ -52,7 +78,7 @@ class Run:
     steps: pd.DataFrame
     """steps.csv."""
     fingerprints: Mapping[str, np.ndarray]
-    """fingerprints.npz: names, initial (T,), gradients, parameters (S, T), sample (S, K)."""
+    """fingerprints.npz, as `Tracer.arrays` describes it."""
 
 
 def compare(
@@ -70,8 +96,9 @@ def compare(
         summary: path of the JSON.
         tensors: path of the table of tensors, a row for each repeat and tensor.
         steps: path of the table of steps, a row for each repeat and step that both runs have.
-        across: hold a run of another variant against the first: the variant may differ, nothing
-            else. The summary then names the second run's variant, `against` the first's.
+        across: hold a run of another variant or seed against the first: these may differ, and the
+            instruction set, which a variant can choose, nothing else. The summary then names the
+            second run's variant, `against` the first's.
 
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
@@ -139,16 +166,18 @@ def _refusal(first: Mapping[str, Any], second: Mapping[str, Any], *, across: boo
 def _identity(manifest: Mapping[str, Any], *, across: bool) -> dict[str, Any]:
     """Give what two runs must share to be a pair."""
     data = manifest["data"]
-    workload = manifest["settings"]["workload"]
-    how = {"settings": {"workload": workload}}
-    if not across:
-        how = {key: manifest[key] for key in ("variant", "settings")}
+    machine = manifest["environment"]["identity"]
+    if across:
+        how = {"settings": {"workload": manifest["settings"]["workload"]}}
+        machine = {key: value for key, value in machine.items() if key != "cpu_capability"}
+    else:
+        how = {key: manifest[key] for key in ("variant", "settings", "seed")}
     return {
-        **{key: manifest[key] for key in ("workload", "seed")},
+        "workload": manifest["workload"],
         **how,
         "data": data and {"sha256": data["sha256"]},
         "source_sha256": manifest["source_sha256"],
-        "environment": manifest["environment"]["identity"],
+        "environment": machine,
         "tensors": {
             tensor["name"]: f"{tensor['kind']} {tensor['dtype']} {_shape(tensor)}"
             for tensor in manifest["tensors"]
@@ -179,7 +208,7 @@ def _read(folder: Path, manifest: Mapping[str, Any]) -> Run:
 
 
 def _read_steps(path: Path, size: int) -> pd.DataFrame:
-    columns = list(QUANTITIES.values())
+    columns = [*QUANTITIES.values(), "samples"]
     types = {"step": "int64", "epoch": "int64", "loss": "float64", **dict.fromkeys(columns, "str")}
     try:
         table = pd.read_csv(path, dtype=types)
@@ -198,8 +227,10 @@ def _read_steps(path: Path, size: int) -> pd.DataFrame:
 
 def _read_fingerprints(path: Path, size: int) -> dict[str, np.ndarray]:
     arrays = artifacts.read_arrays(path)
-    missing = {"names", "sample", *PER_TENSOR} - set(arrays)
-    if missing or any(len(arrays[key]) != size for key in ("gradients", "parameters", "sample")):
+    needed = {*PER_TENSOR, *PER_TENSOR.values(), *INITIAL, *SAMPLES, "sample"}
+    if needed - set(arrays) or any(
+        len(arrays[key]) != size for key in (*PER_TENSOR, "num_samples", "sample")
+    ):
         raise artifacts.corrupt(path, f"an array is missing or steps are not {size}")
     return arrays
 
@@ -235,19 +266,41 @@ def _step_table(first: Run, second: Run) -> pd.DataFrame:
                 f"{quantity}_equal": left[column] == right[column]
                 for quantity, column in QUANTITIES.items()
             },
+            **{f"{key}_equal": _streams_equal(first, second, key, size) for key in STREAMS},
             "loss_difference": differences(*losses, "float64"),
             "relative_l2": relative(apart, sizes),
         }
     )
 
 
+def _streams_equal(first: Run, second: Run, key: str, size: int) -> np.ndarray:
+    """Hold the random streams that both runs have against each other, step by step."""
+    names = [list(run.fingerprints["stream_names"]) for run in (first, second)]
+    both = [name for name in names[0] if name in names[1]]
+    left, right = (
+        run.fingerprints[key][:size, [own.index(name) for name in both]]
+        for run, own in zip((first, second), names, strict=True)
+    )
+    return (left == right).all(axis=1)
+
+
 def _first_difference(first: Run, second: Run) -> list[dict[str, Any]]:
-    """Name the first step that differs, and what differed first in it; [] if none does."""
-    names = first.fingerprints["names"]
-    initial = first.fingerprints["initial"] != second.fingerprints["initial"]
-    if initial.any():
-        tensor = str(names[initial.argmax()])
-        return [{"step": 0, "epoch": 0, "quantity": "initial parameters", "tensor": tensor}]
+    """Name the first step that differs, what differed first in it, and its cause; [] if none."""
+    workers = first.manifest["settings"]["variant"].get("devices", 1)
+    found = _initial_difference(first, second) or _difference_in_steps(first, second)
+    return [place | {"cause": cause_of(place, workers=workers)} for place in found]
+
+
+def _initial_difference(first: Run, second: Run) -> list[dict[str, Any]]:
+    for key, names in INITIAL.items():
+        tensor = _differing_name(first, second, key, names)
+        if tensor is not None:
+            quantity = "initial parameters" if key == "initial" else "initial buffers"
+            return [{"step": 0, "epoch": 0, "quantity": quantity, "tensor": tensor}]
+    return []
+
+
+def _difference_in_steps(first: Run, second: Run) -> list[dict[str, Any]]:
     table = _step_table(first, second)
     equal = table[[f"{quantity}_equal" for quantity in QUANTITIES]].to_numpy()
     if equal.all():
@@ -256,13 +309,50 @@ def _first_difference(first: Run, second: Run) -> list[dict[str, Any]]:
     quantity = list(QUANTITIES)[int((~equal[row]).argmax())]
     tensor = None
     if quantity in PER_TENSOR:
-        left, right = (run.fingerprints[quantity][row] for run in (first, second))
-        differing = names[left != right]
-        # ASSUME the module's order is that of its forward pass. The backward pass goes the other
-        # way, so of the gradients that differ the last one was computed first.
-        tensor = str(differing[-1] if quantity == "gradients" else differing[0])
+        tensor = _differing_name(first, second, quantity, PER_TENSOR[quantity], row)
+    words = WORDS.get(quantity, quantity)
+    if quantity == "batch":
+        words = f"{'order' if _is_other_order(first, second, row) else 'content'} of the batch"
     place = {key: int(table[key].iloc[row]) for key in ("step", "epoch")}
-    return [{**place, "quantity": quantity, "tensor": tensor}]
+    return [{**place, "quantity": words, "tensor": tensor}]
+
+
+def _differing_name(
+    first: Run, second: Run, key: str, names: str, row: int | None = None
+) -> str | None:
+    """Name the tensor or stream that differed first among those of a quantity, if one did."""
+    left, right = (
+        dict(zip(run.fingerprints[names], values if row is None else values[row], strict=True))
+        for run in (first, second)
+        for values in [run.fingerprints[key]]
+    )
+    differing = [str(name) for name in left if name in right and left[name] != right[name]]
+    # ASSUME the module's order is that of its forward pass. The backward pass goes the other
+    # way, so of the gradients that differ the last one was computed first.
+    return differing[-1 if key == "gradients" else 0] if differing else None
+
+
+def _is_other_order(first: Run, second: Run, row: int) -> bool:
+    """Say of two batches that differ whether the same samples came at another place or time.
+
+    ASSUME they did if most of the samples that one batch has and the other has not are elsewhere in
+    the other run's epoch; a last partial batch that is dropped leaves a few out. Beyond the samples
+    that a run keeps, only an order inside the batch is told from another content.
+    """
+    if first.steps["samples"][row] == second.steps["samples"][row]:
+        return True
+    own, other = (np.split(*_samples_of_steps(run))[row] for run in (first, second))
+    epoch = (second.steps["epoch"] == first.steps["epoch"][row]).to_numpy()
+    others = second.fingerprints["samples_of_steps"][
+        np.repeat(epoch, second.fingerprints["num_samples"])
+    ]
+    moved = np.isin(np.setdiff1d(own, other), others)
+    return len(own) > 0 and (not len(moved) or bool(moved.mean() > 0.5))
+
+
+def _samples_of_steps(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    samples, sizes = (run.fingerprints[key] for key in SAMPLES)
+    return samples, np.cumsum(sizes)[:-1]
 
 
 def _other_length(first: pd.DataFrame, second: pd.DataFrame) -> list[dict[str, Any]]:

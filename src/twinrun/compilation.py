@@ -1,57 +1,84 @@
-"""Compiled steps of a LightningModule, and how often torch had to compile them.
+"""Compiled functions that count their calls, their compilations and why they compiled again.
 
-What is compiled are the module's own `training_step` and `predict_step`, each by itself: a whole
-LightningModule cannot be, because it takes the Trainer's hooks with it. Logging stays outside the
-compiled graph: it belongs to the Trainer.
+The counts are torch's own: a call during which its compiler made a graph is a compilation, and
+every other one reused what was there. What makes a training step compile again: shapes that change
+(a last partial batch), Python numbers that change (a learning rate under a schedule).
 """
 
-from collections.abc import Iterable
+import tempfile
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
+from torch._dynamo import config
+from torch._dynamo.utils import counters, get_compilation_metrics
 
-STEPS = ("training_step", "predict_step")
-
-
-def compile_steps(module: pl.LightningModule) -> None:
-    """Compile the steps in place; each is compiled when it is first called."""
-    for name in ("log", "log_dict"):
-        setattr(module, name, torch.compiler.disable(getattr(module, name)))
-    for name in STEPS:
-        setattr(module, name, torch.compile(getattr(module, name)))
+COMPILATIONS_AT_MOST = 64
+CAN_COMPILE_BACKWARD = hasattr(config, "trace_autograd_ops")
 
 
-class Watch:
-    """Counts calls, those of them in which torch compiled, and why it had to again."""
+@contextmanager
+def compiler_switches() -> Iterator[None]:
+    """Let the compiler trace the backward pass, and fail where it would go on uncompiled."""
+    backward = {"trace_autograd_ops": True} if CAN_COMPILE_BACKWARD else {}
+    with config.patch(
+        recompile_limit=COMPILATIONS_AT_MOST, fail_on_recompile_limit_hit=True, **backward
+    ):
+        yield
 
-    def __init__(self) -> None:
-        from torch._dynamo.utils import counters, guard_failures  # a second, for compiled ones only
 
-        self.calls = self.compilations = 0
+@contextmanager
+def empty_cache() -> Iterator[None]:
+    """Compile everything anew, whatever earlier processes left on this machine."""
+    from torch._inductor.utils import fresh_cache  # imports the whole compiler
+
+    with tempfile.TemporaryDirectory(prefix="twinrun-") as folder, fresh_cache(dir=folder):
+        yield
+
+
+class Compiled:
+    """A function compiled by torch, with its counts."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        """Compile at the first call.
+
+        Args:
+            function: a plain function; it gets a code object of its own, since torch keeps
+                compiled graphs, and their limit, per code object and not per function.
+            options: of `torch.compile`.
+        """
+        own = types.FunctionType(
+            function.__code__.replace(),
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        self._function = torch.compile(own, **options)
+        self.calls = 0
+        self.compilations = 0
         self.reasons: list[str] = []
-        self._graphs, self._failures = counters["stats"], guard_failures
-        self.start()
+        """Why it compiled again, once for each time."""
 
-    def start(self) -> None:
-        """Leave out what was compiled since the last call, by others."""
-        self._compiled = self._graphs["unique_graphs"]
-        self._known = set(_listed(self._failures.values()))
-
-    def count_call(self) -> None:
-        """Count a call that has just ended."""
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it, and count whether torch compiled."""
+        before = counters["stats"]["unique_graphs"]
+        result = self._function(*arguments)
         self.calls += 1
-        if self._graphs["unique_graphs"] == self._compiled:
-            return
-        self.compilations += 1
-        found = dict.fromkeys(_listed(self._failures.values()))
-        self.reasons += [reason for reason in found if reason not in self._known]
-        self.start()
+        if counters["stats"]["unique_graphs"] != before:
+            self._note_compilation()
+        return result
 
-    def summary(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """Give `calls`, `compilations` and `reasons`."""
         return {"calls": self.calls, "compilations": self.compilations, "reasons": self.reasons}
 
-
-def _listed(failures: Iterable[Iterable[str]]) -> list[str]:
-    return [" ".join(str(reason).split()) for found in failures for reason in found]
+    def _note_compilation(self) -> None:
+        self.compilations += 1
+        if self.compilations > 1:
+            whole = get_compilation_metrics()[-1].recompile_reason or "unknown"
+            reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
+            self.reasons.append(reason)
+            print(f"call {self.calls} compiled again: {reason}", flush=True)

@@ -14,15 +14,17 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
-from twinrun.compilation import Watch
-from twinrun.determinism import determinism
+from twinrun.determinism import SWITCHES, determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
-from twinrun.steps import Stepper
+from twinrun.looping import TrainerLoop
+from twinrun.places import Place
+from twinrun.steps import Prediction, TrainingStep, calls_to_settle, optimizer_of, with_index
 
-WARM_UP_CALLS = 2  # after the first; a captured graph needs them
+WARM_UP_CALLS = 2  # after those that compile or allocate
 
 
 class Material:
@@ -50,35 +52,47 @@ class Material:
             self._data.setup("fit")
             self._data.setup("predict")
             self._module = build_module(workload, search_path)
-        self._resident: dict[tuple[str, torch.device], list[Any]] = {}
+        self._found: dict[str, list[Any]] = {}
 
     def module(self) -> pl.LightningModule:
         """Give a module of one's own with the initial weights."""
         return copy.deepcopy(self._module)
 
-    def batches(self, phase: str, device: torch.device, count: int) -> list[Any]:
-        """Give the loader's first batches, at most `count`, resident on a device.
+    @property
+    def data(self) -> pl.LightningDataModule:
+        """The data module, set up."""
+        return self._data
+
+    def has(self, phase: str) -> bool:
+        """Say whether the data module has a loader for a phase."""
+        return is_overridden(f"{phase}_dataloader", self._data, pl.LightningDataModule)
+
+    def batches(self, phase: str, count: int) -> list[Any]:
+        """Give the loader's first batches, at most `count`, where the loader leaves them.
 
         Raises:
             TwinrunError: if the loader gives none.
         """
-        if (phase, device) not in self._resident:
+        if len(self._found.get(phase, [])) < count:
             with self._seeded():
                 loader = getattr(self._data, f"{phase}_dataloader")()
-                found = [self._moved(batch, device) for batch in islice(loader, count)]
-            if not found:
+                self._found[phase] = list(islice(loader, count))
+            if not self._found[phase]:
                 raise TwinrunError(f"{phase}_dataloader gives no batch")
-            self._resident[phase, device] = found
-        return self._resident[phase, device]
+        return self._found[phase][:count]
 
-    @contextmanager
-    def _seeded(self) -> Iterator[None]:
-        with isolate_rng():
-            pl.seed_everything(self._seed, workers=True, verbose=False)
-            yield
+    def extent(self, phase: str) -> int | None:
+        """Give how many batches the loader of a phase has, if it says so."""
+        if not self.has(phase):
+            return None
+        try:
+            return len(getattr(self._data, f"{phase}_dataloader")())
+        except TypeError:
+            return None
 
-    def _moved(self, batch: Any, device: torch.device) -> Any:
+    def moved(self, batch: Any, device: torch.device) -> Any:
         """Pass a batch through the hooks of its transfer; the data module's own come first."""
+        batch = tree_map(lambda leaf: leaf, batch)  # hooks may change the containers in place
         for hook, arguments in (
             ("on_before_batch_transfer", (0,)),
             ("transfer_batch_to_device", (device, 0)),
@@ -88,6 +102,12 @@ class Material:
             batch = getattr(self._data if own else self._module, hook)(batch, *arguments)
         return batch
 
+    @contextmanager
+    def _seeded(self) -> Iterator[None]:
+        with isolate_rng():
+            pl.seed_everything(self._seed, workers=True, verbose=False)
+            yield
+
 
 class Entrant:
     """One variant of a timing, made ready to be called under its own switches."""
@@ -95,25 +115,72 @@ class Entrant:
     def __init__(
         self, material: Material, variant: Mapping[str, Any], *, phases: Sequence[str], steps: int
     ) -> None:
-        self._switches = {key: variant[key] for key in ("deterministic", "threads")}
-        self._steps = steps
-        self._stepper = Stepper(material.module(), variant)
-        device = self._stepper.device
-        self._batches = {phase: material.batches(phase, device, steps) for phase in phases}
-        self._calls = dict.fromkeys(phases, 0)
-        self._watches = {phase: Watch() for phase in phases if variant["compile"] != "none"}
+        """Make a module of one's own and move its batches.
 
-    def first_call(self) -> dict[str, Any]:
-        """Measure the first call of all phases together; then warm up.
+        Raises:
+            TwinrunError: if this machine, or a loop without the Trainer, cannot run the variant.
+        """
+        self._switches = {key: variant[key] for key in SWITCHES}
+        self._steps, self._settling = steps, calls_to_settle(variant)
+        self._place = Place(variant)
+        self._loop: TrainerLoop | None = None
+        if "trainer" in phases:
+            self._loop = TrainerLoop(material.module(), material.data, variant, self._place.device)
+        self._module = self._place.module(material.module())
+        self._module.log = self._module.log_dict = _log_nothing
+        self._calls: dict[str, TrainingStep | Prediction] = {}
+        if "train" in phases:
+            step = self._place.around(with_index(self._module.training_step))
+            self._calls["train"] = TrainingStep(step, optimizer_of(self._module), variant)
+        predict = self._place.around(with_index(self._module.predict_step))
+        self._predict = Prediction(predict, variant)
+        if "predict" in phases:
+            self._calls["predict"] = self._predict
+        self._first = material.batches("predict", 1)[:1] if material.has("predict") else []
+        self._next = dict.fromkeys(self._calls, 0)
+        started = timer()
+        self._batches = {
+            phase: [
+                self._place.batch(material.moved(batch, self._place.device))
+                for batch in material.batches(phase, steps)
+            ]
+            for phase in self._calls
+        }
+        self._transfer = timer() - started
+        self._first = [
+            self._place.batch(material.moved(batch, self._place.device)) for batch in self._first
+        ]
 
-        Every batch shape is seen before the first round: a new one may cost a compilation.
+    def settle(self) -> list[dict[str, Any]]:
+        """After `output`, give the seconds of the transfer and of the first calls; then warm up.
+
+        First calls are those that compile, allocate or capture something. Every batch shape is
+        seen before the first round: a new one may cost a compilation.
         """
         with determinism(**self._switches):
             _wake_threads()
-            seconds = sum(self._seconds(phase, 1) for phase in self._batches)
+            first = self._first_prediction if "predict" in self._calls else 0.0
+            if "train" in self._calls:
+                first += self._seconds("train", self._settling)
             for phase, batches in self._batches.items():
                 self._seconds(phase, max(WARM_UP_CALLS, len(batches) - 1))
-        return self._row("first_call", 0, 1, seconds)
+            if self._loop is not None:
+                self._loop.seconds(self._settling + WARM_UP_CALLS)
+        batches = sum(map(len, self._batches.values()))
+        return [
+            self._row("transfer", 0, batches, self._transfer),
+            self._row("first_call", 0, 1, first),
+        ]
+
+    def output(self) -> list[torch.Tensor]:
+        """Predict the first batch before any step; [] where nothing is to be predicted."""
+        self._module.eval()
+        with determinism(**self._switches):
+            _wake_threads()
+            started = timer()
+            results = [self._predict(batch, 0) for batch in self._first]
+            self._first_prediction = timer() - started
+        return [x.cpu() for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
 
     def round(self, phase: str, number: int) -> dict[str, Any]:
         """Measure one round of a phase."""
@@ -122,33 +189,39 @@ class Entrant:
             return self._row(phase, number, self._steps, self._seconds(phase, self._steps))
 
     def compilation(self) -> list[dict[str, Any]]:
-        """Give the calls and compilations of each phase so far; [] of a variant in eager mode."""
-        return [{"phase": phase, **watch.summary()} for phase, watch in self._watches.items()]
+        """Give the counts of each compiled phase so far; [] of a variant in eager mode."""
+        return [
+            {"phase": phase, **call.compiled.counts()}
+            for phase, call in self._calls.items()
+            if call.compiled is not None
+        ]
 
     def _seconds(self, phase: str, calls: int) -> float:
         """Call a phase on the batches that come next, and give the seconds it took."""
-        step, batches = getattr(self._stepper, phase), self._batches[phase]
-        first = self._calls[phase]
+        if phase == "trainer":
+            return self._loop.seconds(calls)
+        call, batches = self._calls[phase], self._batches[phase]
+        first = self._next[phase]
         chosen = [((first + i) % len(batches)) for i in range(calls)]
-        self._calls[phase] += calls
-        watch = self._watches.get(phase)
-        if watch:
-            watch.start()
+        self._next[phase] += calls
+        self._module.train(phase == "train")
         started = timer()
         for index in chosen:
-            step(batches[index], index)
-            if watch:
-                watch.count_call()
+            call(batches[index], index)
         return timer() - started
 
     def _row(self, phase: str, number: int, steps: int, seconds: float) -> dict[str, Any]:
         return {
-            "device": self._stepper.device.type,
+            "device": self._place.device.type,
             "phase": phase,
             "round": number,
             "steps": steps,
             "seconds": seconds,
         }
+
+
+def _log_nothing(*arguments: Any, **options: Any) -> None:
+    """Stand for `log` and `log_dict`, which belong to the Trainer."""
 
 
 def _wake_threads() -> None:

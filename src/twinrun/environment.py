@@ -40,21 +40,27 @@ def count_gpus() -> int:
     """Count the GPUs that torch would see in a process started here: CUDA devices, or Apple's."""
     if platform.system() == "Darwin":
         return int(platform.machine() == "arm64")
+    return len(visible_gpus())
+
+
+def visible_gpus() -> list[str]:
+    """Name the CUDA devices that torch would see in a process started here, by their UUIDs."""
     if versions().get("cuda") == "none" or shutil.which("nvidia-smi") is None:
-        return 0
+        return []
     listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)  # noqa: S607
-    present = sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+    uuids = re.findall(r"UUID: (.*?)\)", listing.stdout)
+    present = [uuid for uuid in uuids if uuid.startswith("GPU-")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return present
 
-    def is_present(device: str) -> bool:
+    def named(device: str) -> str | None:
         if device.startswith(("GPU-", "MIG-")):
-            return device in listing.stdout
-        return device.isdecimal() and int(device) < present
+            return next((uuid for uuid in uuids if uuid.startswith(device)), None)
+        return present[int(device)] if device.isdecimal() and int(device) < len(present) else None
 
     # CUDA reads the list up to the first device that does not exist, such as -1.
-    return len(list(takewhile(is_present, map(str.strip, visible.split(",")))))
+    return list(takewhile(bool, (named(device.strip()) for device in visible.split(","))))
 
 
 def describe() -> dict[str, dict[str, Any]]:

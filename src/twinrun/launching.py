@@ -5,10 +5,11 @@ this module run as a program, which calls the named function with the keyword ar
 from its standard input. Its standard output is the channel back: lines of JSON with progress or
 with the sentence of an error. What the function itself prints goes to standard error, the log.
 
-One launch may start several workers; then each finds its rank, their number and a place to meet in
-its environment. They end together: when one fails, the others are ended too. SIGINT and SIGTERM are
-passed on, so that the workers can stop in good order; a second one ends them. The processes die
-with their parent, and each has a process group, so that what they started dies with them.
+One launch may start several workers, on several machines by Slurm's srun; then each finds its rank,
+their number and a place to meet in its environment. They end together: when one fails, the others
+are ended too. SIGINT and SIGTERM are passed on, so that the workers can stop in good order; a
+second one ends them. The processes die with their parent, and each has a process group, so that
+what they started dies with them.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import math
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,8 @@ from typing import Any, NoReturn
 from twinrun.jobs import TwinrunError, say, sentence_of
 
 POLL_SECONDS = 0.1
+SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
+SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
 GRACE_SECONDS = 2.0  # for the others to fail by themselves, and to say why, after one has failed
 
 # What another launcher (torchrun, a cluster) may have set for processes of its own, and cuBLAS's
@@ -42,8 +46,10 @@ NOT_INHERITED = {
 }
 
 
-def environment_of(*, seed: int, deterministic: bool, threads: int) -> dict[str, str]:
-    """Name the environment variables of a run's fresh process.
+def environment_of(
+    *, seed: int, deterministic: bool, threads: int, further: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Name the environment variables of a run's fresh process; `further` ones go before ours.
 
     `CUBLAS_WORKSPACE_CONFIG` is what cuBLAS asks for to be deterministic:
     https://docs.nvidia.com/cuda/cublas/#results-reproducibility
@@ -55,7 +61,7 @@ def environment_of(*, seed: int, deterministic: bool, threads: int) -> dict[str,
     }
     if deterministic:
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    return variables
+    return {**variables, **(further or {})}
 
 
 def launch(
@@ -64,6 +70,7 @@ def launch(
     environment: Mapping[str, str],
     *,
     workers: int = 1,
+    nodes: int = 1,
 ) -> None:
     """Call a function in fresh processes, as many as there are workers, and wait for them.
 
@@ -71,20 +78,23 @@ def launch(
         function: import path, `package.module:function`.
         arguments: its keyword arguments, as JSON can hold them.
         environment: variables added to this process's own; NOT_INHERITED names what they lose.
-        workers: how many processes; several find RANK, LOCAL_RANK, WORLD_SIZE and
-            TWINRUN_MEETING, a file that does not exist yet, in their environment.
+        workers: how many processes; several find RANK, LOCAL_RANK, NODE_RANK, WORLD_SIZE and
+            TWINRUN_MEETING, a URL where they meet, in their environment.
+        nodes: machines that share the workers evenly, those of the Slurm job that this is.
 
     Raises:
-        TwinrunError: if the function raised, or a process died. No process is left then.
+        TwinrunError: if the function raised, or a process died. No process is left then: on other
+            nodes Slurm ends it, with the job at the latest.
     """
+    _check_nodes(workers, nodes)
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         started: list[_Worker] = []
         try:
-            for rank in range(workers):
-                place = _place(rank, workers, folder) if workers > 1 else {}
-                started.append(_Worker(function, arguments, {**environment, **place}))
+            for place in _places(workers, nodes, folder):
+                prefix = _srun(workers, nodes, environment) if nodes > 1 else []
+                started.append(_Worker(prefix, function, arguments, {**environment, **place}))
             with _signals_passed_on(started):
-                _watch(started)
+                _watch(started, GRACE_SECONDS if nodes == 1 else SRUN_SECONDS)
         finally:
             for worker in started:
                 worker.kill()
@@ -94,30 +104,77 @@ def launch(
         raise TwinrunError(failure)
 
 
-def _place(rank: int, workers: int, folder: str) -> dict[str, str]:
-    """Say which worker a process is, in the variables that torch and Lightning read too.
+def _check_nodes(workers: int, nodes: int) -> None:
+    """Refuse to start workers on other machines than was asked for."""
+    # Snakemake's own step inside a job of Slurm forgets how many nodes it has: srun finds out then.
+    unknown = str(nodes) if "SLURM_JOB_ID" in os.environ else "1"
+    found = os.environ.get("SLURM_JOB_NUM_NODES", unknown)
+    if workers > 1 and found != str(nodes):
+        raise TwinrunError(
+            f"nodes: the variant wants {nodes}, but this job has {found}; several take Slurm "
+            f"(--workflow-profile slurm), which gives a job as many as it asks for"
+        )
 
-    They meet in a file: unlike a port, it cannot be taken by another program in between.
+
+def _places(workers: int, nodes: int, folder: str) -> list[dict[str, str]]:
+    """Say which worker each process is, in the variables that torch and Lightning read too.
+
+    They meet in a file: unlike a port, it cannot be taken by another program in between. On
+    several nodes there is no such file, and one process starts them all (see `_place_by_slurm`).
     """
-    return {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(workers),
-        "TWINRUN_MEETING": str(Path(folder, "meeting")),
-    }
+    if workers == 1:
+        return [{}]
+    if nodes > 1:
+        with socket.socket() as free:
+            free.bind(("", 0))
+            return [{"TWINRUN_MEETING": f"port {free.getsockname()[1]}"}]
+    return [
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "NODE_RANK": "0",
+            "WORLD_SIZE": str(workers),
+            "TWINRUN_MEETING": f"file://{Path(folder, 'meeting')}",
+        }
+        for rank in range(workers)
+    ]
+
+
+def _srun(workers: int, nodes: int, environment: Mapping[str, str]) -> list[str]:
+    """Give the command that starts a process for each worker on the nodes of this Slurm job."""
+    return [
+        *("srun", f"--nodes={nodes}", f"--ntasks={workers}", "--distribution=block", "--overlap"),
+        *(f"--ntasks-per-node={workers // nodes}", "--kill-on-bad-exit=1", "--export=ALL"),
+        f"--cpus-per-task={environment['OMP_NUM_THREADS']}",
+    ]
+
+
+def _place_by_slurm() -> None:
+    """Take from Slurm which worker this process is, if it was started on one of several nodes."""
+    kind, _, port = os.environ.get("TWINRUN_MEETING", "").partition(" ")
+    if kind == "port":
+        address = os.environ["SLURM_LAUNCH_NODE_IPADDR"]  # the first worker's node too
+        os.environ["TWINRUN_MEETING"] = f"tcp://{address}:{port}"
+        names = {"RANK": "PROCID", "LOCAL_RANK": "LOCALID", "NODE_RANK": "NODEID"}
+        for name, source in {**names, "WORLD_SIZE": "NTASKS"}.items():
+            os.environ[name] = os.environ[f"SLURM_{source}"]
 
 
 class _Worker:
     """A started process and what it has said."""
 
     def __init__(
-        self, function: str, arguments: Mapping[str, Any], environment: Mapping[str, str]
+        self,
+        prefix: Sequence[str],
+        function: str,
+        arguments: Mapping[str, Any],
+        environment: Mapping[str, str],
     ) -> None:
         inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         package_folder = str(Path(__file__).resolve().parents[1])
         search = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "twinrun.launching", function],
+            [*prefix, sys.executable, "-m", "twinrun.launching", function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**inherited, "PYTHONPATH": search, **environment},
@@ -162,7 +219,7 @@ class _Worker:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def _watch(workers: Sequence[_Worker]) -> None:
+def _watch(workers: Sequence[_Worker], grace_seconds: float) -> None:
     """Read what the workers say until all have ended; one failure ends them all."""
     deadline = math.inf
     with selectors.DefaultSelector() as selector:
@@ -173,7 +230,7 @@ def _watch(workers: Sequence[_Worker]) -> None:
                 if not key.data.read():
                     selector.unregister(key.fileobj)
             if deadline == math.inf and any(worker.has_failed() for worker in workers):
-                deadline = time.monotonic() + GRACE_SECONDS
+                deadline = time.monotonic() + grace_seconds
             if time.monotonic() > deadline:
                 for worker in workers:
                     worker.kill()
@@ -212,7 +269,9 @@ def _failure(function: str, workers: Sequence[_Worker]) -> str | None:
     deaths = [
         _death(function, rank, workers)
         for rank, worker in enumerate(workers)
-        if worker.process.returncode and not worker.was_killed and not worker.errors
+        if worker.process.returncode and not worker.was_killed
+        # srun speaks for all: that one was killed, though the others have said that it is gone.
+        if not worker.errors or worker.process.returncode > SIGNALLED
     ]
     lost = [error["error"] for error in errors]
     ended = [f"{function} was ended before it was done" for w in workers if w.process.returncode]
@@ -222,9 +281,9 @@ def _failure(function: str, workers: Sequence[_Worker]) -> str | None:
 def _death(function: str, rank: int, workers: Sequence[_Worker]) -> str:
     code = workers[rank].process.returncode
     who = function if len(workers) == 1 else f"worker {rank + 1} of {len(workers)} of {function}"
-    if code > 0:
+    if 0 < code <= SIGNALLED:
         return f"{who} ended with exit code {code}"
-    name = signal.Signals(-code).name
+    name = signal.Signals(-code if code < 0 else code - SIGNALLED).name
     why = ", as the system does when memory runs out" if name == "SIGKILL" else ""
     return f"{who} was ended by {name}{why}"
 
@@ -249,6 +308,7 @@ def _work(function: str) -> NoReturn:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    _place_by_slurm()
     arguments = json.load(sys.stdin)
     _channel = os.dup(1)
     os.dup2(2, 1)

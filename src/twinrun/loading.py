@@ -7,6 +7,7 @@ them.
 """
 
 import difflib
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun import artifacts
+from twinrun.features import wrong_package
 from twinrun.importing import import_object
 from twinrun.jobs import TwinrunError
 
@@ -43,7 +45,10 @@ def load_workload(
         ("data", data_class, pl.LightningDataModule),
     ):
         if not (inspect.isclass(found) and issubclass(found, base)):
-            raise TwinrunError(f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}")
+            raise TwinrunError(
+                f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}"
+                f"{wrong_package(found)}"
+            )
     module_names, data_names = _parameters(module_class), _parameters(data_class)
     hyperparameters = workload["hyperparameters"]
     known = sorted((set(module_names) | set(data_names)) - set(GIVEN))
@@ -107,9 +112,10 @@ def build_data(
     seed: int,
     dataset_path: str | None,
     data_workers: int = 0,
+    persistent_workers: bool = False,
     search_path: Sequence[str] = (),
 ) -> pl.LightningDataModule:
-    """Construct the workload's LightningDataModule.
+    """Construct the workload's LightningDataModule; have its training loader keep its workers.
 
     Raises:
         TwinrunError: see `load_workload`; also if the constructor raises or takes no `path`
@@ -132,7 +138,24 @@ def build_data(
     arguments |= {
         name: value for name, value in given.items() if name in names and value is not None
     }
-    return _construct(data_class, workload["data"], arguments)
+    data = _construct(data_class, workload["data"], arguments)
+    if persistent_workers:
+        _keep_workers(data)
+    return data
+
+
+def _keep_workers(data: pl.LightningDataModule) -> None:
+    """Have the training loader keep its workers from epoch to epoch."""
+    original = data.train_dataloader
+
+    @functools.wraps(original)
+    def train_dataloader() -> Any:
+        loader = original()
+        # DataLoader refuses this by assignment, for fear that its workers have started.
+        object.__setattr__(loader, "persistent_workers", True)
+        return loader
+
+    data.train_dataloader = train_dataloader
 
 
 def _parameters(constructed: type) -> dict[str, inspect.Parameter]:

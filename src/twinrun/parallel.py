@@ -25,10 +25,11 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics import Metric
 
 from twinrun.batchnorm import JoinedBatchNorm
+from twinrun.fingerprints import fingerprint, join
 from twinrun.jobs import TwinrunError
 from twinrun.sharing import SharedBatches, share_training
 from twinrun.stopping import Stop
-from twinrun.tracing import Tracer, fingerprint
+from twinrun.tracing import Tracer
 from twinrun.workers import Workers
 
 
@@ -122,10 +123,13 @@ class WholeBatch(pl.Callback):
     ) -> None:
         self.loss: torch.Tensor | None = None
         """The loss of the last step's whole mini-batch."""
+        self.own_gradients = 0
+        """A fingerprint of every worker's gradients of the last step, before they were summed."""
         self._workers = workers
         self._shared = shared
         self._stop = stop
         self._statistics = statistics
+        self._own_gradients: list[torch.Tensor] = []
         self._intervals: list[tuple[Any, Any]] = []
         self._is_in_step = False
 
@@ -142,6 +146,7 @@ class WholeBatch(pl.Callback):
     ) -> None:
         """Take the shares of the mini-batch."""
         self._workers.sizes = self._shared[0].sizes[batch_idx]
+        self._own_gradients.clear()
         self._is_in_step = True
 
     def on_train_batch_end(
@@ -152,14 +157,17 @@ class WholeBatch(pl.Callback):
         loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
         weight = self._workers.weight
         weighted = float(loss) * weight if weight and loss is not None else 0.0
-        own = torch.tensor([self._stop.asked(), weighted], dtype=torch.float64)
+        # A fingerprint's two halves: float64 holds 53 bits.
+        halves = divmod(join([fingerprint(bucket) for bucket in self._own_gradients]), 2**32)
+        own = torch.tensor([self._stop.asked(), weighted, *halves], dtype=torch.float64)
         if self._statistics is not None:
             own = torch.cat([own, self._statistics.noted()])
         seen = self._workers.gather(own)
         self._stop.agree(seen[:, 0].tolist())
         self.loss = None if loss is None else seen[:, 1].sum().to(loss.dtype)
+        self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
         if self._statistics is not None:
-            self._statistics.update(seen[:, 2:])
+            self._statistics.update(seen[:, 4:])
 
     def seconds(self) -> float:
         """Give the seconds since the last call in which workers exchanged or waited."""
@@ -170,6 +178,7 @@ class WholeBatch(pl.Callback):
 
     def weighted_sum(self, gradients: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """Begin to sum gradients over the workers, weighted by their shares."""
+        self._own_gradients.append(gradients.clone())
         started = _now(gradients.device)
         future = dist.all_reduce(gradients.mul_(self._workers.weight), async_op=True).get_future()
 
@@ -279,6 +288,7 @@ class WholeBatchTracer(Tracer):
         """Add the step's row, with the whole mini-batch's loss."""
         if self._workers.is_first:
             loss = self._whole_batch.loss
+            self.own_gradients = self._whole_batch.own_gradients
             super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
 
 

@@ -26,10 +26,12 @@ class Progress(pl.Callback):
         self._tracer = tracer
         self._workers = "1 worker" if workers == 1 else f"{workers} workers"
         self._started = self._said = time.monotonic()
+        self._begun = 0  # the epoch (from 0) from which a resumed training goes on
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
         self._started = self._said = time.monotonic()
+        self._begun = trainer.current_epoch
 
     def on_train_batch_end(
         self,
@@ -41,11 +43,11 @@ class Progress(pl.Callback):
     ) -> None:
         """Say it, if it is time to."""
         now = time.monotonic()
-        if now - self._said < LINE_SECONDS:
+        if now - self._said < LINE_SECONDS or not self._tracer.rows:
             return
         self._said = now
         done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
-        left = (now - self._started) * (trainer.max_epochs / done - 1)
+        left = (now - self._started) * (trainer.max_epochs - done) / (done - self._begun)
         step = self._tracer.rows[-1]
         report_progress(
             f"{self._label}: epoch {step['epoch']} of {trainer.max_epochs}, step {step['step']}, "
@@ -64,17 +66,23 @@ class Curves(pl.Callback):
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Add a point of the loss, if it is time to."""
-        if self._writer is None:  # an earlier run's events would be drawn into the same curves
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._writer = SummaryWriter(str(self._folder), flush_secs=5)
+        if not self._tracer.rows:
+            return
+        step = self._tracer.rows[-1]
+        if self._writer is None:
+            if step["step"] == 1:  # an earlier run's events would be drawn into the same curves
+                shutil.rmtree(self._folder, ignore_errors=True)
+            # A resumed run takes back what was drawn of the steps that it does once more.
+            self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step["step"])
         now = time.monotonic()
         if now - self._written >= POINT_SECONDS:
             self._written = now
-            step = self._tracer.rows[-1]
             self._writer.add_scalar("loss", step["loss"], step["step"])
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a point of everything logged."""
+        if self._writer is None:  # a training may be resumed after an epoch's last step
+            return
         for name, value in trainer.callback_metrics.items():
             self._writer.add_scalar(name, float(value), len(self._tracer.rows))
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 RESAMPLES = 9999
+ONCE = ("transfer", "first_call")  # measured once, not in rounds
 UNSTABLE_IQR_SHARE = 0.1  # torch.utils.benchmark warns from the same share on
 
 
@@ -53,10 +54,10 @@ def ratios(rounds: pd.DataFrame, yardstick: str) -> list[dict[str, Any]]:
 
     Returns:
         Rows with `time_ratio` (above 1: slower than the yardstick), `low` and `high`. Sizes that
-        the yardstick lacks are left out, and so is the first call, of which there is only one.
+        the yardstick lacks are left out, and so is what is measured only once.
     """
     rows = []
-    steady = rounds[rounds.phase != "first_call"]
+    steady = rounds[~rounds.phase.isin(ONCE)]
     for (size, phase), group in steady.groupby(["size", "phase"], sort=False, dropna=False):
         pairs = group.assign(seconds=group.seconds / group.steps).pivot(
             index="round", columns="variant", values="seconds"
@@ -68,6 +69,25 @@ def ratios(rounds: pd.DataFrame, yardstick: str) -> list[dict[str, Any]]:
                 values = (pairs[variant] / pairs[yardstick]).to_numpy()
                 identity = {"variant": variant, "size": _size(size), "phase": phase}
                 rows.append(identity | interval(values))
+    return rows
+
+
+def overheads(rounds: pd.DataFrame) -> list[dict[str, Any]]:
+    """Hold each variant's step through the Trainer against its own bare step, per size.
+
+    Returns:
+        Rows with `time_ratio`, `low` and `high`.
+    """
+    rows = []
+    both = rounds[rounds.phase.isin(["train", "trainer"])]
+    groups = both.groupby(["variant", "size"], sort=False, dropna=False)
+    for (variant, size), group in groups:
+        pairs = group.assign(seconds=group.seconds / group.steps).pivot(
+            index="round", columns="phase", values="seconds"
+        )
+        if {"train", "trainer"} <= set(pairs.columns):
+            values = (pairs["trainer"] / pairs["train"]).to_numpy()
+            rows.append({"variant": variant, "size": _size(size)} | interval(values))
     return rows
 
 

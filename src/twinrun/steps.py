@@ -1,106 +1,231 @@
-"""One training step and one prediction of a LightningModule, without the Trainer.
+"""Training and prediction steps, as fast as a variant makes them.
 
-The step is the module's own `training_step`, the backward pass and its own optimizer, in the order
-of Lightning's automatic optimization. What it logs goes nowhere; learning-rate schedulers and
-gradient clipping belong to the loop around the step and are left out.
+The plain step is what Lightning's automatic optimization does: the module's own `training_step`,
+the backward pass, its own optimizer. A variant's settings make it faster without changing what it
+computes, but for the rounding of sums taken in another order:
+
+compile: module     compiles `training_step` and `predict_step`: what a user would write first
+compile: step       compiles forward, backward and optimizer into one graph and fuses what lies
+                    between convolutions and matrix products. Helps wherever a step compiles
+optimizer: fused    updates all parameters in one call. Helps plain steps of many parameters
+optimizer: foreach  updates them in a few calls. Helps where there is no fused form
+cuda_graph: true    replays a step as one launch. Helps where a GPU waits for Python
+
+Layouts are in `places`; they help most in a compiled step.
 """
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.plugins.precision import DoublePrecision, HalfPrecision, MixedPrecision
-from pytorch_lightning.plugins.precision import Precision as PlainPrecision
 
-from twinrun.compilation import compile_steps
+from twinrun.compilation import CAN_COMPILE_BACKWARD, Compiled
+from twinrun.cuda_graphs import CudaGraph
 from twinrun.jobs import TwinrunError
 
-
-def device_of(variant: Mapping[str, Any]) -> torch.device:
-    """Give the device of a variant's resolved accelerator.
-
-    Raises:
-        TwinrunError: if torch sees no such device on this machine.
-    """
-    if variant["accelerator"] == "cpu":
-        return torch.device("cpu")
-    for kind, is_there in (("cuda", torch.cuda), ("mps", torch.backends.mps)):
-        if is_there.is_available():
-            return torch.device(kind, 0)
-    raise TwinrunError("no GPU: torch sees none on this machine")
+Step = Callable[[Any, int], Any]
 
 
-class Stepper:
-    """A module made ready to be stepped under a variant's settings, on its device."""
+class TrainingStep:
+    """Does a step with a batch and its index, and gives the loss from before the step."""
 
-    def __init__(self, module: pl.LightningModule, variant: Mapping[str, Any]) -> None:
-        """Take over the module; it is moved, and its logging is switched off.
+    def __init__(
+        self, training_step: Step, optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]
+    ) -> None:
+        """Make it ready; it compiles when it is called.
+
+        Args:
+            training_step: the module's.
+            optimizer: over parameters that are on their device already.
+            variant: its settings.
 
         Raises:
-            TwinrunError: if the variant cannot run here, or the module needs the Trainer.
+            TwinrunError: if the settings contradict each other, the device or the optimizer.
         """
-        self._precision = _precision(variant["precision"])
-        self.device = device_of(variant)
-        self.module = self._precision.convert_module(module.to(self.device))
-        if variant["compile"] == "module":
-            compile_steps(self.module)
-        self.module.log = self.module.log_dict = _log_nothing
-        if not self.module.automatic_optimization:
-            raise TwinrunError(
-                f"{type(module).__name__} optimizes manually, which needs the Trainer"
-            )
-        self.optimizer = optimizer_of(self.module)
+        check(variant)
+        set_up(optimizer, variant)
+        self.compiled: Compiled | None = None
+        """The compiled function, with its counts; None while there is none."""
 
-    def train(self, batch: Any, index: int) -> None:
-        """Do one step."""
-        self.module.train()
-        self.optimizer.zero_grad()
-        with self._precision.train_step_context():
-            loss = self.module.training_step(self._precision.convert_input(batch), index)
-        if isinstance(loss, Mapping):
-            loss = loss["loss"]
-        loss.backward()
-        self.optimizer.step()
+        def loss_of(batch: Any, index: int) -> torch.Tensor:
+            result = training_step(batch, index)
+            return result["loss"] if isinstance(result, Mapping) else result
 
-    def predict(self, batch: Any, index: int) -> Any:
+        if variant["compile"] == "step":
+            self._step = self._first_of_whole(loss_of, optimizer, variant)
+        elif variant["compile"] == "module":
+            self.compiled = compiled(loss_of, variant)
+            self._step = plain_step(self.compiled, optimizer)
+        else:
+            self._step = plain_step(loss_of, optimizer)
+        self._captured: CudaGraph | None = None
+        if variant["cuda_graph"]:
+            self._captured = CudaGraph(lambda batch, index: self._step(batch, index))
+
+    def __call__(self, batch: Any, index: int) -> torch.Tensor:
+        """Do a step."""
+        return (self._captured or self._step)(batch, index)
+
+    def _first_of_whole(
+        self, loss_of: Step, optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]
+    ) -> Step:
+        """Give a plain step that is followed by compiled ones.
+
+        It shows which parameters get gradients, and fills the optimizer's state.
+        """
+
+        def first(batch: Any, index: int) -> torch.Tensor:
+            loss = plain_step(loss_of, optimizer)(batch, index)
+            self._step = self.compiled = compiled(whole_step(loss_of, optimizer), variant)
+            return loss
+
+        return first
+
+
+class Prediction:
+    """Predicts a batch."""
+
+    def __init__(self, predict_step: Step, variant: Mapping[str, Any]) -> None:
+        """Make it ready; it compiles when it is called."""
+        self.compiled: Compiled | None = None
+        """The compiled function, with its counts; None if there is none."""
+        self._predict = predict_step
+        if variant["compile"] != "none":
+
+            def predict(batch: Any, index: int) -> Any:
+                return predict_step(batch, index)
+
+            self._predict = self.compiled = compiled(predict, variant)
+
+    def __call__(self, batch: Any, index: int) -> Any:
         """Give what `predict_step` gives."""
-        self.module.eval()
-        with torch.inference_mode(), self._precision.predict_step_context():
-            return self.module.predict_step(self._precision.convert_input(batch), index)
+        with torch.inference_mode():
+            return self._predict(batch, index)
+
+
+def compiled(function: Step, variant: Mapping[str, Any]) -> Compiled:
+    """Compile a plain function as a variant's settings ask for."""
+    is_whole = variant["compile"] == "step"
+    if variant["layout"] == "features_first":
+        from twinrun.features_first import backend  # imports the whole compiler
+
+        return Compiled(function, backend=backend, fullgraph=is_whole)
+    return Compiled(function, fullgraph=is_whole)
+
+
+def plain_step(loss_of: Step, optimizer: torch.optim.Optimizer) -> Step:
+    """Give the step that a plain loop does."""
+
+    def step(batch: Any, index: int) -> torch.Tensor:
+        loss = loss_of(batch, index)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def whole_step(loss_of: Step, optimizer: torch.optim.Optimizer) -> Step:
+    """Give the same step as a function that compiles into one graph, after a plain one.
+
+    Gradients are copied into tensors that stay, and the optimizer's `step` is called without the
+    wrapper that torch gives it: both would break the graph. The gradients can be seen afterwards,
+    as after a plain step.
+    """
+    update = inspect.unwrap(type(optimizer).step)
+    groups = optimizer.param_groups
+    parameters = [p for group in groups for p in group["params"] if p.grad is not None]
+
+    def step(batch: Any, index: int) -> torch.Tensor:
+        loss = loss_of(batch, index)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad.copy_(gradient)
+            update(optimizer)
+        return loss.detach()
+
+    return step
+
+
+def with_index(step: Callable[..., Any]) -> Step:
+    """Let a step that takes no `batch_idx` be called with one, as the Trainer lets it."""
+    if len(inspect.signature(step).parameters) > 1:
+        return step
+    return lambda batch, index: step(batch)
+
+
+def calls_to_settle(variant: Mapping[str, Any]) -> int:
+    """Say how many training steps compile, allocate or capture something."""
+    captured = CudaGraph.CALLS_TO_SETTLE if variant["cuda_graph"] else 0
+    return 1 + (variant["compile"] == "step") + captured
 
 
 def optimizer_of(module: pl.LightningModule) -> torch.optim.Optimizer:
     """Give the only optimizer that `configure_optimizers` names, in whatever form.
 
     Raises:
-        TwinrunError: if there are none or several.
+        TwinrunError: if there are none or several, or the module optimizes manually.
     """
-    found = module.configure_optimizers()
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], list | tuple):
-        found = found[0]  # ([optimizers], [schedulers])
-    found = list(found) if isinstance(found, list | tuple) else [found]
-    found = [entry["optimizer"] if isinstance(entry, Mapping) else entry for entry in found]
-    if len(found) != 1 or not isinstance(found[0], torch.optim.Optimizer):
+    name = type(module).__name__
+    if not module.automatic_optimization:
+        raise TwinrunError(f"{name} optimizes manually, which needs the Trainer")
+    found = optimizers_in(module.configure_optimizers())
+    if len(found) != 1:
         raise TwinrunError(
-            f"{type(module).__name__}.configure_optimizers gives {len(found)} optimizers, where "
-            f"automatic optimization needs exactly one"
+            f"{name}.configure_optimizers gives {len(found)} optimizers, where automatic "
+            f"optimization needs exactly one"
         )
     return found[0]
 
 
-def _precision(name: str) -> PlainPrecision:
-    match name:
-        case "32-true":
-            return PlainPrecision()
-        case "64-true":
-            return DoublePrecision()
-        case "bf16-true":
-            return HalfPrecision("bf16-true")
-        case "bf16-mixed":
-            return MixedPrecision("bf16-mixed", "cpu")
-    raise TwinrunError(f"precision {name} scales its gradients, which needs the Trainer")
+def optimizers_in(configured: Any) -> list[torch.optim.Optimizer]:
+    """List the optimizers in whatever form `configure_optimizers` returns."""
+    if isinstance(configured, tuple) and len(configured) == 2 and isinstance(configured[0], list):
+        configured = configured[0]  # ([optimizers], [schedulers])
+    several = list(configured) if isinstance(configured, list | tuple) else [configured]
+    several = [entry["optimizer"] if isinstance(entry, Mapping) else entry for entry in several]
+    return [entry for entry in several if isinstance(entry, torch.optim.Optimizer)]
 
 
-def _log_nothing(*args: Any, **kwargs: Any) -> None:
-    pass
+def set_up(optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]) -> None:
+    """Set an optimizer, before its first step, to what a variant asks for.
+
+    Raises:
+        TwinrunError: if it cannot.
+    """
+    form = variant["optimizer"]
+    if form != "default" and form not in optimizer.defaults:
+        raise TwinrunError(f"optimizer: {type(optimizer).__name__} has no {form} form")
+    stays_on_device = variant["cuda_graph"] or variant["compile"] == "step"
+    for group in optimizer.param_groups:
+        if form != "default":
+            group["fused"], group["foreach"] = form == "fused", form == "foreach"
+        if stays_on_device and "capturable" in group and group["params"][0].is_cuda:
+            group["capturable"] = True
+
+
+def is_fast(variant: Mapping[str, Any]) -> bool:
+    """Say whether a variant has any setting that is to make steps faster."""
+    names = ("compile", "layout", "optimizer")
+    return variant["cuda_graph"] or any(variant[name] not in ("none", "default") for name in names)
+
+
+def check(variant: Mapping[str, Any]) -> None:
+    """Refuse settings that contradict each other, the device or this torch.
+
+    Raises:
+        TwinrunError: naming the setting.
+    """
+    is_on_cpu = variant["accelerator"] == "cpu"
+    if variant["compile"] == "step" and not CAN_COMPILE_BACKWARD:
+        raise TwinrunError(f"compile: torch {torch.__version__} cannot compile a backward pass")
+    if variant["layout"] == "features_first" and (variant["compile"] == "none" or not is_on_cpu):
+        raise TwinrunError("layout: features_first works on code compiled for the CPU only")
+    if variant["optimizer"] != "default" and variant["compile"] == "step":
+        raise TwinrunError("optimizer: a compiled step fuses it by itself, leave the key out")
+    if variant["cuda_graph"] and (is_on_cpu or not torch.cuda.is_available()):
+        raise TwinrunError("cuda_graph: needs a CUDA device, and the variant has none here")

@@ -1,12 +1,14 @@
 """Variants of one workload, measured in turn, round by round, in one process.
 
 Each variant gets its own module from copies of the same initial weights, and batches that are
-already on its device: inside the clock is the LightningModule's own `training_step`, the backward
-pass and the step of its own optimizer (`train`), or its `predict_step` (`predict`). Outside are
-loading, transfer, logging, learning-rate schedules, validation and the Trainer's loop. The first
-call of each, with compilation and allocation, is `first_call` and is reported apart; two untimed
-calls follow it. A round measures every variant once, over the same batches, and the next round
-begins with another variant. The device is synchronised at both ends of the clock.
+already on its device. Inside the clock of `train` is the LightningModule's own `training_step`, the
+backward pass and the step of its own optimizer, as fast as the variant makes them; of `predict`,
+its `predict_step`; of `trainer`, a training step through Lightning's Trainer, with loading,
+transfer, hooks and logging. `transfer` (moving the batches) and `first_call` (compilation,
+allocation and capture) are reported apart, and two untimed calls follow them. A round measures
+every variant once, over the same batches, and the next round begins with another variant. The
+device is synchronised at both ends of the clock. Before all that each variant predicts the same
+batch, and what it gives is held against the yardstick's.
 
 What cannot run on this machine is reported with the reason, and the others are still measured.
 """
@@ -14,16 +16,23 @@ What cannot run on this machine is reported with the reason, and the others are 
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
+import torch
 
 from twinrun import artifacts, environment, ratios
+from twinrun.compilation import compiler_switches, empty_cache
 from twinrun.entrants import Entrant, Material
 from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.launching import report_progress
+from twinrun.memory import bounded_memory
 
 PROGRESS_SECONDS = 10.0
+# Units in the last place. Sums of some thousand products in another order are a few units off, and
+# each layer adds its own; a wrong weight or a lost layer is a million off.
+TOLERANCE = 100
 
 
 def measure(
@@ -42,8 +51,8 @@ def measure(
     Args:
         name: of the timing.
         timing: `workload` (name), `rounds`, `steps` (training steps, or prediction batches, in a
-            round), `phases` (of train, predict), and optionally `size` (a hyperparameter's name)
-            with `sizes` (the values it takes in turn).
+            round), `phases` (of train, trainer, predict), and optionally `size` (a hyperparameter's
+            name) with `sizes` (the values it takes in turn).
         workload: its settings.
         variants: settings by name; the first is the yardstick.
         dataset: path of the dataset's file.
@@ -52,8 +61,7 @@ def measure(
         outputs: paths of `rounds` (CSV) and `summary` (JSON).
 
     Raises:
-        TwinrunError: if a number is not positive, the workload cannot be built, or no variant
-            could be measured.
+        TwinrunError: if a number is not positive.
     """
     for key in ("rounds", "steps"):
         if timing[key] < 1:
@@ -62,19 +70,28 @@ def measure(
     rows: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
     compilation: list[dict[str, Any]] = []
-    for size, sized in _sizes(timing, workload):
-        material = Material(sized, dataset=dataset, seed=seed, search_path=search_path)
-        label = name if size is None else f"{name}, {timing['size']} {size}"
-        found, reasons, compiled = measure_rounds(material, variants, timing, label=label)
-        rows += [{"size": size, **row} for row in found]
-        compilation += [{"size": size, **row} for row in compiled]
-        skipped += [{"variant": v, "size": size, "reason": r} for v, r in reasons.items()]
-    if not rows:
-        reasons = "; ".join(f"{entry['variant']}: {entry['reason']}" for entry in skipped)
-        raise TwinrunError(f"{name}: no variant could be measured ({reasons})")
+    agreement: list[dict[str, Any]] = []
+    extents: list[dict[str, Any]] = []
+    with compiler_switches(), empty_cache(), bounded_memory():
+        for size, sized in _sizes(timing, workload):
+            label = name if size is None else f"{name}, {timing['size']} {size}"
+            found = measure_size(
+                sized,
+                variants,
+                timing,
+                dataset=dataset,
+                search_path=search_path,
+                seed=seed,
+                label=label,
+            )
+            rows += [{"size": size, **row} for row in found.rows]
+            compilation += [{"size": size, **row} for row in found.compilation]
+            extents += [{"size": size, **found.extent}] if found.extent else []
+            agreement += [{"size": size, **row} for row in found.agreement]
+            skipped += [{"variant": v, "size": size, "reason": r} for v, r in found.skipped.items()]
     identity = {"timing": name, "workload": timing["workload"]}
     columns = ["variant", "device", "size", "phase", "round", "steps", "seconds"]
-    table = pd.DataFrame(rows)[columns]
+    table = pd.DataFrame(rows, columns=columns)
     artifacts.write_csv(outputs["rounds"], table.assign(**identity)[[*identity, *columns]])
     yardstick = next(iter(variants))
     summary = {
@@ -84,10 +101,46 @@ def measure(
         "environment": described,
         "medians": ratios.medians(table),
         "ratios": ratios.ratios(table, yardstick),
+        "trainer": ratios.overheads(table),
         "compilation": compilation,
+        "agreement": agreement,
+        "extents": extents,
         "skipped": skipped,
     }
     artifacts.write_json(outputs["summary"], summary)
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """What was measured of the variants at one size."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """A row for each measurement; a variant that fails on the way leaves none."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """For each variant that failed, the reason."""
+    compilation: list[dict[str, Any]] = field(default_factory=list)
+    """For each compiled variant and phase, calls, compilations and reasons."""
+    extent: dict[str, int | None] = field(default_factory=dict)
+    """Batches of an epoch of training, and of the whole prediction."""
+    agreement: list[dict[str, Any]] = field(default_factory=list)
+    """For each variant but the yardstick, how far its prediction is off."""
+
+
+def measure_size(
+    workload: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    timing: Mapping[str, Any],
+    *,
+    label: str,
+    **source: Any,
+) -> Measured:
+    """Measure variants in turn, at one size; `source` is what `Material` needs besides."""
+    try:
+        material = Material(workload, **source)
+    except Exception as error:  # a size may be too large, or none that the workload has
+        traceback.print_exc()
+        return Measured(skipped=dict.fromkeys(variants, sentence_of(error)))
+    return measure_rounds(material, variants, timing, label=label)
 
 
 def measure_rounds(
@@ -96,15 +149,11 @@ def measure_rounds(
     timing: Mapping[str, Any],
     *,
     label: str,
-) -> tuple[list[dict[str, Any]], dict[str, str], list[dict[str, Any]]]:
-    """Measure variants in turn, at one size.
-
-    Returns:
-        A row for each measurement; for each variant that failed, the reason; for each compiled
-        variant and phase, calls and compilations. A variant that fails on the way leaves no rows.
-    """
+) -> Measured:
+    """Measure variants of one material in turn."""
     entrants: dict[str, Entrant] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
+    outputs: dict[str, list[torch.Tensor]] = {}
     reasons: dict[str, str] = {}
 
     def attempt(name: str, act: Callable[[], list[dict[str, Any]]]) -> None:
@@ -118,10 +167,11 @@ def measure_rounds(
             report_progress(f"{label}: {name} is skipped, {reasons[name]}")
 
     def enter(name: str) -> list[dict[str, Any]]:
-        entrants[name] = Entrant(
-            material, variants[name], phases=timing["phases"], steps=timing["steps"]
-        )
-        return [entrants[name].first_call()]
+        entrant = Entrant(material, variants[name], phases=timing["phases"], steps=timing["steps"])
+        outputs[name] = entrant.output()
+        settled = entrant.settle()
+        entrants[name] = entrant
+        return settled
 
     for name in variants:
         report_progress(f"{label}: first call of {name}")
@@ -134,12 +184,43 @@ def measure_rounds(
                 lambda e=entrants[name], n=number: [e.round(p, n) for p in timing["phases"]],
             )
         progress.say(number)
-    compilation = [
-        {"variant": name, **row}
-        for name, entrant in entrants.items()
-        for row in entrant.compilation()
-    ]
-    return [row for found in rows.values() for row in found], reasons, compilation
+    return Measured(
+        rows=[row for found in rows.values() for row in found],
+        skipped=reasons,
+        compilation=[
+            {"variant": name, **row}
+            for name, entrant in entrants.items()
+            for row in entrant.compilation()
+        ],
+        extent={phase: material.extent(phase) for phase in ("train", "predict")},
+        agreement=list(_agreement(outputs, variants)),
+    )
+
+
+def _agreement(
+    outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Hold the predictions of each variant against the first's."""
+    yardstick = next(iter(variants))
+    for name, output in outputs.items():
+        if name != yardstick and output and yardstick in outputs:
+            precisions = {variants[variant]["precision"] for variant in (name, yardstick)}
+            tolerance = TOLERANCE * max(map(_rounding_of, precisions))
+            distance = _distance(output, outputs[yardstick])
+            yield {"variant": name, "distance": distance, "tolerance": tolerance}
+
+
+def _rounding_of(precision: str) -> float:
+    """Give how far 1 and the next number are apart in what a precision computes with."""
+    names = {"64": torch.float64, "32": torch.float32, "16": torch.float16}
+    return torch.finfo(names.get(precision.split("-")[0], torch.bfloat16)).eps
+
+
+def _distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """Give the largest relative L2 distance of a tensor from the expected one, in float64."""
+    pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
+    tiny = torch.finfo(torch.float64).tiny
+    return max(float((a - b).norm() / b.norm().clamp(min=tiny)) for a, b in pairs)
 
 
 def _sizes(

@@ -1,11 +1,11 @@
 """A callback that fingerprints every step of a training.
 
-A fingerprint is xxh3_64 over the bytes of a tensor: it sees a swap of two values, the sign of a
-zero and any flipped bits (64 bits: two different tensors share one with probability 5e-20). Per
-step there is one for the batch, the loss, each gradient and each parameter. Beside them a fixed,
-evenly spaced sample of parameter elements is kept, from which the growth of a difference is drawn.
-Tracing reads only: it draws no random number and changes no tensor. On a GPU every fingerprinted
-tensor is copied to the host.
+Per step: the parameters and the random streams that it starts with, the batch (with and without
+the order of its samples), the random streams and the buffers that it leaves, the loss, each
+gradient, the optimizer's state and each parameter. Where one fingerprint is of several tensors or
+streams, `arrays` holds each. Beside them a fixed, evenly spaced sample of parameter elements is
+kept, from which the growth of a difference is drawn. Tracing reads only: it draws no random number
+and changes no tensor. On a GPU every fingerprinted tensor is copied to the host.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,89 +14,94 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-import xxhash
-from torch.utils._pytree import tree_flatten
+
+from twinrun.fingerprints import (
+    fingerprint,
+    fingerprint_optimizers,
+    fingerprint_samples,
+    fingerprint_streams,
+    fingerprint_tree,
+    hexadecimal,
+    join,
+)
 
 SAMPLE_SIZE = 1024
-
-
-def fingerprint(tensor: torch.Tensor | None) -> int:
-    """Give the xxh3_64 of a tensor's bytes; of None (no gradient), 0.
-
-    Sparse tensors count by their indices and values.
-    """
-    if tensor is None:
-        return 0
-    if tensor.layout is not torch.strided:
-        tensor = tensor.coalesce()
-        parts = [fingerprint(tensor.indices()), fingerprint(tensor.values())]
-        return _join(parts)
-    data = tensor.detach().cpu().contiguous().reshape(-1)
-    return xxhash.xxh3_64_intdigest(data.view(torch.uint8).numpy())
-
-
-def fingerprint_tree(tree: Any) -> int:
-    """Give one fingerprint of nested tensors and plain values, in order, with types and shapes."""
-    leaves, structure = tree_flatten(tree)
-    digest = xxhash.xxh3_64(str(structure).encode())
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
-            digest.update(f"{leaf.dtype}{tuple(leaf.shape)}{fingerprint(leaf)}".encode())
-        else:
-            digest.update(repr(leaf).encode())
-    return digest.intdigest()
-
-
-def hexadecimal(value: int) -> str:
-    """Write a fingerprint as 16 digits."""
-    return f"{value:016x}"
-
-
-def _join(values: list[int]) -> int:
-    return xxhash.xxh3_64_intdigest(np.array(values, dtype=np.uint64).tobytes())
+MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
+# What is kept tensor by tensor (or stream by stream) at every step, and the names it goes by.
+PER_STEP = {
+    "random": "stream_names",
+    "random_after": "stream_names",
+    "buffers": "buffer_names",
+    "gradients": "names",
+    "optimizer": "names",
+    "parameters": "names",
+}
+_NO_SAMPLES = np.empty(0, dtype=np.uint64)
 
 
 class Tracer(pl.Callback):
     """Fingerprints every step; `rows` and `arrays` are the tables of it.
 
-    Costs one pass over the batch, the gradients and the parameters per step.
+    Costs a pass over the batch, the gradients, the buffers, the optimizer's state and, twice, the
+    parameters.
     """
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
-        self._names: list[str] = []
-        self._parameters: list[torch.Tensor] = []
-        self._initial: list[int] = []
-        self._gradients: list[list[int]] = []
-        self._fingerprints: list[list[int]] = []
-        self._samples: list[np.ndarray] = []
-        self._step_gradients: list[int] = []
+        self.own_gradients = 0
+        """Of the workers' gradients before they were summed; of one worker, 0."""
+        self.resumed_at: list[int] = []
+        """The steps done at each resumption of the training."""
+        self._parameters: dict[str, torch.Tensor] = {}
+        self._buffers: dict[str, torch.Tensor] = {}
+        self._sampled: list[torch.Tensor] = []
+        self._initial: dict[str, list[int]] = {"initial": [], "initial_buffers": []}
+        self._per_step: dict[str, list[list[int]]] = {key: [] for key in PER_STEP}
+        self._elements: list[np.ndarray] = []
         self._batch = 0
+        self._samples = np.empty(0, dtype=np.uint64)
+        self._kept_samples: list[np.ndarray] = []
+        self._start: dict[str, int] = {}
+        self._streams: dict[str, int] = {}
+        self._gradients: list[int] = []
+        self._traces_cuda = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Name the parameters and take the fingerprints of their initial values."""
-        named = list(pl_module.named_parameters())
-        self._names = [name for name, _ in named]
-        self._parameters = [parameter for _, parameter in named]
-        self._initial = [fingerprint(p) for p in self._parameters]
-        self._sampled = list(_sampled_elements(self._parameters))
+        """Name the parameters and buffers and take the fingerprints of their initial values."""
+        self._parameters = dict(pl_module.named_parameters())
+        self._buffers = dict(pl_module.named_buffers())
+        self._sampled = list(_sampled_elements(list(self._parameters.values())))
+        self._traces_cuda = torch.cuda.is_initialized()
+        if not self.resumed_at:
+            initial, buffers = map(_of_each, (self._parameters, self._buffers))
+            self._initial = {"initial": initial, "initial_buffers": buffers}
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Take the batch's fingerprint."""
-        self._batch = fingerprint_tree(batch)
-        self._step_gradients = []
+        """Take the fingerprints of what the step starts with."""
+        self._streams = fingerprint_streams(cuda=self._traces_cuda)
+        self._per_step["random"].append(list(self._streams.values()))
+        whole = fingerprint_tree(batch)
+        if whole != self._batch:  # full-batch training has the same one in every step
+            self._batch, self._samples = whole, fingerprint_samples(batch)
+        self._gradients = []
+        self._start = {
+            "before": join(_of_each(self._parameters)),
+            "random": join(list(self._streams.values())),
+            "batch": whole,
+            "samples": int(self._samples.sum(dtype=np.uint64)),
+        }
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
     ) -> None:
         """Take the gradients' fingerprints, before clipping."""
-        found = [fingerprint(p.grad) for p in self._parameters]
+        found = [fingerprint(p.grad) for p in self._parameters.values()]
         # Several optimizers may step in one batch: each adds to what the step has seen.
-        earlier = self._step_gradients
-        self._step_gradients = (
-            [_join([a, b]) for a, b in zip(earlier, found, strict=True)] if earlier else found
+        earlier = self._gradients
+        self._gradients = (
+            [join([a, b]) for a, b in zip(earlier, found, strict=True)] if earlier else found
         )
 
     def on_train_batch_end(
@@ -108,45 +113,101 @@ class Tracer(pl.Callback):
         batch_idx: int,
     ) -> None:
         """Add the step's row."""
-        loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
-        parameters = [fingerprint(p) for p in self._parameters]
-        gradients = self._step_gradients or [0] * len(parameters)
-        self._gradients.append(gradients)
-        self._fingerprints.append(parameters)
-        self._samples.append(self._sample())
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        states, settings = fingerprint_optimizers(
+            trainer.optimizers, list(self._parameters.values())
+        )
+        found = {
+            "random_after": list(fingerprint_streams(cuda=self._traces_cuda).values()),
+            "buffers": _of_each(self._buffers),
+            "gradients": self._gradients or [0] * len(self._parameters),
+            "optimizer": states,
+            "parameters": _of_each(self._parameters),
+        }
+        for key, values in found.items():
+            self._per_step[key].append(values)
+        self._elements.append(self._sample())
+        room = MOST_SAMPLES - sum(map(len, self._kept_samples))
+        self._kept_samples.append(self._samples if len(self._samples) <= room else _NO_SAMPLES)
+        fingerprints = {
+            **self._start,
+            "loss_fingerprint": fingerprint(loss),
+            "own_gradients": self.own_gradients,
+            **{key: join(values) for key, values in found.items()},
+            "optimizer": join([*states, settings]),
+        }
         self.rows.append(
             {
                 "step": len(self.rows) + 1,
                 "epoch": trainer.current_epoch + 1,
                 "loss": float("nan") if loss is None else float(loss),
-                "loss_fingerprint": hexadecimal(fingerprint(loss)),
-                "batch": hexadecimal(self._batch),
-                "gradients": hexadecimal(_join(gradients)),
-                "parameters": hexadecimal(_join(parameters)),
+                **{key: hexadecimal(value) for key, value in fingerprints.items()},
             }
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Give what fingerprints.npz holds; T tensors, S steps.
+        """Give what fingerprints.npz holds; T parameters, B buffers, R random streams, S steps.
 
-        names (T,) str; initial (T,), gradients (S, T), parameters (S, T) uint64;
+        names (T,), buffer_names (B,), stream_names (R,) str; initial (T,), initial_buffers (B,),
+        gradients, optimizer, parameters (S, T), buffers (S, B), random, random_after (S, R) uint64;
+        samples_of_steps (N,) uint64, those of a step after those of the one before, and
+        num_samples (S,) int64 of each step, 0 beyond MOST_SAMPLES in all;
         sample (S, at most SAMPLE_SIZE) float64.
         """
-        shape = (len(self.rows), len(self._names))
-        return {
-            "names": np.array(self._names, dtype=np.str_),
-            "initial": np.array(self._initial, dtype=np.uint64),
-            "gradients": np.array(self._gradients, dtype=np.uint64).reshape(shape),
-            "parameters": np.array(self._fingerprints, dtype=np.uint64).reshape(shape),
-            "sample": np.array(self._samples, dtype=np.float64),
+        names = {
+            "names": list(self._parameters),
+            "buffer_names": list(self._buffers),
+            "stream_names": list(self._streams),
         }
+        widths = {key: len(names[of]) for key, of in PER_STEP.items()}
+        size = len(self.rows)
+        return {
+            **{key: np.array(found, dtype=np.str_) for key, found in names.items()},
+            **{key: np.array(found, dtype=np.uint64) for key, found in self._initial.items()},
+            **{
+                key: np.array(found[:size], dtype=np.uint64).reshape(size, widths[key])
+                for key, found in self._per_step.items()
+            },
+            "samples_of_steps": np.concatenate([_NO_SAMPLES, *self._kept_samples]),
+            "num_samples": np.array([len(found) for found in self._kept_samples], dtype=np.int64),
+            "sample": np.array(self._elements, dtype=np.float64),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the tables so far, for a checkpoint: tensors and plain values."""
+        arrays = {name: a for name, a in self.arrays().items() if a.dtype.kind != "U"}
+        # Not all of torch knows uint64.
+        arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
+        return {
+            "rows": self.rows,
+            "resumed_at": self.resumed_at,
+            "stream_names": list(self._streams),
+            "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the tables of a checkpoint."""
+        self.rows = state_dict["rows"]
+        self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
+        self._streams = dict.fromkeys(state_dict["stream_names"], 0)
+        arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
+        self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
+        self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}
+        self._elements = list(arrays["sample"])
+        ends = np.cumsum(arrays["num_samples"])[:-1]
+        samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)
+        self._kept_samples = samples if self.rows else []
 
     def _sample(self) -> np.ndarray:
         parts = [
             p.detach().reshape(-1)[index].double()
-            for p, index in zip(self._parameters, self._sampled, strict=True)
+            for p, index in zip(self._parameters.values(), self._sampled, strict=True)
         ]
         return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
+
+
+def _of_each(tensors: Mapping[str, torch.Tensor]) -> list[int]:
+    return [fingerprint(tensor) for tensor in tensors.values()]
 
 
 def _sampled_elements(parameters: list[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,19 @@ import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
-from twinrun import artifacts, environment
-from twinrun.compilation import compile_steps
-from twinrun.determinism import determinism
-from twinrun.jobs import TwinrunError
+from twinrun import artifacts, environment, interruption
+from twinrun.accumulation import accumulate
+from twinrun.compilation import compiler_switches
+from twinrun.determinism import SWITCHES, determinism
+from twinrun.features import Supported, check_tensors
+from twinrun.jobs import TwinrunError, sentence_of
+from twinrun.launching import report_progress
 from twinrun.loading import build_data, build_module
 from twinrun.parallel import Team, check_same_parameters, join_team
 from twinrun.progress import Curves, Progress
+from twinrun.resuming import Resumable
+from twinrun.speeding import Speed
+from twinrun.steps import is_fast
 from twinrun.stopping import Stop, Stopped
 from twinrun.workers import connected
 
@@ -41,8 +48,11 @@ def train(
     source: Sequence[str],
     search_path: Sequence[str],
     outputs: Mapping[str, str],
+    checkpoints: str,
+    checkpoint_minutes: float,
+    is_stopped: bool = False,
 ) -> None:
-    """Train once and write the files of the run.
+    """Train once and write the files of the run; a killed run goes on from its last checkpoint.
 
     Args:
         identity: `workload`, `variant`, `seed`, `repeat` of the run.
@@ -53,6 +63,9 @@ def train(
         search_path: folders with the user's own modules.
         outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
             `checksums`.
+        checkpoints: folder for the last checkpoint, until the run is finished.
+        checkpoint_minutes: at least these lie between two checkpoints.
+        is_stopped: end this process where the variant says, for another to go on.
 
     Raises:
         TwinrunError: if the workload cannot be built or shared, the device is missing, a
@@ -60,13 +73,25 @@ def train(
             the training was not the one asked for (workers, steps); also if a signal stopped it,
             after its files have been written to the folder `stopped` beside `manifest`.
     """
-    started, described = time.perf_counter(), environment.describe()
+    started = time.perf_counter()
     label = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**identity)
     folder = Path(outputs["manifest"]).parent
     seed = identity["seed"]
+    origin = {
+        **identity,
+        "settings": {"workload": workload, "variant": variant},
+        "environment": environment.describe(),
+        "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
+        "source_sha256": artifacts.sha256_of_files(source),
+    }
     with (
-        determinism(deterministic=variant["deterministic"], threads=variant["threads"]),
-        connected(devices=variant["devices"], accelerator=variant["accelerator"]) as workers,
+        determinism(**{key: variant[key] for key in SWITCHES}),
+        compiler_switches(),
+        connected(
+            devices=variant["devices"],
+            nodes=variant["nodes"],
+            accelerator=variant["accelerator"],
+        ) as workers,
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
         pl.seed_everything(seed, workers=True, verbose=False)
@@ -75,37 +100,57 @@ def train(
             seed=seed,
             dataset_path=dataset,
             data_workers=variant["data_workers"],
+            persistent_workers=variant["persistent_workers"],
             search_path=search_path,
         )
         module = build_module(workload, search_path)
-        if variant["compile"] == "module":
-            compile_steps(module)
+        check_tensors(module)
+        speed = Speed(module, variant)
         stop = Stop(folder / "STOP")
         team = join_team(workers, module, data, stop, variant=variant, seed=seed)
+        if variant["accumulate"] > 1:
+            team.tracer = accumulate(module, data, parts=variant["accumulate"])
+        resumable = Resumable(
+            checkpoints,
+            identity={**origin, "environment": origin["environment"]["identity"]},
+            minutes=checkpoint_minutes if variant["stop"] == "none" else 0,
+            say=lambda text: workers.is_first and report_progress(f"{label}: {text}"),
+        )
         tracer, metrics, seconds = team.tracer, EpochMetrics(), EpochSeconds(team)
-        callbacks = [stop, *team.callbacks, tracer, metrics, seconds]
+        callbacks = [resumable, stop, Supported(), *team.callbacks, tracer, metrics, seconds]
+        lightnings = None
+        if variant["stop"] != "none" and variant["resume"] == "lightning":
+            lightnings = Path(checkpoints, interruption.FILE)
+            callbacks.remove(resumable)
+        if is_stopped:
+            callbacks.append(interruption.Interrupt(variant["stop"], lightnings))
         if workers.is_first:
             callbacks.append(Progress(label, tracer, workers.count))
             callbacks.append(Curves(folder / "tensorboard", tracer))
-        trainer = _trainer(workload, variant, team, root=empty, callbacks=callbacks)
+        trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
+        failure = None
         try:
-            trainer.fit(module, datamodule=data)
+            last = None if is_stopped else lightnings or resumable.last()
+            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
         except Stopped:
             pass  # the network so far is kept; what follows a whole training is left out
-        except RuntimeError as error:
-            _explain(error, identity["variant"])
-            raise
+        except Exception as error:
+            # What a training that Lightning resumed comes to is what one wants to know of it.
+            is_result = lightnings is not None and not is_stopped
+            if not is_result:
+                _explain(error, identity["variant"])
+            failure = _failure_of(error, variant, is_result=is_result)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
-        if stop.reason is None:
+        if stop.reason is None and failure is None:
             tested = _test(trainer, module, data)
             predictions = _predict(trainer, module, data)
         peak_memory_mb = int(workers.gather(torch.tensor([_peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if stop.reason is None:
+    if stop.reason is None and failure is None:
         _check_extent(trainer, variant, team, steps=len(tracer.rows))
     kept = folder / "stopped"
     if stop.is_by_signal:
@@ -117,11 +162,7 @@ def train(
     artifacts.write_arrays(outputs["fingerprints"], tracer.arrays())
     artifacts.write_tensors(outputs["predictions"], predictions)
     manifest = {
-        **identity,
-        "settings": {"workload": workload, "variant": variant},
-        "environment": described,
-        "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
-        "source_sha256": artifacts.sha256_of_files(source),
+        **origin,
         "tensors": [
             {"name": n, "kind": kind, "shape": list(t.shape), "dtype": str(t.dtype).split(".")[1]}
             for n, kind, t in tensors
@@ -137,8 +178,10 @@ def train(
             "epochs": seconds.training,
             "communication": seconds.communication,
         },
+        "compilation": speed.compiled and speed.compiled.counts(),
         "peak_memory_mb": peak_memory_mb,
-        "ended": stop.reason or "finished",
+        "resumed_at": tracer.resumed_at,
+        "ended": failure or stop.reason or "finished",
     }
     artifacts.write_json(outputs["manifest"], manifest)
     files = [file for name, file in outputs.items() if name != "checksums"]
@@ -149,6 +192,7 @@ def train(
             f"the workflow again to train the run to its end"
         )
     shutil.rmtree(kept, ignore_errors=True)
+    resumable.remove()
 
 
 class EpochMetrics(pl.Callback):
@@ -191,7 +235,7 @@ class EpochSeconds(pl.Callback):
         self.communication.append(round(self._team.communication(), 4))
 
 
-def _trainer(
+def trainer_of(
     workload: Mapping[str, Any],
     variant: Mapping[str, Any],
     team: Team,
@@ -199,11 +243,18 @@ def _trainer(
     root: str,
     callbacks: list[pl.Callback],
 ) -> pl.Trainer:
+    """Give the Trainer of a run; `root` is an empty folder.
+
+    Raises:
+        TwinrunError: if torch sees fewer GPUs than the variant asks for.
+    """
+    devices = variant["devices"] // variant["nodes"]
     if variant["accelerator"] == "gpu":
-        _check_gpus(variant["devices"])
+        _check_gpus(devices)
     return pl.Trainer(
         accelerator=variant["accelerator"],
-        devices=variant["devices"],
+        devices=devices,
+        num_nodes=variant["nodes"],
         strategy=team.strategy,
         sync_batchnorm=variant["batch_norm"] == "synchronised",
         use_distributed_sampler=False,
@@ -211,9 +262,13 @@ def _trainer(
         max_epochs=workload["epochs"],
         default_root_dir=root,
         callbacks=callbacks,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
+        accumulate_grad_batches=variant["accumulate"],
+        limit_val_batches=1.0 if variant["validation"] else 0,
+        logger=variant["logging"],
+        # Lightning counts the one that stops the training as a checkpoint callback.
+        enable_checkpointing=variant["checkpointing"]
+        or any(isinstance(callback, interruption.Interrupt) for callback in callbacks),
+        enable_progress_bar=variant["logging"],
         enable_model_summary=False,
         num_sanity_val_steps=0,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
@@ -234,11 +289,24 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _explain(error: RuntimeError, variant: str) -> None:
+def _failure_of(error: Exception, variant: Mapping[str, Any], *, is_result: bool) -> str:
+    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
+    if not (is_fast(variant) or is_result) or variant["devices"] > 1:
+        raise error
+    traceback.print_exc()
+    return f"broken off: {sentence_of(error)}"
+
+
+def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
     if "deterministic" in text:
         raise TwinrunError(f"variants.{variant}.deterministic: {text.split('. ')[0]}") from error
+    if "conditioned on metric" in text:
+        raise TwinrunError(
+            f"variants.{variant}.validation: a callback of the module needs what is not logged "
+            f"({text.split('. ')[0]})"
+        ) from error
     if "not used in producing" in text:
         raise TwinrunError(
             f"variants.{variant}.devices: the module has parameters that its loss does not use; "
@@ -253,6 +321,10 @@ def _check_extent(
     if trainer.world_size != variant["devices"]:
         raise TwinrunError(
             f"devices: the variant wants {variant['devices']}, but {trainer.world_size} trained"
+        )
+    if not steps:
+        raise TwinrunError(
+            "data: the training took no step; train_dataloader must give at least one batch"
         )
     expected = team.steps_per_epoch() and team.steps_per_epoch() * trainer.current_epoch
     if expected is not None and steps != expected:

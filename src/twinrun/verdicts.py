@@ -14,12 +14,14 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.ratios import UNSTABLE_IQR_SHARE
+from twinrun.stops import RESUMES, STOPS
 
 COLUMNS = ["study", "workload", "variant", "question", "answer", "figure", "evidence"]
 ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
 
 REPEATS = "Are all learnable parameters equal, bit for bit?"
 REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
+BEGINS = "Was the operation found in which the runs part?"
 COSTS = "Does it cost time, against {yardstick}?"
 COSTS_ALONE = "Does it cost time?"  # where nothing was timed, and no yardstick is known
 FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
@@ -28,7 +30,15 @@ SPEED = {
     "train": "Does it train faster than {yardstick}?",
     "predict": "Does it predict faster than {yardstick}?",
 }
+SAME_PREDICTED = "Does it predict what {yardstick} predicts, but for rounding?"
+LOOP_COSTS = "Does the Trainer's loop cost time, against the bare step?"
+EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
+ALL_FINISHED = "Did every trial of the sweep finish?"
+WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
+
+RESUMED = "Stopped {place}, does it go on to the same bits from {by}?"
+STOPPED = "Does it go on to the same bits after a stop?"
 
 Row = dict[str, str]
 
@@ -41,6 +51,7 @@ def judge(
     not_run: Mapping[str, str],
     workloads: Sequence[str],
     output: str,
+    locations: Sequence[str] = (),
 ) -> None:
     """Write the verdicts of one study.
 
@@ -51,6 +62,7 @@ def judge(
         not_run: its variants that this machine cannot run, and why.
         workloads: its workloads, in the order of the config.
         output: path of the CSV.
+        locations: JSON that says where its pairs part.
     """
     results = Path(output).parents[1]
     rows = STUDIES[study](
@@ -62,6 +74,7 @@ def judge(
             for variant, reason in not_run.items()
         ],
     )
+    rows += located([_read(path, results) for path in locations])
     order = {workload: place for place, workload in enumerate(workloads)}
     rows.sort(key=lambda row: order[row["workload"]])
     table = pd.DataFrame([{"study": study, **row} for row in rows], columns=COLUMNS)
@@ -130,6 +143,7 @@ def devices(
             size = "?" if entry["size"] is None else count(entry["size"])
             question = FASTER_AT.format(yardstick=timing["yardstick"], size=size, unit=unit)
             rows.append(_speed(timing, entry, question))
+        rows += [*_loops(timing), *_agreements(timing)]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
 
 
@@ -151,7 +165,141 @@ def acceleration(
         for phase, question in SPEED.items()
         for entry in _measured_or_skipped(timing, phase)
     ]
+    rows += [row for timing in timings for row in [*_loops(timing), *_agreements(timing)]]
     return [*rows, *_missing(not_run, FASTER_DEVICE), *_contrasts(contrasts)]
+
+
+def parallel(
+    comparisons: Sequence[Mapping[str, Any]],
+    scalings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Answer for each variant whether it repeats, whether it is faster, and what it changes.
+
+    Args:
+        comparisons: of repeats, and of a variant with the study's first (with `against`), each
+            with its `path`.
+        scalings: what the epochs took by variant, each with its `path`.
+        not_run: as for `devices`.
+    """
+    rows = reproducibility([found for found in comparisons if "against" not in found], [], not_run)
+    for scaling in scalings:
+        question = EPOCH_FASTER.format(yardstick=scaling["yardstick"])
+        rows += [_speed(scaling, entry, question, "epochs") for entry in scaling["ratios"]]
+    return [*rows, *_contrasts([found for found in comparisons if "against" in found])]
+
+
+def sweep(
+    rankings: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say of each sweep whether its trials finished, and which was best.
+
+    Args:
+        rankings: of the trials of a workload, each with its `path`.
+        timings: none.
+        not_run: as for `devices`.
+    """
+    rows = [
+        {
+            "workload": ranking["workload"],
+            "variant": "",
+            "question": ALL_FINISHED,
+            "answer": "yes" if ranking["finished"] == len(ranking["trials"]) else "no",
+            "figure": _best_trial(ranking),
+            "evidence": ranking["path"],
+        }
+        for ranking in rankings
+    ]
+    return [*rows, *_missing(not_run, ALL_FINISHED)]
+
+
+def _best_trial(ranking: Mapping[str, Any]) -> str:
+    finished = f"{ranking['finished']} of {plural(len(ranking['trials']), 'trial')} finished"
+    best = ranking["trials"][0]
+    if best["rank"] is None:
+        return finished
+    metric = f"{ranking['best']} {ranking['metric']}"
+    return f"{finished}; {metric}: {measure(best['value'])} with {best['label']}"
+
+
+def matrix(
+    matrices: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say for each workload whether the baseline repeats, and which changes leave it as it was.
+
+    Args:
+        matrices: of `twinrun.matrix`, each with its `path`.
+        timings: none.
+        not_run: none; what a machine cannot run stands in the matrix.
+    """
+    return [
+        {
+            "workload": found["workload"],
+            "variant": found["baseline"],
+            "question": question,
+            "answer": answer,
+            "figure": figure,
+            "evidence": found["path"],
+        }
+        for found in matrices
+        for question, answer, figure in [_baseline(found), _withstands(found)]
+    ]
+
+
+def _baseline(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    if found["answer"] == "equal":
+        return REPEATS, "equal", f"2 runs, {plural(found['steps'], 'step')}"
+    return REPEATS, found["answer"], found["reason"]
+
+
+def _withstands(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Count the changes that leave every bit as it was, and name the others."""
+    changed = [cell for cell in found["cells"] if cell["cell"] not in ("repeat", "seed")]
+    groups = {
+        answer: [cell["label"] for cell in changed if cell["answer"] == answer]
+        for answer in ("equal", "differs", "not comparable", "not run")
+    }
+    compared = len(groups["equal"]) + len(groups["differs"])
+    if not compared:
+        answer = "not comparable" if groups["not comparable"] else "not run"
+        return WITHSTANDS, answer, found["reason"] or "no change could be compared"
+    parts = [f"{count(len(groups['equal']))} of {plural(compared, 'change')} leave it equal"]
+    parts += [f"{name}: {', '.join(labels)}" for name, labels in groups.items() if labels][1:]
+    return WITHSTANDS, "no" if groups["differs"] else "yes", "; ".join(parts)
+
+
+def resume(
+    diagnoses: Sequence[Mapping[str, Any]],
+    timings: Sequence[Mapping[str, Any]],
+    not_run: Sequence[Mapping[str, str]],
+) -> list[Row]:
+    """Say for each kind of stop whether a resumed training ends in the same bits.
+
+    Args:
+        diagnoses: what `diagnosis` found, each with its `path`.
+        timings: none.
+        not_run: as for `devices`.
+    """
+    rows = [
+        {
+            "workload": found["workload"],
+            "variant": found["variant"],
+            "question": RESUMED.format(place=STOPS[stop["stop"]], by=RESUMES[stop["resume"]]),
+            "answer": stop["answer"],
+            "figure": (
+                f"resumed after step {stop['resumed_at']} of {found['steps']}: {stop['lost']}"
+            ),
+            "evidence": found["path"],
+        }
+        for found in diagnoses
+        for stop in found["stops"]
+        if stop["answer"] != "not run"  # a point that the training does not have
+    ]
+    return [*rows, *_missing(not_run, STOPPED)]
 
 
 def _measured_or_skipped(
@@ -161,14 +309,17 @@ def _measured_or_skipped(
     return [*ratios, *timing["skipped"]]
 
 
-def _speed(timing: Mapping[str, Any], entry: Mapping[str, Any], question: str) -> Row:
+def _speed(
+    timing: Mapping[str, Any], entry: Mapping[str, Any], question: str, noun: str = "rounds"
+) -> Row:
     """Give the row of a ratio, or of a variant that was skipped."""
     row = {"workload": timing["workload"], "variant": entry["variant"], "question": question}
     if "reason" in entry:
         answer, figure = "not run", entry["reason"]
     else:
         answer = "yes" if entry["high"] < 1 else "no"
-        figure = speed_up(entry) + _doubt(timing["medians"], entry, timing["yardstick"])
+        doubt = _doubt(timing["medians"], entry, timing["yardstick"], noun)
+        figure = speed_up(entry) + doubt
     return row | {"answer": answer, "figure": figure, "evidence": timing["path"]}
 
 
@@ -182,6 +333,69 @@ def speed_up(ratio: Mapping[str, Any]) -> str:
     meaning = ": no difference measured" if low <= 1 <= high else ""
     interval = f"95% interval {measure(low)} to {measure(high)}"
     return f"{measure(1 / ratio['time_ratio'])} times as fast ({interval}){meaning}"
+
+
+def _loops(timing: Mapping[str, Any]) -> list[Row]:
+    """Say of each variant what Lightning's loop adds to its step, at the largest size."""
+    largest = {ratio["variant"]: ratio for ratio in timing["trainer"]}  # sizes ascend
+    return [
+        {
+            "workload": timing["workload"],
+            "variant": variant,
+            "question": LOOP_COSTS,
+            "answer": "yes" if ratio["low"] > 1 else "no",
+            "figure": time_ratio(ratio),
+            "evidence": timing["path"],
+        }
+        for variant, ratio in largest.items()
+    ]
+
+
+def _agreements(timing: Mapping[str, Any]) -> list[Row]:
+    """Say of each variant whether it predicts what the yardstick does, at every size."""
+    worst: dict[str, Mapping[str, Any]] = {}
+    for row in timing["agreement"]:
+        before = worst.setdefault(row["variant"], row)
+        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
+            worst[row["variant"]] = row
+    return [
+        {
+            "workload": timing["workload"],
+            "variant": variant,
+            "question": SAME_PREDICTED.format(yardstick=timing["yardstick"]),
+            "answer": "yes" if row["distance"] <= row["tolerance"] else "no",
+            "figure": f"relative L2 distance {measure(row['distance'])} on the first batch, "
+            f"tolerance {measure(row['tolerance'])}",
+            "evidence": timing["path"],
+        }
+        for variant, row in worst.items()
+    ]
+
+
+def located(locations: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Say for each workload and variant that differs where that begins; of its seeds, the first.
+
+    A seed in which an operation was found goes before one in which none was.
+    """
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for location in locations:
+        if location["answer"] != "equal":
+            groups.setdefault((location["workload"], location["variant"]), []).append(location)
+    shown = [
+        min(group, key=lambda location: location["answer"] != "located")
+        for group in groups.values()
+    ]
+    return [
+        {
+            "workload": location["workload"],
+            "variant": location["variant"],
+            "question": BEGINS,
+            "answer": "yes" if location["answer"] == "located" else "no",
+            "figure": location["sentence"],
+            "evidence": location["path"],
+        }
+        for location in shown
+    ]
 
 
 def _missing(not_run: Sequence[Mapping[str, str]], question: str) -> list[Row]:
@@ -317,7 +531,12 @@ def time_ratio(ratio: Mapping[str, Any]) -> str:
     return f"{measure(ratio['time_ratio'])} times the time a step ({interval}): {meaning}"
 
 
-def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yardstick: str) -> str:
+def _doubt(
+    medians: Sequence[Mapping[str, Any]],
+    ratio: Mapping[str, Any],
+    yardstick: str,
+    noun: str = "rounds",
+) -> str:
     """Say if one of the two measurements behind a ratio is unstable."""
     unstable = [
         median["variant"]
@@ -329,13 +548,17 @@ def _doubt(medians: Sequence[Mapping[str, Any]], ratio: Mapping[str, Any], yards
     if not unstable:
         return ""
     share = percent(UNSTABLE_IQR_SHARE)
-    return f"; unstable: rounds of {' and '.join(unstable)} spread by more than {share}"
+    return f"; unstable: {noun} of {' and '.join(unstable)} spread by more than {share}"
 
 
 STUDIES: Mapping[str, Callable[..., list[Row]]] = {
     "reproducibility": reproducibility,
     "devices": devices,
     "acceleration": acceleration,
+    "parallel": parallel,
+    "sweep": sweep,
+    "matrix": matrix,
+    "resume": resume,
 }
 
 

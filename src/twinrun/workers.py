@@ -90,7 +90,7 @@ class Workers:
 
 
 @contextmanager
-def connected(*, devices: int, accelerator: str) -> Iterator[Workers]:
+def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers]:
     """Meet the other workers of this run.
 
     Raises:
@@ -103,11 +103,12 @@ def connected(*, devices: int, accelerator: str) -> Iterator[Workers]:
         yield Workers()
         return
     rank = int(os.environ["RANK"])
-    if sys.platform == "linux":  # gloo would look up the host's name, which may not resolve
+    if sys.platform == "linux" and nodes == 1:
+        # gloo would look up the host's name, which may not resolve.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group(
         "nccl" if accelerator == "gpu" else "gloo",
-        init_method=f"file://{os.environ['TWINRUN_MEETING']}",
+        init_method=os.environ["TWINRUN_MEETING"],
         rank=rank,
         world_size=count,
     )

@@ -1,4 +1,4 @@
-"""The workflow on a real Slurm: a cluster of this one machine, with one fake GPU.
+"""The workflow on a real Slurm: a cluster of this one machine as two nodes, with one fake GPU.
 
 Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment,
 in its folder `slurm`; it is found in either place.
@@ -29,6 +29,7 @@ ARGUMENTS = [
     *("--slurm-init-seconds-before-status-checks", "2", "--seconds-between-status-checks", "2"),
 ]
 SMALL = {
+    "studies": ["reproducibility"],
     "datasets": {"digits": {"parameters": {"images_per_class": 40}}},
     "workloads": {"denoiser": {"epochs": 1, "hyperparameters": {"batch_size": 100}}},
     "reproducibility": {"workloads": ["denoiser"], "cost": {"rounds": 5, "steps": 1}},
@@ -112,15 +113,19 @@ def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     assert not (project.directory / target).exists()
 
 
-def test_two_workers_train_all_of_the_data_in_a_slurm_job(project):
+def test_two_workers_train_all_of_the_data_on_one_node_and_on_two(project):
     """Lightning's own detection of Slurm would start one worker with half of each mini-batch."""
-    variants = {"one": {"threads": 1}, "two": {"threads": 1, "devices": 2}}
+    two = {"threads": 1, "devices": 2}
+    variants = {"one": {"threads": 1}, "two": two, "two_nodes": {**two, "nodes": 2}}
     targets = [f"results/runs/denoiser/{name}/seed1/repeat1/run.json" for name in variants]
-    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0)
-    one, two = (artifacts.read_json(project.directory / target) for target in targets)
-    assert one["steps"] == two["steps"] > 1
-    assert sum(one["seconds"]["communication"]) == 0
-    assert sum(two["seconds"]["communication"]) > 0
-    jobs = submitted(project)["train"]
-    assert sorted(fields["CPUs/Task"] for fields in jobs) == ["1", "2"]
-    assert {fields["NumTasks"] for fields in jobs} == {"1"}
+    lo = {"GLOO_SOCKET_IFNAME": "lo"}  # the nodes are this one machine
+    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0, **lo)
+    runs = [artifacts.read_json(project.directory / target) for target in targets]
+    assert len({run["steps"] for run in runs}) == 1
+    assert [sum(run["seconds"]["communication"]) > 0 for run in runs] == [False, True, True]
+    assert runs[1]["weights_sha256"] == runs[2]["weights_sha256"] != runs[0]["weights_sha256"]
+    shapes = [
+        tuple(job[key] for key in ("NumNodes", "NumTasks", "CPUs/Task"))
+        for job in submitted(project)["train"]
+    ]
+    assert sorted(shapes) == [("1", "1", "1"), ("1", "1", "2"), ("2", "2", "1")]

@@ -7,7 +7,18 @@ from .conftest import ROOT
 
 REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
-FULL = {"prepare": 2, "train": 11, "compare": 4, "contrast": 1, "timing": 4}
+FULL = {
+    "prepare": 3,
+    "train": 47,
+    "compare": 7,
+    "contrast": 5,
+    "cell": 21,
+    "timing": 4,
+    "scaling": 1,
+    "rank": 1,
+}
+# Nineteen changes, a repeat and another seed.
+MATRIX = {"prepare": 1, "train": 22, "cell": 21}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -16,13 +27,8 @@ def compute(jobs):
     return {rule: jobs[rule] for rule in FULL if rule in jobs}
 
 
-def test_a_fresh_clone_dry_runs_the_full_size_study(project):
-    assert compute(project.jobs()) == DIRECT
-
-
-def test_all_studies_dry_run(project):
-    config = {"studies": ["reproducibility", "devices", "acceleration"]}
-    assert compute(project.jobs(config=config, **NO_GPU)) == FULL
+def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
+    assert compute(project.jobs(**NO_GPU)) == FULL
 
 
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
@@ -45,36 +51,59 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
             {"reproducibility": {"variants": ["deterministic"]}},
             {"prepare": 2, "train": 4, "compare": 2},
         ),
+        ({"studies": ["matrix"]}, MATRIX),
+        (
+            {"studies": ["matrix"], "matrix": {"changes": [{"threads": 4}]}},
+            {"prepare": 1, "train": 4, "cell": 3},
+        ),
+        # What this machine cannot run is left out; of a baseline that it cannot, everything.
+        (
+            {"studies": ["matrix"], "matrix": {"changes": [{"accelerator": "gpu"}]}},
+            {"prepare": 1, "train": 3, "cell": 2},
+        ),
+        ({"studies": ["matrix"], "matrix": {"baseline": "gpu"}}, {}),
     ],
 )
 def test_the_config_decides_what_is_run(project, config, expected):
-    assert compute(project.jobs(config=REPEATS | config)) == expected
+    assert compute(project.jobs(config=REPEATS | config, **NO_GPU)) == expected
 
 
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"studies": ["devices"]}, {"train": 1, "timing": 1}),
+        ({"studies": ["devices"]}, {"train": 2, "contrast": 1, "timing": 1}),
         (
             {"studies": ["devices"], "accelerator": "gpu"},
-            {"train": 2, "contrast": 1, "timing": 1},
+            {"train": 4, "contrast": 3, "timing": 1},
         ),
         (
-            {"studies": ["devices"], "devices": {"seeds": [1, 2, 3]}},
+            {"studies": ["devices"], "devices": {"seeds": [1, 2, 3], "variants": ["cpu"]}},
             {"train": 3, "timing": 1},
         ),
         ({"studies": ["devices"], "devices": {"variants": ["gpu"]}}, {}),
         (
             {"studies": ["acceleration"]},
-            {"prepare": 1, "train": 2, "contrast": 1, "timing": 1},
+            {"prepare": 1, "train": 3, "contrast": 2, "timing": 1},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"workloads": ["peaks", "digits"]}},
-            {"prepare": 1, "train": 4, "contrast": 2, "timing": 2},
+            {"prepare": 1, "train": 6, "contrast": 4, "timing": 2},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"variants": ["eager"]}},
             {"prepare": 1, "train": 1},
+        ),
+        (
+            {"studies": ["parallel"], "parallel": {"repeats": 3}},
+            {"prepare": 1, "train": 9, "compare": 3, "contrast": 2, "scaling": 1},
+        ),
+        (
+            {"studies": ["parallel"], "variants": {"two-workers": {"batch_norm": "synchronised"}}},
+            {"prepare": 1, "train": 4, "compare": 2, "contrast": 1, "scaling": 1},
+        ),
+        (
+            {"studies": ["sweep"], "sweep": {"seeds": [1, 2], "workloads": ["digits", "peaks"]}},
+            {"prepare": 1, "train": 24, "rank": 2},
         ),
     ],
 )
@@ -108,6 +137,14 @@ def test_a_missing_gpu_leaves_its_runs_out_unless_promised(project, accelerator)
     }
     jobs = project.jobs(config=config, CUDA_VISIBLE_DEVICES="")
     assert jobs["train"] == (8 if accelerator == "gpu" else 4)
+
+
+def test_the_gate_asks_for_what_it_judges(project):
+    config = REPEATS | {"require": {"deterministic_pair": "equal", "fingerprint": "expected.json"}}
+    jobs = project.jobs("gate", config=config)
+    assert compute(jobs) == DIRECT
+    assert (jobs["require"], jobs["gate"]) == (1, 1)
+    assert "report" not in jobs
 
 
 def test_every_rule_has_a_log_and_a_sentence():

@@ -29,3 +29,26 @@ def test_a_change_of_the_users_module_reruns_his_runs(project):
     model = project.directory / "mine/spirals_model.py"
     model.write_text(model.read_text().replace("nn.ReLU", "nn.Tanh"))
     assert project.jobs(*arguments) == {"train": 1}
+
+
+def test_a_module_with_two_optimizers_comes_to_a_matrix_and_through_the_gate(project):
+    """Iterating a validation loader draws a number, so the order of the second epoch changes."""
+    shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
+    gate = project.directory / "mine/gate.yaml"
+    gate.write_text("matrix: {workloads: [drawer]}\nrequire: {matrix: [repeat]}")
+    configs = ("--configfile", "mine/matrix.yaml", "mine/gate.yaml")
+    project.snakemake("gate", "results/report.html", *configs, check=0)
+    table = pd.read_csv(project.directory / "results/matrix/drawer.csv").set_index("cell")
+    assert table["answer"].to_dict() == {
+        "repeat": "equal",
+        "validation-false": "differs",
+        "seed": "differs",
+    }
+    steps = 10  # of an epoch
+    assert table.loc["validation-false", "first_step"] == steps + 1
+    page = (project.directory / "results/report.html").read_text()
+    assert "two_optimizers:SpiralDrawer" in page
+    assert "validation: false: differs from step 11" in page
+    gate.write_text(gate.read_text().replace("repeat]", "repeat, validation-false]"))
+    failed = project.snakemake("gate", *configs, check=1)
+    assert "gate: fail: not everything that require names holds" in failed.text

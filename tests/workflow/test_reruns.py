@@ -7,7 +7,7 @@ import pytest
 
 from .conftest import merged
 
-FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "growth": 1, "curves": 1}
+FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "way": 1, "growth": 1, "curves": 1}
 END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}
 
 
@@ -34,13 +34,22 @@ def test_a_second_run_starts_no_job(demo, demo_config):
     [
         (
             {"workloads": {"factorization": {"hyperparameters": {"learning_rate": 0.02}}}},
-            {"train": 4, "compare": 2, "timing": 1, "cost": 1, **FIGURES_OF_RUNS, **END},
+            {
+                "train": 4,
+                "compare": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
         ),
         (
             {"variants": {"deterministic": {"threads": 1}}},
             {
                 "train": 4,
                 "compare": 2,
+                "locate": 2,
                 "timing": 2,
                 "cost": 2,
                 **dict.fromkeys(FIGURES_OF_RUNS, 2),
@@ -52,6 +61,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {
                 "train": 8,
                 "compare": 4,
+                "locate": 4,
                 "strip": 1,
                 **dict.fromkeys(FIGURES_OF_RUNS, 2),
                 **END,
@@ -67,6 +77,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
                 "prepare": 1,
                 "train": 4,
                 "compare": 2,
+                "locate": 2,
                 "timing": 1,
                 "cost": 1,
                 **FIGURES_OF_RUNS,
@@ -92,7 +103,15 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
             "src/twinrun/workloads/factorization.py",
             "* 0.1",
             "* 0.2",
-            {"train": 4, "compare": 2, "timing": 1, "cost": 1, **FIGURES_OF_RUNS, **END},
+            {
+                "train": 4,
+                "compare": 2,
+                "locate": 2,
+                "timing": 1,
+                "cost": 1,
+                **FIGURES_OF_RUNS,
+                **END,
+            },
         ),
         (
             "src/twinrun/data/ratings.py",
@@ -102,6 +121,7 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
                 "prepare": 1,
                 "train": 4,
                 "compare": 2,
+                "locate": 2,
                 "timing": 1,
                 "cost": 1,
                 **FIGURES_OF_RUNS,
@@ -140,6 +160,7 @@ def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
         ("figures/reproducibility/denoiser/curves.svg", "curves"),
         ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
         ("comparisons/denoiser/deterministic/seed1.json", "compare"),
+        ("locations/denoiser/deterministic/seed1.json", "locate"),
         ("timings/determinism_denoiser.json", "timing"),
     ],
 )

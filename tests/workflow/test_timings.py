@@ -10,27 +10,37 @@ from twinrun import artifacts
 from .conftest import ROOT
 
 
-def test_devices_and_acceleration_end_in_the_report(project):
+def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
     config = yaml.safe_load((ROOT / "tests/configs/timings.yaml").read_text())
     project.snakemake(config=config, check=0, CUDA_VISIBLE_DEVICES="")
     results = project.directory / "results"
     rounds = pd.read_csv(results / "timings/devices_peaks.csv").query("phase == 'train'")
     assert rounds.groupby("size").size().to_dict() == {100: 5, 200: 5, 400: 5}
     timing = artifacts.read_json(results / "timings/acceleration_peaks.json")
-    compiled = {row["phase"]: row for row in timing["compilation"]}
-    # First call, two calls of warm-up, 5 rounds of 2; torch compiles in the first alone.
-    for phase in ("train", "predict"):
-        assert (compiled[phase]["calls"], compiled[phase]["compilations"]) == (13, 1)
-    contrast = artifacts.read_json(results / "comparisons/peaks/compiled/against/eager/seed1.json")
+    counts = {row["phase"]: (row["calls"], row["compilations"]) for row in timing["compilation"]}
+    # A plain step, then compiled ones: the first, two of warm-up, 5 rounds of 2. A prediction, as
+    # many of warm-up and rounds. torch compiles in the first of each alone.
+    assert counts == {"train": (13, 1), "predict": (13, 1)}
+    assert {row["variant"] for row in timing["trainer"]} == {"eager", "fast"}
+    contrast = artifacts.read_json(results / "comparisons/peaks/fast/against/eager/seed1.json")
     assert contrast["answer"] in ("equal", "differs")
     assert contrast["relative_l2"] < 1e-2
+    run = artifacts.read_json(results / "runs/peaks/fast/seed1/repeat1/run.json")
+    assert run["compilation"] == {"calls": 19, "compilations": 1, "reasons": []}
     page = re.sub(r"\s+", " ", (results / "report.html").read_text())
     assert "<strong>gpu:</strong> not run, no GPU on this machine." in page
     verdicts = pd.read_csv(results / "verdicts.csv", keep_default_na=False)
     answers = dict(zip(verdicts["variant"], verdicts["answer"], strict=True))
     assert answers["gpu"] == "not run"
-    assert verdicts.query("variant == 'compiled'")["question"].tolist() == [
+    assert verdicts.query("variant == 'fast'")["question"].tolist() == [
         "Does it train faster than eager?",
         "Does it predict faster than eager?",
+        "Does the Trainer's loop cost time, against the bare step?",
+        "Does it predict what eager predicts, but for rounding?",
         "Are the parameters those of eager, bit for bit?",
     ]
+    # A trial of the sweep failed, the other finished, and the page is there all the same.
+    (trials,) = verdicts.query("study == 'sweep'").to_dict("records")
+    assert (trials["workload"], trials["answer"]) == ("peaks", "no")
+    assert trials["figure"].startswith("1 of 2 trials finished; lowest train_loss:")
+    assert "failed: ValueError: Invalid learning rate: -1" in page

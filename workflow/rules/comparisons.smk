@@ -24,6 +24,35 @@ rule compare:
         "../scripts/compare.py"
 
 
+rule locate:
+    """Find the first operation that differs in a pair that does, by replaying its step."""
+    input:
+        source=package_files("twinrun.locating"),
+        replay=package_files("twinrun.replaying"),
+        workload=code_of_workload,
+        dataset=lambda wildcards: dataset_of(wildcards.workload),
+        runs=runs_of_comparison,
+        comparison="results/comparisons/{workload}/{variant}/seed{seed}.json",
+    output:
+        location="results/locations/{workload}/{variant}/seed{seed}.json",
+        way="results/locations/{workload}/{variant}/seed{seed}.csv",
+    log:
+        "results/logs/locate/{workload}/{variant}/seed{seed}.log",
+    benchmark:
+        "results/benchmarks/locate/{workload}/{variant}/seed{seed}.tsv"
+    conda:
+        "../../envs/training.yaml"
+    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
+    resources:
+        mem_mb=4000,
+        gpu=lambda wildcards: min(SETTINGS.variants[wildcards.variant].gpus, 1),
+    params:
+        run=settings_of_replay,
+        versions=VERSIONS,
+    script:
+        "../scripts/locate.py"
+
+
 rule contrast:
     """Hold the run of a variant against that of another, from the same seed."""
     input:

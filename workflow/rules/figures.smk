@@ -82,6 +82,33 @@ rule growth:
         "../scripts/growth.py"
 
 
+rule way:
+    """Draw the way of a difference from its first operation through the step."""
+    input:
+        source=package_files("twinrun.figures.ways"),
+        locations=locations_of_workload,
+    output:
+        report(
+            "results/figures/reproducibility/{workload}/way.svg",
+            caption="../report/way.rst",
+            category="Reproducibility",
+            subcategory="{workload}",
+            labels={"figure": "way"},
+        ),
+    log:
+        "results/logs/way/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/way.py"
+
+
 rule curves:
     """Draw the training and validation curves."""
     input:
@@ -262,3 +289,81 @@ rule speeds:
         variants=list(SETTINGS.variants),
     script:
         "../scripts/speeds.py"
+
+
+rule speedup:
+    """Draw the time of an epoch and the speed-up over the workers, and what they exchange."""
+    input:
+        source=package_files("twinrun.figures.scaling"),
+        scaling="results/scaling/{workload}.json",
+    output:
+        report(
+            "results/figures/parallel/{workload}/speedup.svg",
+            caption="../report/speedup.rst",
+            category="Parallel",
+            subcategory="{workload}",
+            labels={"figure": "speed-up"},
+        ),
+    log:
+        "results/logs/speedup/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        variants=list(SETTINGS.variants),
+    script:
+        "../scripts/speedup.py"
+
+
+rule trials:
+    """Draw the curves of the trials of a sweep."""
+    input:
+        source=package_files("twinrun.figures.sweep"),
+        sweep="results/sweeps/{workload}.json",
+        runs=runs_of_sweep,
+    output:
+        report(
+            "results/figures/sweep/{workload}/trials.svg",
+            caption="../report/trials.rst",
+            category="Sweep",
+            subcategory="{workload}",
+            labels={"figure": "trials"},
+        ),
+    log:
+        "results/logs/trials/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/trials.py"
+
+
+rule cells:
+    """Draw what each change of the matrix's baseline does, in words and colours."""
+    input:
+        source=package_files("twinrun.figures.matrix"),
+        matrix="results/matrix/{workload}.json",
+    output:
+        report(
+            "results/figures/matrix/{workload}/cells.svg",
+            caption="../report/cells.rst",
+            category="Matrix",
+            subcategory="{workload}",
+            labels={"figure": "cells"},
+        ),
+    log:
+        "results/logs/cells/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    script:
+        "../scripts/cells.py"

@@ -14,6 +14,7 @@ rule judge:
         source=package_files("twinrun.verdicts"),
         comparisons=comparisons_of_study,
         timings=timings_of_study,
+        locations=locations_of_study,
     output:
         "results/verdicts/{study}.csv",
     log:

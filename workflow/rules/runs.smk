@@ -21,18 +21,30 @@ rule train:
         "results/benchmarks/train/{workload}/{variant}/seed{seed}/repeat{repeat}.tsv"
     conda:
         "../../envs/training.yaml"
-    threads: lambda wildcards: SETTINGS.variants[wildcards.variant].cores
+    threads: cores_of_run
     resources:
         mem_mb=lambda wildcards, attempt: 4000
         * SETTINGS.variants[wildcards.variant].devices
         * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
+        # Of several nodes Slurm is told; None is no resource.
+        nodes=lambda wildcards: of_nodes(wildcards, "nodes"),
+        tasks=lambda wildcards: of_nodes(wildcards, "devices"),
+        cpus_per_task=lambda wildcards: of_nodes(wildcards, "threads"),
+        mpi=lambda wildcards: of_nodes(wildcards) and "srun",
+        # As a parameter it would have runs made again that it changes nothing of.
+        checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
         variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
         dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
+        cores=lambda wildcards: SETTINGS.variants[wildcards.variant].cores,
+        gpus=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
+        is_trial=lambda wildcards: wildcards.workload in SETTINGS.trials,
+        # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
+        checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         search_path=SEARCH_PATH,
         versions=VERSIONS,
     script:

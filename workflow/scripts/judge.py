@@ -9,5 +9,6 @@ if __name__ == "__main__":
             timings=snakemake.input.timings,
             not_run=snakemake.params.not_run,
             workloads=snakemake.params.workloads,
+            locations=snakemake.input.locations,
             output=snakemake.output[0],
         )

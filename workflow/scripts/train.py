@@ -1,24 +1,27 @@
+from twinrun.gpus import own_gpus
 from twinrun.jobs import job
-from twinrun.launching import environment_of, launch
+from twinrun.running import run
+from twinrun.trials import failure_kept
 
 if __name__ == "__main__":
-    variant = snakemake.params.variant
-    with job(snakemake, threads=variant["devices"] * variant["threads"]):
-        launch(
-            "twinrun.training:train",
+    identity, variant = snakemake.params.identity, snakemake.params.variant
+    outputs = dict(snakemake.output.items())
+    with (
+        job(snakemake, threads=snakemake.params.cores),
+        own_gpus(snakemake.params.gpus) as visible,
+        failure_kept(snakemake.params.is_trial, identity, snakemake.params.workload, outputs),
+    ):
+        run(
             {
-                "identity": snakemake.params.identity,
+                "identity": identity,
                 "workload": snakemake.params.workload,
                 "variant": variant,
                 "dataset": snakemake.params.dataset,
-                "source": list(snakemake.input.source),
+                "source": [*snakemake.input.source, *snakemake.input.workload],
                 "search_path": snakemake.params.search_path,
-                "outputs": dict(snakemake.output.items()),
+                "outputs": outputs,
+                "checkpoints": snakemake.params.checkpoints,
+                "checkpoint_minutes": snakemake.resources.checkpoint_minutes,
             },
-            environment_of(
-                seed=snakemake.params.identity["seed"],
-                deterministic=variant["deterministic"],
-                threads=variant["threads"],
-            ),
-            workers=variant["devices"],
+            visible,
         )

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun.artifacts import read_json
-from twinrun.figures.style import INK, PAPER, canvas, colour_of
+from twinrun.figures.style import INK, PAPER, canvas, colour_of, note
 from twinrun.formatting import measure
 
 PHASES = {"train": "Training step", "predict": "Prediction of a batch"}
@@ -39,6 +39,9 @@ def speeds(timing: str | Path, *, variants: Sequence[str], output: str | Path) -
 def _draw(
     axes: Axes, rounds: pd.DataFrame, ratios: Sequence[dict[str, Any]], variants: Sequence[str]
 ) -> None:
+    if rounds.empty:
+        note(axes, "no variant could be measured")
+        return
     measured = list(rounds["variant"].unique())
     groups = rounds.groupby("variant", sort=False)["milliseconds"]
     quartiles = groups.quantile([0.25, 0.5, 0.75]).unstack()

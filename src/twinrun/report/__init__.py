@@ -17,13 +17,27 @@ from markupsafe import Markup
 
 from twinrun import formatting
 from twinrun.artifacts import write_text
-from twinrun.report import acceleration, devices, reproducibility, runs, verdicts
+from twinrun.report import (
+    acceleration,
+    devices,
+    matrix,
+    parallel,
+    reproducibility,
+    resume,
+    runs,
+    sweep,
+    verdicts,
+)
 from twinrun.report.material import Material, read_material
 
 SECTIONS: Mapping[str, Callable[[Material], dict[str, Any]]] = {
     "reproducibility": reproducibility.section,
     "devices": devices.section,
     "acceleration": acceleration.section,
+    "parallel": parallel.section,
+    "sweep": sweep.section,
+    "matrix": matrix.section,
+    "resume": resume.section,
 }
 
 

@@ -25,12 +25,21 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
         "epochs": settings["epochs"],
         "absent": [{"name": name, "reason": material.not_run[name]} for name in names],
         "figure": material.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(material.timings.get(f"acceleration_{workload}")),
+        "timing": _timing(material.timings.get(f"acceleration_{workload}"), settings["epochs"]),
         "metrics": metrics(material, workload, study["variants"]),
         "fits": [
             {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
             for run in material.runs
-            if run["workload"] == workload and run["variant"] in study["variants"]
+            if run["workload"] == workload
+            and run["variant"] in study["variants"]
+            and run["ended"] == "finished"
+        ],
+        "failed": [
+            {"variant": run["variant"], "seed": run["seed"], "ended": run["ended"]}
+            for run in material.runs
+            if run["workload"] == workload
+            and run["variant"] in study["variants"]
+            and run["ended"] != "finished"
         ],
         "contrasts": [
             found
@@ -40,13 +49,33 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
     }
 
 
-def _timing(timing: dict[str, Any] | None) -> dict[str, Any] | None:
+def _timing(timing: dict[str, Any] | None, epochs: int) -> dict[str, Any] | None:
     if timing is None:
         return None
+    loops = {ratio["variant"]: ratio for ratio in timing["trainer"]}
     compilation = [
         {**row, "reused": (row["calls"] - row["compilations"]) / row["calls"]}
         for row in timing["compilation"]
         if row["calls"]
     ]
     unstable = [f"{m['variant']} ({m['phase']})" for m in timing["medians"] if m["unstable"]]
-    return {**timing, "compilation": compilation, "unstable": unstable}
+    return {
+        **timing,
+        "compilation": compilation,
+        "unstable": unstable,
+        "loops": loops,
+        "wholes": _wholes(timing, epochs),
+    }
+
+
+def _wholes(timing: dict[str, Any], epochs: int) -> list[dict[str, Any]]:
+    """Derive the seconds of a whole training and prediction: batches times the median."""
+    seconds = {(m["variant"], m["phase"]): m["seconds_per_step"] for m in timing["medians"]}
+    (extent,) = timing["extents"] or [{}]
+    times = {"train": epochs, "predict": 1}
+    steps = {phase: extent[phase] * times[phase] for phase in times if extent.get(phase)}
+    return [
+        {"variant": variant, "phase": phase, "steps": steps[phase], "seconds": value * steps[phase]}
+        for (variant, phase), value in seconds.items()
+        if phase in steps
+    ]

@@ -50,20 +50,31 @@ def _timing(timing: dict[str, Any] | None) -> dict[str, Any] | None:
     if timing is None:
         return None
     medians = [median for median in timing["medians"] if median["phase"] == "train"]
-    first_calls = {
-        (median["variant"], median["size"]): median["seconds_per_step"]
+    seconds = {
+        (median["phase"], median["variant"], median["size"]): median["seconds_per_step"]
         for median in timing["medians"]
-        if median["phase"] == "first_call"
     }
-    ratios = {(ratio["variant"], ratio["size"]): ratio for ratio in timing["ratios"]}
+    ratios = {
+        (ratio["variant"], ratio["size"]): ratio
+        for ratio in timing["ratios"]
+        if ratio["phase"] == "train"
+    }
+    loops = {(ratio["variant"], ratio["size"]): ratio for ratio in timing["trainer"]}
     keys = [(median["variant"], median["size"]) for median in medians]
     return {
         "yardstick": timing["yardstick"],
         "rows": [
-            {**median, "first_call": first_calls[key], "ratio": ratios.get(key)}
+            {
+                **median,
+                "first_call": seconds["first_call", *key],
+                "transfer": seconds["transfer", *key],
+                "ratio": ratios.get(key),
+                "loop": loops.get(key),
+            }
             for median, key in zip(medians, keys, strict=True)
         ],
-        "growth": _growth(pd.DataFrame(medians)),
+        "growth": _growth(pd.DataFrame(medians)) if medians else [],
+        "agreement": timing["agreement"],
         "crossings": crossing(timing),
         "skipped": timing["skipped"],
         "unstable": any(median["unstable"] for median in medians),
@@ -104,7 +115,12 @@ def _networks(material: Material, workload: str) -> dict[str, Any]:
         for (a, first), (b, second) in combinations(predicted.items(), 2)
         if a[1] == b[1] and "z" in first and "z" in second
     ]
-    return {"networks": networks, "between": between}
+    failed = [
+        {"variant": run["variant"], "seed": run["seed"], "ended": run["ended"]}
+        for run in runs
+        if run["ended"] != "finished"
+    ]
+    return {"networks": networks, "between": between, "failed": failed}
 
 
 def _predictions(run: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from twinrun.artifacts import read_json, read_run
+from twinrun.artifacts import FAILED, read_json, read_run
 from twinrun.report.svg import inline
 
 
@@ -24,13 +24,23 @@ class Material:
     verdicts: list[dict[str, Any]]
     """Rows of verdicts.csv."""
     runs: list[dict[str, Any]]
-    """Every run.json, with its `folder` in results/ and its own `path`."""
+    """Every run.json, with its `folder` in results/ and its own `path`; failed trials left out."""
     comparisons: list[dict[str, Any]]
     """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
     contrasts: list[dict[str, Any]]
     """Every comparison of a variant with another, likewise."""
+    locations: list[dict[str, Any]]
+    """Where the pairs of the comparisons part, each with the `path` of its JSON in results/."""
+    resumes: list[dict[str, Any]]
+    """What the stops of each workload and variant lost."""
     timings: dict[str, dict[str, Any]]
     """Timings by name."""
+    scalings: dict[str, dict[str, Any]]
+    """What the epochs of one and of several workers took, by workload."""
+    rankings: dict[str, dict[str, Any]]
+    """The trials of a sweep, by the workload that they vary."""
+    matrices: dict[str, dict[str, Any]]
+    """Matrices by workload."""
     datasets: dict[str, dict[str, Any]]
     """Manifests of the datasets that were made, by name."""
     figures: dict[str, Markup]
@@ -60,6 +70,10 @@ def read_material(
         {**read_json(path), "path": place, "tensors": path.with_suffix(".tensors.csv")}
         for place, path in matching("comparisons/*.json")
     ]
+    found = [
+        {**read_run(path), "folder": place.removesuffix("/run.json"), "path": path}
+        for place, path in matching("runs/*/run.json")
+    ]
     figures = [(place.removesuffix(".svg"), path) for place, path in matching("figures/*.svg")]
     return Material(
         config=config,
@@ -67,13 +81,17 @@ def read_material(
         verdicts=pd.read_csv(places["verdicts.csv"], dtype=str, keep_default_na=False).to_dict(
             "records"
         ),
-        runs=[
-            {**read_run(path), "folder": place.removesuffix("/run.json"), "path": path}
-            for place, path in matching("runs/*/run.json")
+        runs=[run for run in found if not run["ended"].startswith(FAILED)],
+        comparisons=[pair for pair in compared if "against" not in pair],
+        contrasts=[pair for pair in compared if "against" in pair],
+        locations=[
+            {**read_json(path), "path": place} for place, path in matching("locations/*.json")
         ],
-        comparisons=[found for found in compared if "against" not in found],
-        contrasts=[found for found in compared if "against" in found],
+        resumes=[read_json(path) for _, path in matching("resumes/*.json")],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
+        scalings={path.stem: read_json(path) for _, path in matching("scaling/*.json")},
+        rankings={path.stem: read_json(path) for _, path in matching("sweeps/*.json")},
+        matrices={path.stem: read_json(path) for _, path in matching("matrix/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={
             place.removeprefix("figures/"): inline(path, number=number)

@@ -8,7 +8,7 @@ from twinrun.report.material import Material
 from twinrun.report.runs import metrics
 
 MOST_TENSORS = 40
-FIGURES = ("first_layer", "layers", "growth", "curves", "strip", "cost")
+FIGURES = ("first_layer", "layers", "way", "growth", "curves", "strip", "cost")
 
 
 def section(material: Material) -> dict[str, Any]:
@@ -66,6 +66,12 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
         "reasons": list(dict.fromkeys(refused)),
         "worst": worst,
         "first": first,
+        "locations": [
+            location["sentence"]
+            for location in material.locations
+            if (location["workload"], location["variant"]) == (workload, variant)
+            and location["answer"] != "equal"
+        ],
         "layer": _first_layer(drawn),
         "tensors": _most_different(worst),
     }

@@ -68,7 +68,7 @@ def datasets(material: Material) -> list[dict[str, Any]]:
     hashes: dict[str, dict[str, None]] = {}
     for run in material.runs:
         if run["data"]:
-            name = material.config["workloads"][run["workload"]]["dataset"]
+            name = run["settings"]["workload"]["dataset"]
             hashes.setdefault(name, {})[run["data"]["sha256"]] = None
     return [
         {

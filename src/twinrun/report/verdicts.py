@@ -3,6 +3,7 @@
 from typing import Any
 
 from twinrun.report.material import Material
+from twinrun.verdicts import REPEATS, REPEATS_ENTIRELY
 
 MOST_NAMED = 8
 # What is said in the paragraph of the verdicts with each answer.
@@ -16,9 +17,12 @@ LEADS = {
 
 def rows(material: Material) -> list[dict[str, Any]]:
     """Give the rows of verdicts.csv, with a link where the evidence is a file of ours."""
-    compared = [*material.comparisons, *material.contrasts]
+    compared = [*material.comparisons, *material.contrasts, *material.locations]
     files = {comparison["path"] for comparison in compared}
     files |= {f"timings/{name}.json" for name in material.timings}
+    files |= {f"scaling/{name}.json" for name in material.scalings}
+    files |= {f"sweeps/{name}.json" for name in material.rankings}
+    files |= {f"matrix/{name}.json" for name in material.matrices}
     return [{**row, "is_file": row["evidence"] in files} for row in material.verdicts]
 
 
@@ -27,7 +31,10 @@ def summary(material: Material) -> dict[str, Any]:
     groups: dict[str, dict[str, list[str]]] = {}
     others: dict[tuple[str, str], list[str]] = {}
     for row in material.verdicts:
-        if row["answer"] in LEADS:
+        is_named = row["question"] in (REPEATS, REPEATS_ENTIRELY) or row["answer"].startswith(
+            "not "
+        )
+        if is_named:
             variants = groups.setdefault(row["answer"], {}).setdefault(row["workload"], [])
             variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
         else:

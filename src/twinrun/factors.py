@@ -1,0 +1,89 @@
+"""One baseline, one factor changed at a time: from the section `matrix` of a config to its cells.
+
+A factor is a setting of a variant, so nothing here knows any of them: each change makes a variant
+of its own from the baseline, and the runs are those of every other variant. Two cells are always
+there: `repeat`, the baseline once more, without whose equality no other cell says anything, and
+`seed`, the baseline from another seed, which says how large a difference can be.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A change of the baseline, and the run that shows what it does."""
+
+    name: str
+    """Part of a path: what is changed, and its value."""
+    label: str
+    """For readers, as one would write it in the config."""
+    change: Mapping[str, Any]
+    """Settings of the variant that are not the baseline's."""
+    variant: str
+    seed: int
+    repeat: int
+
+
+def cells(matrix: Mapping[str, Any]) -> list[Cell]:
+    """List the cells: the repeat, each change, the other seed."""
+    baseline, seed, other = (matrix[key] for key in ("baseline", "seed", "other_seed"))
+    same = {"variant": baseline, "seed": seed, "repeat": 1, "change": {}}
+    return [
+        Cell(**{**same, "repeat": 2}, name="repeat", label="repeat"),
+        *(
+            Cell(
+                name=_name(change),
+                label=", ".join(_labels(change)),
+                **{**same, "change": change, "variant": f"{baseline}-{_name(change)}"},
+            )
+            for change in matrix["changes"]
+        ),
+        Cell(**{**same, "seed": other}, name="seed", label=f"seed: {other}"),
+    ]
+
+
+def contradictions(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find values that are the baseline's own, and names that two cells would share."""
+    matrix = config["matrix"]
+    baseline = config["variants"][matrix["baseline"]]
+    taken = {"repeat", "seed"} | set(config["variants"])
+    if matrix["seed"] == matrix["other_seed"]:
+        yield f"matrix.other_seed: {matrix['seed']} is the baseline's seed, name another"
+    for index, change in enumerate(matrix["changes"]):
+        key, name = f"matrix.changes.{index}", _name(change)
+        if all(baseline.get(setting) == value for setting, value in change.items()):
+            yield f"{key}: {_shown(change)} is what the baseline has, leave it out"
+        elif name in taken:
+            yield f"{key}: its runs would be called {name}, as those of another cell are"
+        elif len(name) > LONGEST_NAME:
+            yield f"{key}: its name, {name[:20]}..., is longer than {LONGEST_NAME} letters"
+        taken.add(name)
+
+
+def _labels(change: Mapping[str, Any]) -> Iterator[str]:
+    """Name what is changed; an environment variable needs no other name than its own."""
+    for key, value in change.items():
+        yield _shown(value) if isinstance(value, Mapping) else f"{key}: {_shown(value)}"
+
+
+def _name(change: Mapping[str, Any]) -> str:
+    text = "-".join(f"{key}-{_shown(value)}" for key, value in change.items())
+    return re.sub("[^A-Za-z0-9_]+", "-", text).strip("-")
+
+
+def _shown(value: Any) -> str:
+    """Write a value as YAML would, short.
+
+    >>> _shown(False), _shown({"MKL_CBWR": "AVX2"}), _shown("32-true")
+    ('false', 'MKL_CBWR=AVX2', '32-true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={_shown(item)}" for key, item in value.items())
+    return str(value)

@@ -1,0 +1,77 @@
+"""What each change of a baseline does: a map of words, coloured by how large the difference is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from twinrun.artifacts import read_json
+from twinrun.figures.style import INK, MUTED, canvas, shorten
+from twinrun.formatting import count, measure, percent
+
+# What stands above each column, and how wide it is.
+COLUMNS = {"Answer": 1.3, "Step": 0.7, "Cause": 1.4, "L2": 0.9, "Predicted": 0.9}
+EDGES = np.concatenate([[0], np.cumsum(list(COLUMNS.values()))])
+ROW_INCHES = 0.27
+# Light enough for dark letters under both themes of the page, whose ink changes.
+LETTERS = "#101418"
+FILLS = {"equal": "#bfe3d3", "rounding": "#fbe3b5", "stream": "#f3b79b", "none": "#dfe3e8"}
+
+
+def cells(matrix: str | Path, *, output: str | Path) -> None:
+    """Draw a row for each cell, a box for each measure.
+
+    Args:
+        matrix: JSON of the matrix.
+        output: path of the SVG.
+    """
+    rows = read_json(matrix)["cells"]
+    title = "What each change of the baseline does"
+    with canvas(output, title=title, height=0.7 + ROW_INCHES * len(rows)) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        axes = grid[0, 0]
+        for place, row in enumerate(rows):
+            for column, text in enumerate(_words(row)):
+                _box(axes, column, place, text, FILLS[_class(row)])
+        _frame(axes, [shorten(row["label"], 30) for row in rows])
+
+
+def _class(row: Mapping[str, Any]) -> str:
+    if row["answer"] == "equal":
+        return "equal"
+    return row["size"] or "none"
+
+
+def _words(row: Mapping[str, Any]) -> list[str]:
+    if row["answer"] in ("not run", "not comparable"):
+        return [row["answer"], "–", "–", "–", "–"]
+    answer = row["size"] or row["answer"]
+    step = "–" if row["first_step"] is None else count(row["first_step"])
+    share = row["predictions_changed"]
+    return [
+        answer,
+        step,
+        row["cause"] or row["quantity"] or "–",
+        measure(row["relative_l2"], digits=2),
+        "–" if share is None else percent(share),
+    ]
+
+
+def _box(axes: Axes, column: int, row: int, text: str, fill: str) -> None:
+    left, right = EDGES[column : column + 2]
+    corner, width = (left + 0.02, row + 0.05), right - left - 0.04
+    axes.add_patch(Rectangle(corner, width, 0.9, color=fill, linewidth=0))
+    place = ((left + right) / 2, row + 0.5)
+    axes.text(*place, text, ha="center", va="center", color=LETTERS, fontsize=7.5)
+
+
+def _frame(axes: Axes, labels: list[str]) -> None:
+    axes.set(xlim=(0, EDGES[-1]), ylim=(len(labels), 0))
+    axes.set_xticks((EDGES[:-1] + EDGES[1:]) / 2, COLUMNS, color=MUTED, fontsize=8)
+    axes.set_yticks(np.arange(len(labels)) + 0.5, labels, color=INK, fontsize=8)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.grid(visible=False)
+    axes.set_frame_on(False)

@@ -1,0 +1,57 @@
+"""The trials of a sweep: how each went, epoch by epoch, from the best to the one that failed."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
+
+from twinrun.artifacts import read_json
+from twinrun.figures.style import MUTED, canvas, note
+from twinrun.formatting import measure
+
+MOST_PANELS = 3
+MOST_NAMED = 8
+
+
+def trials(sweep: str | Path, *, output: str | Path) -> None:
+    """Draw what each trial logged by epoch, dark the best; name the best ones and the failed.
+
+    Args:
+        sweep: JSON of the ranking; it names the runs, whose tables of epochs lie beside them.
+        output: path of the SVG.
+    """
+    summary = read_json(sweep)
+    drawn = [trial for trial in summary["trials"] if trial["ended"] == "finished"]
+    others = [trial for trial in summary["trials"] if trial["ended"] != "finished"]
+    tables = [pd.read_csv(Path(trial["run"]).with_name("epochs.csv")) for trial in drawn]
+    names = [name for name in tables[0] if name != "epoch"][:MOST_PANELS] if tables else [""]
+    colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, max(len(drawn), 1)))
+    named = min(len(drawn), MOST_NAMED) + min(len(others), MOST_NAMED)
+    title = f"The trials by epoch, ranked by {summary['metric']}"
+    height = 0.7 + 1.75 * len(names) + 0.2 * named
+    with canvas(output, title=title, height=height, rows=len(names), sharex=True) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        for axes, name in zip(grid[:, 0], names, strict=True):
+            axes.set_ylabel(name)
+            # The best is drawn last, on top.
+            for table, colour in reversed(list(zip(tables, colours, strict=False))):
+                axes.plot(table["epoch"], table[name], color=colour, marker="o", markersize=4)
+        if not drawn:
+            note(grid[0, 0], "no trial has finished")
+        for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:
+            grid[0, 0].plot([], color=colour, linewidth=2.5, label=_label(trial))
+        for trial in others[:MOST_NAMED]:
+            grid[0, 0].plot([], "x", color=MUTED, label=_label(trial))
+        grid[-1, 0].set_xlabel("epoch")
+        grid[-1, 0].xaxis.set_major_locator(MaxNLocator(7, integer=True))
+        figure.legend(loc="outside lower left", ncols=1)
+
+
+def _label(trial: dict[str, Any]) -> str:
+    if trial["ended"] != "finished":
+        return f"{trial['ended'].partition(':')[0]}: {trial['label']}"
+    place = "–" if trial["rank"] is None else trial["rank"]
+    return f"{place}. {trial['label']}: {measure(trial['value'])}"

@@ -1,0 +1,73 @@
+"""The way of a difference through the step in which two runs part, operation by operation."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from twinrun.artifacts import read_json
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, log_axis, note, shorten
+from twinrun.formatting import count
+
+
+def way(locations: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
+    """Draw the operations of each located step: those that differ as points, the others as ticks.
+
+    Args:
+        locations: JSON of the locations, of one or several seeds a variant; the table of
+            operations lies beside it. Of a variant the first that was located is drawn.
+        variants: all variants of the config, in its order.
+        output: path of the SVG.
+    """
+    located: dict[str, tuple[dict[str, Any], pd.DataFrame]] = {}
+    for path in map(Path, locations):
+        found = read_json(path)
+        if found["answer"] == "located":
+            located.setdefault(found["variant"], (found, pd.read_csv(path.with_suffix(".csv"))))
+    rows = max(len(located), 1)
+    title = "Operations of the step in which two runs part"
+    with canvas(output, title=title, height=0.8 + 2.3 * rows, rows=rows) as (figure, grid):
+        figure.suptitle(title, x=0.01, ha="left")
+        if not located:
+            grid[0, 0].set(xticks=[], yticks=[])
+            note(grid[0, 0], "no operation was located")
+        for axes, (variant, (found, table)) in zip(grid[:, 0], located.items(), strict=False):
+            _draw(axes, found, table, colour_of(variant, variants))
+            axes.set_title(f"{variant}: step {count(found['step'])}", pad=16)
+            axes.set_ylabel("relative L2 distance")
+        grid[-1, 0].set_xlabel("operation, in the order of the step")
+
+
+def _draw(axes: Axes, found: Mapping[str, Any], table: pd.DataFrame, colour: str) -> None:
+    sizes = table["relative_l2"].where(np.isfinite(table["relative_l2"]) & (table.relative_l2 > 0))
+    drawn = sizes.notna()
+    axes.plot(table["place"][drawn], sizes[drawn], "o", color=colour, markersize=4, gid="differing")
+    axes.set_xlim(0, len(table) + 1)
+    if drawn.any():
+        log_axis(axes.yaxis)
+    same = table["place"][table["outputs_equal"]]
+    foot = axes.get_xaxis_transform()
+    axes.plot(same, np.full(len(same), 0.03), "|", color=MUTED, transform=foot, gid="equal")
+    starts = table.groupby("phase")["place"].agg(["min", "max"])
+    for phase, (first, last) in starts.iterrows():
+        axes.axvline(first - 0.5, color=MUTED, linewidth=0.6)
+        if last - first > len(table) / 12:  # else its name has no room
+            axes.text(first, 1.02, phase, transform=foot, color=MUTED, fontsize="small")
+    op = found["op"]
+    place = op["place"] + 1
+    name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
+    height = sizes.iloc[op["place"]] if drawn.iloc[op["place"]] else axes.get_ylim()[0]
+    axes.plot(place, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first")
+    side = -1 if place > len(table) / 2 else 1
+    axes.annotate(
+        f"first: {name}",
+        (place, height),
+        xytext=(8 * side, 9),
+        textcoords="offset points",
+        ha="right" if side < 0 else "left",
+        color=INK,
+        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
+    )

@@ -1,0 +1,42 @@
+"""The gate: whether what the config requires holds, to results/gate.json."""
+
+
+rule require:
+    """Judge everything that `require` names."""
+    input:
+        source=package_files("twinrun.gate"),
+        verdicts="results/verdicts.csv",
+        timings=timings_of_gate,
+        matrices=matrices_of_gate,
+        runs=runs_of_fingerprint,
+        expected=expected_fingerprint,
+    output:
+        "results/gate.json",
+    log:
+        "results/logs/require.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
+    params:
+        requirements=SETTINGS.config["require"],
+    script:
+        "../scripts/require.py"
+
+
+rule gate:
+    """Fail unless everything that `require` names holds."""
+    input:
+        "results/gate.json",
+    log:
+        "results/logs/gate.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=15,
+    script:
+        "../scripts/gate.py"

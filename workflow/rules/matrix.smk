@@ -1,0 +1,46 @@
+"""The matrix: each change of the baseline held against it, to results/matrix/."""
+
+
+rule cell:
+    """Hold the run of a cell against the baseline's."""
+    input:
+        source=package_files("twinrun.comparison"),
+        runs=runs_of_cell,
+    output:
+        summary="results/matrix/{workload}/{cell}.json",
+        tensors="results/matrix/{workload}/{cell}.tensors.csv",
+        steps="results/matrix/{workload}/{cell}.steps.csv",
+    log:
+        "results/logs/cell/{workload}/{cell}.log",
+    conda:
+        "../../envs/training.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=30,
+    script:
+        "../scripts/cell.py"
+
+
+rule tabulate:
+    """Put the cells together: what each change did, in words and numbers."""
+    input:
+        source=package_files("twinrun.matrix"),
+        cells=cells_of_matrix,
+    output:
+        table="results/matrix/{workload}.csv",
+        summary="results/matrix/{workload}.json",
+    log:
+        "results/logs/tabulate/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
+    params:
+        cells=SETTINGS.listed_cells(),
+        baseline=SETTINGS.config["matrix"]["baseline"],
+        seed=SETTINGS.config["matrix"]["seed"],
+    script:
+        "../scripts/tabulate.py"

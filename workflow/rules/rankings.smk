@@ -1,0 +1,44 @@
+"""Runs put side by side: by their workers, to results/scaling/; by a metric, to results/sweeps/."""
+
+
+rule scaling:
+    """Sum up what the epochs of one and of several workers took."""
+    input:
+        source=package_files("twinrun.scaling"),
+        runs=runs_of_scaling,
+    output:
+        epochs="results/scaling/{workload}.csv",
+        summary="results/scaling/{workload}.json",
+    log:
+        "results/logs/scaling/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
+    script:
+        "../scripts/scaling.py"
+
+
+rule rank:
+    """Rank the trials of a sweep by a metric; a failed one comes last."""
+    input:
+        source=package_files("twinrun.ranking"),
+        runs=runs_of_sweep,
+    output:
+        table="results/sweeps/{workload}.csv",
+        summary="results/sweeps/{workload}.json",
+    log:
+        "results/logs/rank/{workload}.log",
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
+    params:
+        metric=SETTINGS.config["sweep"]["metric"],
+        best=SETTINGS.config["sweep"]["best"],
+    script:
+        "../scripts/rank.py"

@@ -1,0 +1,25 @@
+"""Resuming: stopped and resumed runs held against whole ones, to results/resumes/."""
+
+
+rule diagnose:
+    """Say what a training loses that is stopped and resumed, for each kind of stop."""
+    input:
+        source=package_files("twinrun.diagnosis"),
+        runs=runs_of_resume,
+    output:
+        table="results/resumes/{workload}/{variant}.csv",
+        summary="results/resumes/{workload}/{variant}.json",
+        comparisons=directory("results/resumes/{workload}/{variant}"),
+    log:
+        "results/logs/diagnose/{workload}/{variant}.log",
+    conda:
+        "../../envs/training.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=30,
+    params:
+        pairs=pairs_of_resume,
+        seed=lambda wildcards: SETTINGS.config["resume"]["seed"],
+    script:
+        "../scripts/diagnose.py"

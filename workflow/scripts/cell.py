@@ -1,0 +1,12 @@
+from twinrun.comparison import compare
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        compare(
+            snakemake.input.runs,
+            summary=snakemake.output.summary,
+            tensors=snakemake.output.tensors,
+            steps=snakemake.output.steps,
+            across=True,
+        )

@@ -1,0 +1,12 @@
+from twinrun.diagnosis import diagnose
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        diagnose(
+            snakemake.params.pairs,
+            identity={**snakemake.wildcards, "seed": snakemake.params.seed},
+            folder=snakemake.output.comparisons,
+            table=snakemake.output.table,
+            summary=snakemake.output.summary,
+        )

@@ -1,0 +1,10 @@
+from twinrun.figures.scaling import speedup
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        speedup(
+            snakemake.input.scaling,
+            variants=snakemake.params.variants,
+            output=snakemake.output[0],
+        )

@@ -1,0 +1,6 @@
+from twinrun.figures.sweep import trials
+from twinrun.jobs import job
+
+if __name__ == "__main__":
+    with job(snakemake):
+        trials(snakemake.input.sweep, output=snakemake.output[0])
