@@ -42,9 +42,11 @@ def test_the_standard_config_is_valid():
         "parallel",
         "sweep",
         "matrix",
+        "resume",
     ]
-    assert len(settings.cells) == 21
+    assert len(settings.cells) == 25
     used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
+    used.append("denoiser-short")
     assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
