@@ -44,12 +44,20 @@ def write_run(folder, *, weights="a" * 64, apart_from=99, losses=(0.5, 0.4, 0.3)
             "seed": 1,
             "repeat": 1,
             "environment": {"identity": IDENTITY | identity, "context": {"host": "a"}},
-            "settings": {"variant": {"threads": 2}},
+            "settings": {"workload": {}, "variant": {"threads": 2}},
+            "data": None,
+            "source_sha256": "b" * 64,
+            "tensors": [],
             "weights_sha256": weights,
             "steps": 3,
             "metrics": {"test_accuracy": 0.9},
+            "seconds": {"fit": 1.0, "total": 2.0},
+            "peak_memory_mb": 100,
+            "ended": "finished",
         },
     )
+    files = [path, path.with_name("steps.csv")]
+    artifacts.write_checksums(path.with_name(artifacts.CHECKSUMS), files)
     return str(path)
 
 
@@ -197,8 +205,8 @@ class TestFingerprint:
     ],
 )
 def test_requirements_are_checked_with_the_config(requirements, message):
+    config = copy.deepcopy(CONFIG) | {"studies": ["reproducibility"]}
     with pytest.raises(TwinrunError) as raised:
-        config = copy.deepcopy(CONFIG) | {"studies": ["reproducibility"]}
         resolve(config | {"require": requirements}, SCHEMA, gpus=0)
     assert message in str(raised.value)
 

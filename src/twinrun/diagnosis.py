@@ -43,7 +43,7 @@ def diagnose(
         TwinrunError: if a file of a run is corrupt or missing.
     """
     rows = [_row(pair, Path(folder)) for pair in pairs]
-    steps = artifacts.read_json(pairs[0]["whole"])["steps"]
+    steps = artifacts.read_run(pairs[0]["whole"])["steps"]
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     artifacts.write_json(summary, {**identity, "steps": steps, "stops": rows})
 
@@ -51,7 +51,7 @@ def diagnose(
 def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
     stop, resume = pair["stop"], pair["resume"]
     row = {"stop": stop, "resume": resume, **dict.fromkeys(COLUMNS[2:])}
-    manifest = artifacts.read_json(pair["stopped"])
+    manifest = artifacts.read_run(pair["stopped"])
     if not manifest["resumed_at"]:
         reason = "the training never comes to this point"
         if stop in ("before_validation", "after_validation"):

@@ -31,7 +31,7 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
     """
     entries: list[Entry] = []
     for run in map(Path, runs):
-        manifest = artifacts.read_json(run)
+        manifest = artifacts.read_run(run, "steps.csv")
         environment = {
             **manifest["environment"]["identity"],
             "threads": manifest["settings"]["variant"]["threads"],

@@ -129,7 +129,7 @@ class Comparison:
 
 def _unit(folder: Path) -> float:
     """Give the relative spacing of the numbers that a run computed with."""
-    variant = artifacts.read_json(folder / "run.json")["settings"]["variant"]
+    variant = artifacts.read_run(folder / "run.json")["settings"]["variant"]
     if variant["precision"] == "32-true" and variant["accelerator"] == "gpu":
         return UNIT_TF32
     return UNITS.get(variant["precision"], UNIT_BFLOAT16)
