@@ -9,7 +9,7 @@ REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
 FULL = {
     "prepare": 3,
-    "train": 47,
+    "train": 61,
     "compare": 7,
     "contrast": 5,
     "cell": 21,
