@@ -205,9 +205,9 @@ class TestFingerprint:
     ],
 )
 def test_requirements_are_checked_with_the_config(requirements, message):
-    config = copy.deepcopy(CONFIG) | {"studies": ["reproducibility"]}
+    config = copy.deepcopy(CONFIG) | {"studies": ["reproducibility"], "require": requirements}
     with pytest.raises(TwinrunError) as raised:
-        resolve(config | {"require": requirements}, SCHEMA, gpus=0)
+        resolve(config, SCHEMA, gpus=0)
     assert message in str(raised.value)
 
 

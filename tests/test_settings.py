@@ -158,7 +158,11 @@ def test_the_config_given_is_not_changed():
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
         ("checkpoint_minutes", -1, "checkpoint_minutes: -1 is out of range, allowed are 0 to"),
         ("variants.two-workers.stop", "mid_epoch", "stop: mid_epoch needs devices: 1, not 2"),
-        ("resume.variants", ["two-workers"], "resume.variants.0: stop: mid_epoch needs devices: 1"),
+        (
+            "resume",
+            {"workloads": ["denoiser-short"], "variants": ["two-workers"], "stops": ["mid_epoch"]},
+            "resume.variants.0: stop: mid_epoch needs devices: 1",
+        ),
         ("resume.workloads", ["once"], "no workload is called 'once'"),
         ("workloads.denoiser-short.epochs", 1, "resume.workloads.0: denoiser-short trains 1 epoch"),
         ("sweep.trials", [], "sweep.trials: the list is empty"),

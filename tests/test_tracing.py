@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinrun.fingerprints import fingerprint, fingerprint_tree
+from twinrun.fingerprints import fingerprint, fingerprint_optimizers, fingerprint_tree
 from twinrun.tracing import SAMPLE_SIZE, Tracer
 
 
@@ -141,3 +141,14 @@ def test_tracer_samples_the_same_elements_every_step():
     flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).double().numpy()
     chosen = np.linspace(0, flat.size - 1, SAMPLE_SIZE).astype(int)
     np.testing.assert_array_equal(sample[-1], flat[chosen])
+
+
+def test_the_form_of_an_optimizer_is_no_setting_of_what_it_computes():
+    parameters = [torch.nn.Parameter(torch.ones(2))]
+
+    def settings(**options):
+        optimizer = torch.optim.Adam(parameters, **options)
+        return fingerprint_optimizers([optimizer], parameters)[1]
+
+    assert settings(foreach=True) == settings(fused=True) == settings()
+    assert settings(lr=0.1) != settings()

@@ -55,6 +55,10 @@ def fingerprint_samples(batch: Any) -> np.ndarray:
     return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
 
 
+# Settings of an optimizer that say how it computes, not what: the state shows whether they matter.
+OPTIMIZER_FORMS = ("foreach", "fused", "capturable", "differentiable")
+
+
 def fingerprint_optimizers(
     optimizers: Sequence[torch.optim.Optimizer], parameters: Sequence[torch.Tensor]
 ) -> tuple[list[int], int]:
@@ -66,7 +70,8 @@ def fingerprint_optimizers(
                 values = optimizer.state[parameter].values()
                 states[place] = join([states[place], *map(_fingerprint_value, values)])
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    settings = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+    left_out = {"params", *OPTIMIZER_FORMS}
+    settings = [{k: v for k, v in group.items() if k not in left_out} for group in groups]
     return states, fingerprint_tree(settings)
 
 

@@ -4,10 +4,11 @@ Every cell is a run held against the baseline's first one. If the baseline's rep
 it, nothing can be said of any change, and the cells are `not comparable`.
 
 The size of a difference is told by how far the losses are apart, relative to the baseline's loss,
-the largest of the first LOOK_STEPS steps from the one where the runs parted; few steps, because
-training makes a large difference of any small one. It is `rounding` up to ROUNDING_UNITS relative
-spacings of the coarser run's numbers, if that is less than STREAM_SHARE of what another seed does.
-What is larger is a `stream`: other batches, other random numbers or other statistics.
+the larger of the step where the runs parted and the next: the one shows what the forward pass did,
+the other what an update made of it; later ones, how training enlarges anything. It is `rounding` up
+to ROUNDING_UNITS relative spacings of the coarser run's numbers, if that is less than STREAM_SHARE
+of what another seed does. What is larger is a `stream`: other batches, other random numbers or
+other statistics.
 """
 
 import math
@@ -22,7 +23,7 @@ from twinrun import artifacts
 from twinrun.distances import differing_elements, values
 from twinrun.formatting import count, measure, percent, plural
 
-LOOK_STEPS = 5
+LOOK_STEPS = 2
 ROUNDING_UNITS = 2**10  # a sum of n numbers rounds off by up to n of them, typically its root
 STREAM_SHARE = 0.1
 # Relative spacings by Lightning's names of the precision; cuDNN computes 32-true in TF32.
