@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
-from example_runs import MANIFEST
+from example_runs import MANIFEST, seal
 from small import Points, Restless, Small
 from torch.nn import functional
 
@@ -96,12 +96,13 @@ def train(folder, module, data, *, checkpoint=None, callbacks=()):
         "resumed_at": tracer.resumed_at,
     }
     artifacts.write_json(folder / "run.json", manifest)
+    seal(folder)
     return str(folder / "run.json")
 
 
 def stopped_and_resumed(folder, module, data, stop, by):
-    file = folder / interruption.FILE if by == "lightning" else None
-    kept = [] if file else [Resumable(folder / "checkpoints", minutes=0)]
+    file = folder.parent / interruption.FILE if by == "lightning" else None
+    kept = [] if file else [Resumable(folder.parent / "checkpoints", minutes=0)]
     try:
         train(folder, module, data, callbacks=[*kept, Interrupt(stop, file)])
     except Killed:

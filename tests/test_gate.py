@@ -198,7 +198,8 @@ class TestFingerprint:
 )
 def test_requirements_are_checked_with_the_config(requirements, message):
     with pytest.raises(TwinrunError) as raised:
-        resolve(copy.deepcopy(CONFIG) | {"require": requirements}, SCHEMA, gpus=0)
+        config = copy.deepcopy(CONFIG) | {"studies": ["reproducibility"]}
+        resolve(config | {"require": requirements}, SCHEMA, gpus=0)
     assert message in str(raised.value)
 
 

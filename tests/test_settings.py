@@ -42,9 +42,11 @@ def test_the_standard_config_is_valid():
         "parallel",
         "sweep",
         "matrix",
+        "resume",
     ]
-    assert len(settings.cells) == 21
+    assert len(settings.cells) == 25
     used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
+    used.append("denoiser-short")
     assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
@@ -154,6 +156,11 @@ def test_the_config_given_is_not_changed():
         ("datasets.mine", {}, "needs either `make` or `file`"),
         ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
+        ("checkpoint_minutes", -1, "checkpoint_minutes: -1 is out of range, allowed are 0 to"),
+        ("variants.two-workers.stop", "mid_epoch", "stop: mid_epoch needs devices: 1, not 2"),
+        ("resume.variants", ["two-workers"], "resume.variants.0: stop: mid_epoch needs devices: 1"),
+        ("resume.workloads", ["once"], "no workload is called 'once'"),
+        ("workloads.denoiser-short.epochs", 1, "resume.workloads.0: denoiser-short trains 1 epoch"),
         ("sweep.trials", [], "sweep.trials: the list is empty"),
         ("sweep.trials", [{"lr": [1, 1]}], "sweep.trials: the trial digits~lr~1 is there twice"),
         ("sweep.trials", [{"lr": ["../a"]}], "is no number, true, false or word, nor a list"),

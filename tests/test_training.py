@@ -221,6 +221,6 @@ def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path, here):
     folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"}, here=here)
     manifest = artifacts.read_json(folder / "run.json")
     assert manifest["ended"].startswith("broken off: ")
-    assert "item" in manifest["ended"]
+    assert "data-dependent" in manifest["ended"]
     assert manifest["steps"] == 1  # the plain one that comes before
     assert manifest["metrics"] == {}

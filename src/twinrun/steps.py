@@ -73,12 +73,23 @@ class TrainingStep:
     ) -> Step:
         """Give a plain step that is followed by compiled ones.
 
-        It shows which parameters get gradients, and fills the optimizer's state.
+        It shows which parameters get gradients, and fills the optimizer's state. The gradients'
+        tensors are kept for good: the Trainer takes them away when a fit begins.
         """
 
         def first(batch: Any, index: int) -> torch.Tensor:
             loss = plain_step(loss_of, optimizer)(batch, index)
-            self._step = self.compiled = compiled(whole_step(loss_of, optimizer), variant)
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            kept = [(p, p.grad) for p in parameters if p.grad is not None]
+            whole = self.compiled = compiled(whole_step(loss_of, optimizer), variant)
+
+            def step(batch: Any, index: int) -> torch.Tensor:
+                for parameter, gradient in kept:
+                    if parameter.grad is not gradient:
+                        parameter.grad = gradient
+                return whole(batch, index)
+
+            self._step = step
             return loss
 
         return first

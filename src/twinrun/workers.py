@@ -103,9 +103,8 @@ def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers
         yield Workers()
         return
     rank = int(os.environ["RANK"])
-    if (
-        sys.platform == "linux" and nodes == 1
-    ):  # gloo would look up the host's name, which may not resolve
+    if sys.platform == "linux" and nodes == 1:
+        # gloo would look up the host's name, which may not resolve.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group(
         "nccl" if accelerator == "gpu" else "gloo",

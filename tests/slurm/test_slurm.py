@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from workflow.conftest import ROOT, Project, copied
+from workflow.conftest import Project, copied
 
 from twinrun import artifacts
 
@@ -114,36 +113,19 @@ def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     assert not (project.directory / target).exists()
 
 
-def test_two_workers_train_all_of_the_data_in_a_slurm_job(project):
+def test_two_workers_train_all_of_the_data_on_one_node_and_on_two(project):
     """Lightning's own detection of Slurm would start one worker with half of each mini-batch."""
-    variants = {"one": {"threads": 1}, "two": {"threads": 1, "devices": 2}}
+    two = {"threads": 1, "devices": 2}
+    variants = {"one": {"threads": 1}, "two": two, "two_nodes": {**two, "nodes": 2}}
     targets = [f"results/runs/denoiser/{name}/seed1/repeat1/run.json" for name in variants]
-    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0)
-    one, two = (artifacts.read_json(project.directory / target) for target in targets)
-    assert one["steps"] == two["steps"] > 1
-    assert sum(one["seconds"]["communication"]) == 0
-    assert sum(two["seconds"]["communication"]) > 0
-    jobs = submitted(project)["train"]
-    assert sorted(fields["CPUs/Task"] for fields in jobs) == ["1", "2"]
-    assert {fields["NumTasks"] for fields in jobs} == {"1"}
-
-
-@pytest.fixture
-def two_nodes(project):
-    """The user's example, whose data need no file, with a worker on each of two nodes."""
-    for file in (ROOT / "tests/own_module").glob("*.py"):
-        shutil.copy(file, project.directory)
-    config = yaml.safe_load((ROOT / "tests/own_module/config.yaml").read_text())
-    return config | {"variants": {"two": {"devices": 2, "nodes": 2, "threads": 1}}}
-
-
-def test_one_network_is_trained_on_two_nodes(project, two_nodes):
-    target = "results/runs/mine/two/seed1/repeat1/run.json"
     lo = {"GLOO_SOCKET_IFNAME": "lo"}  # the nodes are this one machine
-    on_slurm(project, target, config=two_nodes, check=0, **lo)
-    (job,) = submitted(project)["train"]
-    assert (job["NumNodes"], job["NumTasks"], job["CPUs/Task"]) == ("2", "2", "1")
-    manifest = artifacts.read_json(project.directory / target)
-    # 480 samples in batches of 50, the same as one worker takes.
-    assert (manifest["ended"], manifest["steps"]) == ("finished", 20)
-    assert min(manifest["seconds"]["communication"]) > 0
+    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0, **lo)
+    runs = [artifacts.read_json(project.directory / target) for target in targets]
+    assert len({run["steps"] for run in runs}) == 1
+    assert [sum(run["seconds"]["communication"]) > 0 for run in runs] == [False, True, True]
+    assert runs[1]["weights_sha256"] == runs[2]["weights_sha256"] != runs[0]["weights_sha256"]
+    shapes = [
+        tuple(job[key] for key in ("NumNodes", "NumTasks", "CPUs/Task"))
+        for job in submitted(project)["train"]
+    ]
+    assert sorted(shapes) == [("1", "1", "1"), ("1", "1", "2"), ("2", "2", "1")]

@@ -1,0 +1,192 @@
+"""Faults for real: after each the workflow finishes, and nothing finished is done again.
+
+Each test breaks something in a copy of the demo, which has run to its end, and goes on from there.
+The files of the finished runs must stay as they are, to the bit and to the nanosecond. Every
+training takes seconds to start, so that one test goes from fault to fault.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from twinrun import artifacts
+
+from .conftest import Project, merged
+
+STEADY = {
+    # More than a megabyte: below, Snakemake compares contents whatever the profile says.
+    "datasets": {"points": {"make": "points:make", "parameters": {"size": 100_000}}},
+    "workloads": {
+        "steady": {
+            "module": "steady:Steady",
+            "data": "steady:Points",
+            "dataset": "points",
+            "epochs": 2,
+        }
+    },
+}
+NEXT = "results/runs/steady/deterministic/seed1/repeat1/run.json"
+RUN = "results/runs/factorization/deterministic/seed{}/repeat{}/run.json"
+
+
+@pytest.fixture
+def copy(demo, tmp_path):
+    """The finished demo in a directory of its own, and a workload beside it."""
+    # Sources too: Snakemake knows them by their path from the working directory.
+    shutil.copytree(demo.directory.parent, tmp_path, symlinks=True, dirs_exist_ok=True)
+    for name in ("steady.py", "points.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path / "work")
+    return Project(tmp_path / "clone", tmp_path / "work")
+
+
+@pytest.fixture
+def project(copy):
+    """A copy whose finished files must not change."""
+    before = state(copy)
+    yield copy
+    assert before.items() <= state(copy).items()
+
+
+@pytest.fixture
+def config(demo_config):
+    return merged(demo_config, STEADY)
+
+
+def state(project):
+    """Give date and hash of every result; not of logs, and not of curves, which hold dates."""
+    files = (path for path in (project.directory / "results").rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(project.directory)): (path.stat().st_mtime_ns, artifacts.sha256(path))
+        for path in files
+        if not {"logs", "benchmarks", "tensorboard"} & {*path.parts}
+    }
+
+
+def assert_whole(run):
+    names = {file.name for file in run.parent.iterdir() if file.is_file()}
+    assert artifacts.read_run(run, *(names - {artifacts.CHECKSUMS}))["ended"] == "finished"
+
+
+class Workflow:
+    """Starts of one workflow, without its hooks: they check the config, which costs seconds."""
+
+    def __init__(self, project, config):
+        self.project, self.config = project, config
+        self.output = project.directory / "output"
+        self.faults = project.directory / "faults"
+        self._training = project.directory / "training"
+
+    def ended(self, *arguments, check, faults="", **environment):
+        """Run it to its end; the faults happen to its trainings, one each."""
+        self.faults.write_text(faults)
+        environment |= {"STEADY_FAULTS": str(self.faults)}
+        options = {"config": self.config, "check": check}
+        return self.project.snakemake(*arguments, "--no-hooks", **options, **environment)
+
+    def started(self, *arguments, faults):
+        """Start it."""
+        self.faults.write_text(faults)
+        environment = {"STEADY_FAULTS": str(self.faults)}
+        return self.project.start(*arguments, "--no-hooks", config=self.config, **environment)
+
+    def waiting_training(self, process):
+        """Give the process of a training that has come to `wait`."""
+        while not (self._training.exists() and self._training.read_text().endswith("\n")):
+            assert process.poll() is None, self.output.read_text()
+            time.sleep(0.05)
+        training = psutil.Process(int(self._training.read_text()))
+        self._training.unlink()
+        return training
+
+
+def test_from_fault_to_fault_a_run_is_made_at_last(project, config):
+    workflow, run = Workflow(project, config), project.directory / NEXT
+
+    # The disk is full when the weights are written; then a training is killed; then, as a cluster
+    # does before it takes the node away, SIGTERM is sent to all processes.
+    process = workflow.started(NEXT, "--retries", "2", faults="full\nwait\nwait\n")
+    training = workflow.waiting_training(process)
+    text = workflow.output.read_text()
+    assert "seed=1 repeat=1: File too large" in text
+    assert "mem_mb=4000" in text
+    assert "mem_mb=8000" in text
+    training.kill()
+    training = workflow.waiting_training(process)
+    assert (
+        "ended by SIGKILL, as the system does when memory runs out" in workflow.output.read_text()
+    )
+    assert "mem_mb=12000" in workflow.output.read_text()
+    second = workflow.ended(NEXT, check=1)
+    assert "cannot be locked" in second.text
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(timeout=60)
+    assert not training.is_running()
+    assert "stopped: SIGTERM after step" in workflow.output.read_text()
+    kept = run.parent / "stopped/run.json"
+    assert artifacts.read_run(kept, "weights.safetensors")["ended"] == "stopped: SIGTERM"
+    assert not run.exists()
+
+    # Snakemake is killed: an orphan would write into the folder of its successor. Its lock stays.
+    process = workflow.started(NEXT, faults="wait\n")
+    training = workflow.waiting_training(process)
+    process.kill()
+    process.wait()
+    training.wait(timeout=30)
+    assert not run.exists()
+    refused = workflow.ended(NEXT, check=1)
+    assert "--unlock" in refused.text
+    workflow.ended("--unlock", check=0)
+
+    # More memory is asked for than there is; the second try has it.
+    done = workflow.ended(NEXT, "--retries", "1", faults="greedy\n", check=0)
+    assert "seed=1 repeat=1: out of memory" in done.text
+    assert_whole(run)
+    left = {file.name for file in run.parent.iterdir()}
+    assert left == {file.name for file in (project.directory / RUN.format(1, 1)).parent.iterdir()}
+
+    # Dates from the future make nothing again.
+    for name in ("results/data/points.npz", "points.py", "steady.py"):
+        os.utime(project.directory / name, (4_000_000_000, 4_000_000_000))
+    assert project.jobs(NEXT, config=config) == {}
+
+
+def test_results_that_cannot_be_written_are_an_error_and_then_no_more(project, config):
+    workflow, target = Workflow(project, config), "results/data/points.npz"
+    results = str(project.directory / "results")
+    mount = subprocess.run(["mount", "--bind", results, results], check=False, capture_output=True)
+    if mount.returncode:
+        pytest.skip("a read-only mount takes the right to mount")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", results], check=True)
+        failed = workflow.ended(target, check=1)
+    finally:
+        subprocess.run(["umount", results], check=True)
+    assert "Read-only file system" in failed.text
+    assert not (project.directory / target).exists()
+    workflow.ended(target, check=0)
+    artifacts.check_dataset(project.directory / target)
+
+
+def test_a_dataset_is_made_once_for_two_working_directories(demo, config, tmp_path):
+    (tmp_path / "cache").mkdir()
+    environment = {
+        "POINTS_MARK": str(tmp_path / "mark"),
+        "SNAKEMAKE_OUTPUT_CACHE": str(tmp_path / "cache"),
+    }
+    made = []
+    for name in ("first", "second"):
+        work = tmp_path / name
+        work.mkdir()
+        shutil.copy(Path(__file__).with_name("points.py"), work)
+        workflow = Workflow(Project(demo.source, work), config)
+        workflow.ended("results/data/points.npz", "--cache", check=0, **environment)
+        artifacts.check_dataset(work / "results/data/points.npz")
+        made.append((work / "results/data/points.npz").resolve())
+    assert (tmp_path / "mark").read_text() == "made\n"
+    assert made[0] == made[1]

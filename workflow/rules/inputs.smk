@@ -1,0 +1,229 @@
+# Input functions and parameters of the rules: which runs, comparisons and timings belong to what.
+
+
+def cores_of_run(wildcards):
+    return SETTINGS.cores_of(
+        wildcards.workload, wildcards.variant, available=workflow.cores
+    )
+
+
+def of_nodes(wildcards, key="nodes"):
+    """Give what Slurm must know of a variant on several nodes; None of others."""
+    variant = SETTINGS.variants[wildcards.variant]
+    return getattr(variant, key) if variant.nodes > 1 else None
+
+
+def identity_of_run(wildcards):
+    numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
+    return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}
+
+
+def variants_of_timing(wildcards):
+    names = SETTINGS.timings[wildcards.timing].variants
+    return {name: asdict(SETTINGS.variants[name]) for name in names}
+
+
+def gpus_of_timing(wildcards):
+    variants = variants_of_timing(wildcards).values()
+    return int(any(variant["accelerator"] == "gpu" for variant in variants))
+
+
+def of_study(study, pattern, fixed=()):
+    """Fill a pattern with the workloads, variants, seeds and repeats of a study, or fixed ones."""
+    asked, variants = SETTINGS.config[study], SETTINGS.variants_of(study)
+    if not variants:
+        return []
+    values = {
+        "workload": asked["workloads"],
+        "variant": variants,
+        "seed": asked.get("seeds", []),
+        "repeat": range(1, asked.get("repeats", 1) + 1),
+    }
+    return collect(pattern, **{**values, **dict(fixed)})
+
+
+def settings_of_replay(wildcards):
+    """Give what the runs of a comparison are made of."""
+    return {
+        "seed": int(wildcards.seed),
+        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
+        "variant": asdict(SETTINGS.variants[wildcards.variant]),
+        "dataset": dataset_of(wildcards.workload) or None,
+        "search_path": SEARCH_PATH,
+    }
+
+
+def locations_of_study(wildcards):
+    """List where the repeats of each pair part; only one study has repeats."""
+    if wildcards.study != "reproducibility":
+        return []
+    return of_study(
+        "reproducibility", "results/locations/{workload}/{variant}/seed{seed}.json"
+    )
+
+
+def locations_of_workload(wildcards):
+    pattern = "results/locations/{workload}/{variant}/seed{seed}.json"
+    return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
+def runs_of_comparison(wildcards):
+    workload, variant, seed = wildcards.workload, wildcards.variant, int(wildcards.seed)
+    repeats = range(1, SETTINGS.repeats_of(workload, variant, seed) + 1)
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return collect(pattern, **wildcards, repeat=repeats)
+
+
+def runs_of_workload(wildcards):
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return of_study("reproducibility", pattern, wildcards)
+
+
+def runs_of_scaling(wildcards):
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return of_study("parallel", pattern, wildcards)
+
+
+def runs_of_sweep(wildcards):
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
+    trials = SETTINGS.trials_of(wildcards["workload"])
+    return of_study("sweep", pattern, {"workload": trials})
+
+
+def first_run_of_workload(wildcards):
+    return runs_of_workload(wildcards)[0]
+
+
+def runs_of_contrast(wildcards):
+    """Give the run of the yardstick, then the other's."""
+    variants = [wildcards.other, wildcards.variant]
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
+    names = {"workload": wildcards.workload, "seed": wildcards.seed}
+    return collect(pattern, variant=variants, **names)
+
+
+def contrasts_of_study(study):
+    """List the comparisons of each variant of a study with its first."""
+    first, *others = SETTINGS.variants_of(study) or [None]
+    pattern = "results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.json"
+    return of_study(study, pattern, {"variant": others, "other": [first]})
+
+
+def repeats_of_study(study):
+    """List the comparisons of the repeats of each variant of a study."""
+    return of_study(study, "results/comparisons/{workload}/{variant}/seed{seed}.json")
+
+
+def rankings_of_sweep():
+    return of_study("sweep", "results/sweeps/{workload}.json")
+
+
+def matrices_of_study():
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    return collect("results/matrix/{workload}.json", workload=workloads)
+
+
+COMPARISONS = {
+    "reproducibility": lambda: repeats_of_study("reproducibility"),
+    "devices": lambda: contrasts_of_study("devices"),
+    "acceleration": lambda: contrasts_of_study("acceleration"),
+    "parallel": lambda: [
+        *repeats_of_study("parallel"),
+        *contrasts_of_study("parallel"),
+    ],
+    "sweep": rankings_of_sweep,
+    "matrix": matrices_of_study,
+    "resume": lambda: of_study("resume", "results/resumes/{workload}/{variant}.json"),
+}
+
+
+def comparisons_of_study(wildcards):
+    return COMPARISONS[wildcards.study]()
+
+
+def runs_of_cell(wildcards):
+    """Give the run of the matrix's baseline, then the cell's."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    return [
+        pattern.format(workload=wildcards.workload, **run)
+        for run in SETTINGS.pair_of_cell(wildcards.cell)
+    ]
+
+
+def cells_of_matrix(wildcards):
+    """List the comparisons of the cells that can run here."""
+    pattern = "results/matrix/{workload}/{cell}.json"
+    return collect(pattern, workload=wildcards.workload, cell=SETTINGS.cells_that_run())
+
+
+def comparisons_of_workload(wildcards):
+    pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
+    return of_study("reproducibility", pattern, {"workload": wildcards.workload})
+
+
+def pairs_of_resume(wildcards):
+    """Give the pairs of runs that show what resuming loses, by their run.json."""
+    seed = SETTINGS.config["resume"]["seed"]
+    pattern = "results/runs/{}/{}/seed{}/repeat1/run.json"
+    workload = wildcards["workload"]
+    return [
+        {
+            **pair,
+            **{
+                key: pattern.format(workload, pair[key], seed)
+                for key in ("whole", "stopped")
+            },
+        }
+        for pair in SETTINGS.stops_of(wildcards["variant"])
+    ]
+
+
+def runs_of_resume(wildcards):
+    pairs = pairs_of_resume(wildcards)
+    return sorted({pair[key] for pair in pairs for key in ("whole", "stopped")})
+
+
+def timings_of_study(wildcards):
+    if wildcards.study == "parallel":
+        return of_study("parallel", "results/scaling/{workload}.json")
+    if wildcards.study not in TIMINGS:
+        return []
+    names = SETTINGS.timings_of(wildcards.study)
+    return collect("results/timings/{timing}.json", timing=names)
+
+
+def first_runs_of_devices(wildcards):
+    """List a run of each device, all of the first seed."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
+    seeds = SETTINGS.config["devices"]["seeds"][:1]
+    return of_study("devices", pattern, {"workload": wildcards.workload, "seed": seeds})
+
+
+# The gate
+
+
+def runs_of_fingerprint(wildcards):
+    """List the runs whose weights are expected."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    variants = SETTINGS.fingerprinted_variants()
+    return of_study("reproducibility", pattern, {"variant": variants, "repeat": [1]})
+
+
+def expected_fingerprint(wildcards):
+    """Give the user's file, if there is one yet."""
+    file = SETTINGS.config["require"].get("fingerprint")
+    return [file] if file and Path(file).exists() else []
+
+
+def matrices_of_gate(wildcards):
+    if "matrix" not in SETTINGS.config["require"]:
+        return []
+    workloads = SETTINGS.config["matrix"]["workloads"]
+    return collect("results/matrix/{workload}.json", workload=workloads)
+
+
+def timings_of_gate(wildcards):
+    if "determinism_cost" not in SETTINGS.config["require"]:
+        return []
+    names = SETTINGS.timings_of("reproducibility")
+    return collect("results/timings/{timing}.json", timing=names)
