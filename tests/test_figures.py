@@ -253,7 +253,7 @@ class TestWay:
         way(locations, variants=VARIANTS, output=output)
         drawing = Drawing(output)
         assert "nondeterministic: step 3" in drawing.texts
-        assert f"first: aten::index_put, {next(iter(denoiser))}" in drawing.texts
+        assert f"first (circled): aten::index_put, {next(iter(denoiser))}" in drawing.texts
         assert {"forward", "backward", "optimizer"} <= set(drawing.texts)
         assert len(drawing.marks("differing")) == 9
         assert len(drawing.marks("equal")) == 21

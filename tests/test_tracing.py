@@ -1,5 +1,7 @@
 """Fingerprints see what a weaker hash misses; tracing changes nothing."""
 
+import random
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -7,7 +9,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinrun.fingerprints import fingerprint, fingerprint_optimizers, fingerprint_tree
+from twinrun.fingerprints import (
+    fingerprint,
+    fingerprint_optimizers,
+    fingerprint_samples,
+    fingerprint_streams,
+    fingerprint_tree,
+)
 from twinrun.tracing import SAMPLE_SIZE, Tracer
 
 
@@ -79,6 +87,52 @@ def test_fingerprint_of_a_tree_sees_order_types_and_shapes():
     trees = [[a, b], [b, a], (a, b), {"x": a, "y": b}, [a.view(2, 2), b], [a, b, 1], [a, b, "1"]]
     assert len({fingerprint_tree(tree) for tree in trees}) == len(trees)
     assert fingerprint_tree([a, b]) == fingerprint_tree([a.clone(), b.clone()])
+
+
+def test_samples_are_known_wherever_they_stand():
+    images, labels = torch.rand(6, 2, 3), torch.arange(6)
+    samples = fingerprint_samples([images, {"label": labels}])
+    order = torch.tensor([3, 1, 0, 5, 4, 2])
+    again = fingerprint_samples([images[order], {"label": labels[order]}])
+    np.testing.assert_array_equal(again, samples[order.numpy()])
+    mixed = fingerprint_samples([images[order], {"label": labels}])
+    assert len(np.intersect1d(mixed, samples)) == (order == labels).sum()
+
+
+@pytest.mark.parametrize("batch", [[], ["a", "b"], torch.tensor(1.0), {"text": "a"}])
+def test_a_batch_without_rows_has_no_samples(batch):
+    assert fingerprint_samples(batch).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "draw"),
+    [
+        ("python", random.random),
+        ("python", lambda: random.gauss(0, 1)),
+        ("numpy", np.random.random),
+        ("torch", lambda: torch.rand(1)),
+    ],
+)
+def test_the_random_stream_that_was_drawn_from_is_told(stream, draw):
+    before = fingerprint_streams(cuda=False)
+    assert fingerprint_streams(cuda=False) == before
+    draw()
+    after = fingerprint_streams(cuda=False)
+    assert [name for name in before if before[name] != after[name]] == [stream]
+
+
+def test_the_state_and_the_settings_of_an_optimizer_are_told():
+    parameters = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))]
+    optimizer = torch.optim.Adam(parameters)
+    before = fingerprint_optimizers([optimizer], parameters)
+    assert before[0] == [0, 0]
+    parameters[0].grad = torch.ones(3)
+    optimizer.step()
+    states, settings = fingerprint_optimizers([optimizer], parameters)
+    assert states[0] != 0
+    assert (states[1], settings) == (0, before[1])
+    optimizer.param_groups[0]["lr"] = 0.5
+    assert fingerprint_optimizers([optimizer], parameters)[1] != settings
 
 
 class Line(pl.LightningModule):

@@ -89,6 +89,25 @@ def test_examples_in_the_docstrings_hold():
     assert doctest.testmod(verdicts).failed == 0
 
 
+# Where does it begin?
+
+
+def test_a_located_seed_speaks_for_its_variant_and_an_equal_one_is_silent():
+    names = {"workload": "denoiser", "variant": "nondeterministic"}
+    found = [
+        names | {"answer": "not located", "sentence": "It did not happen again.", "path": "a.json"},
+        names | {"answer": "located", "sentence": "aten::index_put did it.", "path": "b.json"},
+        names | {"variant": "deterministic", "answer": "equal", "sentence": "", "path": "c.json"},
+    ]
+    assert only(verdicts.located(found)) == names | {
+        "question": "Was the operation found in which the runs part?",
+        "answer": "yes",
+        "figure": "aten::index_put did it.",
+        "evidence": "b.json",
+    }
+    assert only(verdicts.located(found[:1]))["answer"] == "no"
+
+
 # Does it repeat?
 
 

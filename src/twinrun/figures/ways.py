@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun.artifacts import read_json
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, log_axis, note, shorten
+from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note, shorten
 from twinrun.formatting import count
 
 
@@ -29,14 +29,17 @@ def way(locations: Sequence[str | Path], *, variants: Sequence[str], output: str
             located.setdefault(found["variant"], (found, pd.read_csv(path.with_suffix(".csv"))))
     rows = max(len(located), 1)
     title = "Operations of the step in which two runs part"
-    with canvas(output, title=title, height=0.8 + 2.3 * rows, rows=rows) as (figure, grid):
+    with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (figure, grid):
         figure.suptitle(title, x=0.01, ha="left")
         if not located:
             grid[0, 0].set(xticks=[], yticks=[])
             note(grid[0, 0], "no operation was located")
         for axes, (variant, (found, table)) in zip(grid[:, 0], located.items(), strict=False):
             _draw(axes, found, table, colour_of(variant, variants))
-            axes.set_title(f"{variant}: step {count(found['step'])}", pad=16)
+            op = found["op"]
+            name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
+            title_of_step = f"{shorten(variant)}: step {count(found['step'])}"
+            axes.set_title(f"{title_of_step}\nfirst (circled): {name}", pad=16)
             axes.set_ylabel("relative L2 distance")
         grid[-1, 0].set_xlabel("operation, in the order of the step")
 
@@ -56,18 +59,6 @@ def _draw(axes: Axes, found: Mapping[str, Any], table: pd.DataFrame, colour: str
         axes.axvline(first - 0.5, color=MUTED, linewidth=0.6)
         if last - first > len(table) / 12:  # else its name has no room
             axes.text(first, 1.02, phase, transform=foot, color=MUTED, fontsize="small")
-    op = found["op"]
-    place = op["place"] + 1
-    name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
-    height = sizes.iloc[op["place"]] if drawn.iloc[op["place"]] else axes.get_ylim()[0]
-    axes.plot(place, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first")
-    side = -1 if place > len(table) / 2 else 1
-    axes.annotate(
-        f"first: {name}",
-        (place, height),
-        xytext=(8 * side, 9),
-        textcoords="offset points",
-        ha="right" if side < 0 else "left",
-        color=INK,
-        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
-    )
+    first = found["op"]["place"]
+    height = sizes.iloc[first] if drawn.iloc[first] else axes.get_ylim()[0]
+    axes.plot(first + 1, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first")
