@@ -1,4 +1,5 @@
 # Four targets: run, demo, test, check. The environment is made once and again when its pins change.
+# Tests run side by side: a waiting thread sleeps instead of taking a core from another.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,7 +17,7 @@ demo: .venv/ready
 	@echo "The report: demo/results/report.html"
 
 test: .venv/ready
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
