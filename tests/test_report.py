@@ -207,7 +207,7 @@ class TestMissingParts:
         assert page.tags.count("svg") == 0
 
     def test_a_pair_that_was_refused_gives_the_reason(self, own_example):
-        for path in files_of(own_example, "denoiser/nondeterministic/seed1.json"):
+        for path in files_of(own_example, "comparisons/denoiser/nondeterministic/seed1.json"):
             refused = {"answer": "not comparable", "reason": "other torch: 2.12.0, 2.13.0"}
             refused |= dict.fromkeys(["max_abs", "max_ulp", "relative_l2", "first_difference"])
             edit(path, lambda summary, refused=refused: summary.update(refused))
