@@ -59,10 +59,10 @@ def test_the_standard_config_is_valid():
 def test_a_study_without_its_gpu_times_the_other_device_at_every_size():
     settings = resolve(CONFIG, SCHEMA, gpus=0)
     timing = settings.timings["devices_peaks"]
-    assert (timing.variants, timing.phases) == (["cpu", "cpu_fast"], ["train", "trainer"])
+    assert (timing.variants, timing.phases) == (["cpu", "cpu-fast"], ["train", "trainer"])
     assert (timing.size, timing.sizes) == ("points", [100, 200, 1000, 10000, 40000])
     reason = "no GPU on this machine"
-    assert settings.not_run_of("devices") == {"gpu": reason, "gpu_fast": reason}
+    assert settings.not_run_of("devices") == {"gpu": reason, "gpu-fast": reason}
     assert settings.timings_of("devices") == ["devices_peaks"]
 
 
@@ -73,7 +73,7 @@ def test_a_ratio_takes_two_variants():
 
 def test_with_a_gpu_both_devices_are_timed():
     settings = resolve(CONFIG, SCHEMA, gpus=1)
-    assert settings.timings["devices_peaks"].variants == ["cpu", "cpu_fast", "gpu", "gpu_fast"]
+    assert settings.timings["devices_peaks"].variants == ["cpu", "cpu-fast", "gpu", "gpu-fast"]
     assert settings.timings["acceleration_digits"].phases == ["train", "trainer", "predict"]
 
 
@@ -189,7 +189,7 @@ def test_all_mistakes_come_at_once():
     ("name", "key", "value", "gpus", "reason"),
     [
         ("eager", "cuda_graph", True, 0, "a CUDA graph needs a GPU"),
-        ("cpu_fast", "accelerator", "gpu", 1, "features_first is a layout for CPUs"),
+        ("cpu-fast", "accelerator", "gpu", 1, "features_first is a layout for CPUs"),
     ],
 )
 def test_fast_settings_that_need_another_device_are_not_run(name, key, value, gpus, reason):
