@@ -28,6 +28,7 @@ def _switches():
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Have what shares a costly fixture run in one process, where tests run in several."""
     for item in items:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from example_runs import write_manifest
 
 from twinrun import artifacts
 from twinrun.gate import EXIT_CODES, main, require
@@ -36,28 +37,18 @@ def write_run(folder, *, weights="a" * 64, apart_from=99, losses=(0.5, 0.4, 0.3)
     steps = [f"{n:016x}" if n < apart_from else f"{n + 90:016x}" for n in (1, 2, 3)]
     table = pd.DataFrame({"step": [1, 2, 3], "loss": losses, "parameters": steps})
     artifacts.write_csv(path.with_name("steps.csv"), table)
-    artifacts.write_json(
+    write_manifest(
         path,
         {
             "workload": "denoiser",
             "variant": "deterministic",
-            "seed": 1,
-            "repeat": 1,
             "environment": {"identity": IDENTITY | identity, "context": {"host": "a"}},
-            "settings": {"workload": {}, "variant": {"threads": 2}},
-            "data": None,
-            "source_sha256": "b" * 64,
-            "tensors": [],
+            "settings": {"variant": {"threads": 2}},
             "weights_sha256": weights,
-            "steps": 3,
             "metrics": {"test_accuracy": 0.9},
-            "seconds": {"fit": 1.0, "total": 2.0},
-            "peak_memory_mb": 100,
-            "ended": "finished",
         },
+        path.with_name("steps.csv"),
     )
-    files = [path, path.with_name("steps.csv")]
-    artifacts.write_checksums(path.with_name(artifacts.CHECKSUMS), files)
     return str(path)
 
 

@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from example_runs import write_manifest
 from test_figures import Drawing
 
 from twinrun import artifacts, verdicts
@@ -27,8 +28,8 @@ def write_run(folder, variant, repeat=1, epochs=4):
         "settings": {"variant": {"devices": workers}},
         "seconds": {"epochs": seconds[:epochs], "communication": communication[:epochs]},
     }
-    run = folder / f"{variant}{repeat}.json"
-    artifacts.write_json(run, manifest)
+    run = folder / f"{variant}{repeat}/run.json"
+    write_manifest(run, manifest)
     return run
 
 

@@ -14,6 +14,8 @@ def names(files):
 def test_imports_are_followed_inside_the_package():
     assert names(package_files("twinrun.loading")) == {
         "__init__.py",
+        "artifacts.py",
+        "features.py",
         "importing.py",
         "jobs.py",
         "loading.py",

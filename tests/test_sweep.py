@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from example_runs import write_manifest
 from test_figures import Drawing
 
 from twinrun import artifacts, verdicts
@@ -33,10 +34,9 @@ def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy"):
         "ended": found if has_failed else "finished",
     }
     run = folder / f"{rate}-{seed}/run.json"
-    artifacts.write_json(run, manifest)
-    if not has_failed:
-        table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
-        artifacts.write_csv(run.with_name("epochs.csv"), table)
+    table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
+    artifacts.write_csv(run.with_name("epochs.csv"), table)
+    write_manifest(run, manifest, run.with_name("epochs.csv"))
     return run
 
 
@@ -101,7 +101,7 @@ def test_the_figure_names_the_best_and_the_failed(runs, tmp_path):
 
 @pytest.fixture
 def outputs(tmp_path):
-    return {name: str(tmp_path / name) for name in ("weights", "steps", "manifest")}
+    return {name: str(tmp_path / name) for name in ("weights", "steps", "manifest", "checksums")}
 
 
 def test_a_failed_trial_leaves_all_its_files_and_its_sentence(outputs, capfd):

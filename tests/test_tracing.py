@@ -206,3 +206,15 @@ def test_the_form_of_an_optimizer_is_no_setting_of_what_it_computes():
 
     assert settings(foreach=True) == settings(fused=True) == settings()
     assert settings(lr=0.1) != settings()
+
+
+def test_a_checkpoint_after_the_last_step_keeps_the_whole_table():
+    tracer = Tracer()
+    fit([tracer])
+    again = Tracer()
+    again.load_state_dict(tracer.state_dict())
+    assert again.rows == tracer.rows
+    found, kept = again.arrays(), tracer.arrays()
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in kept.items()
+    }

@@ -181,6 +181,8 @@ class Tracer(pl.Callback):
         return {
             "rows": self.rows,
             "resumed_at": self.resumed_at,
+            "names": list(self._parameters),
+            "buffer_names": list(self._buffers),
             "stream_names": list(self._streams),
             "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
         }
@@ -189,6 +191,9 @@ class Tracer(pl.Callback):
         """Go on with the tables of a checkpoint."""
         self.rows = state_dict["rows"]
         self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
+        # Where no step is left to do, the training does not even start: the names must do.
+        self._parameters = dict.fromkeys(state_dict["names"], torch.empty(0))
+        self._buffers = dict.fromkeys(state_dict["buffer_names"], torch.empty(0))
         self._streams = dict.fromkeys(state_dict["stream_names"], 0)
         arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
         self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}

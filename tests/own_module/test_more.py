@@ -24,6 +24,6 @@ class TestFrozen(WorkloadContract):
 
     def test_the_frozen_part_stays(self, dataset):
         _, before = self.make(dataset)
-        after = self.train_one_step(dataset)
+        after = self.train_steps(dataset, 1)
         for part in ("features.0.weight", "features.1.running_mean"):
             assert before.state_dict()[part].equal(after.state_dict()[part]), part
