@@ -147,7 +147,7 @@ class TestLayout:
                 };
             })"""
         )
-        assert len(figures) == 12
+        assert len(figures) == 14
         for figure in figures:
             assert figure["box"] > 80
             assert figure["drawn"] > 80

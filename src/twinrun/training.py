@@ -206,6 +206,14 @@ class EpochMetrics(pl.Callback):
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({"epoch": trainer.current_epoch + 1, **values})
 
+    def state_dict(self) -> dict[str, Any]:
+        """Give the rows so far, for a checkpoint."""
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the rows of a checkpoint."""
+        self.rows = state_dict["rows"]
+
     def table(self) -> pd.DataFrame:
         """Give the rows; there is none if the training was stopped in its first epoch."""
         return pd.DataFrame(self.rows or {"epoch": []})
@@ -219,6 +227,14 @@ class EpochSeconds(pl.Callback):
         self.communication: list[float] = []
         self._team = team
         self._started = self._ended = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the seconds so far, for a checkpoint."""
+        return {"training": self.training, "communication": self.communication}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the seconds of a checkpoint."""
+        self.training, self.communication = state_dict["training"], state_dict["communication"]
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Start the clock."""

@@ -61,7 +61,10 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
             {"studies": ["matrix"], "matrix": {"changes": [{"accelerator": "gpu"}]}},
             {"prepare": 1, "train": 3, "cell": 2},
         ),
-        ({"studies": ["matrix"], "matrix": {"baseline": "gpu"}}, {}),
+        (
+            {"studies": ["matrix"], "matrix": {"baseline": "gpu", "changes": [{"threads": 1}]}},
+            {},
+        ),
     ],
 )
 def test_the_config_decides_what_is_run(project, config, expected):
