@@ -3,9 +3,8 @@
 import re
 
 import pandas as pd
-import yaml
-
 import pytest
+import yaml
 
 from twinrun import artifacts
 
