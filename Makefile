@@ -17,7 +17,7 @@ demo: .venv/ready
 	@echo "The report: demo/results/report.html"
 
 test: .venv/ready
-	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

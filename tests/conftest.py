@@ -28,18 +28,6 @@ def _switches():
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items):
-    """Have what shares a costly fixture run in one process, where tests run in several."""
-    for item in items:
-        group = item.path.name
-        if "demo" in item.fixturenames:
-            group = "demo"
-        elif "workflow" in item.path.parts:
-            continue
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture(autouse=True)
 def _no_leaks(request):
     if "workflow" in request.path.parts:  # all of it happens in other processes

@@ -19,6 +19,8 @@ from twinrun import artifacts
 
 from .conftest import Project, merged
 
+pytestmark = pytest.mark.slow
+
 STEADY = {
     # More than a megabyte: below, Snakemake compares contents whatever the profile says.
     "datasets": {"points": {"make": "points:make", "parameters": {"size": 100_000}}},

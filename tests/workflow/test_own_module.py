@@ -3,6 +3,7 @@
 import shutil
 
 import pandas as pd
+import pytest
 
 from .conftest import ROOT
 
@@ -31,6 +32,7 @@ def test_a_change_of_the_users_module_reruns_his_runs(project):
     assert project.jobs(*arguments) == {"train": 1}
 
 
+@pytest.mark.slow
 def test_a_module_with_two_optimizers_comes_to_a_matrix_and_through_the_gate(project):
     """Iterating a validation loader draws a number, so the order of the second epoch changes."""
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
