@@ -8,6 +8,7 @@ import pytest
 from .conftest import ROOT
 
 
+@pytest.mark.slow
 def test_a_users_module_comes_to_a_verdict(project):
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
     project.snakemake("--configfile", "mine/config.yaml", check=0)

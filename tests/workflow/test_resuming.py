@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from twinrun import artifacts
 
 from .conftest import ROOT
@@ -20,6 +22,7 @@ reproducibility: {workloads: [mine], variants: [single]}
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_retried_from_its_checkpoint(project):
     shutil.copy(ROOT / "tests/small.py", project.directory)
     (project.directory / "death").write_text("17")  # for the run that comes there first
