@@ -30,6 +30,17 @@ TENSOR_KEYS = ("name", "kind", "shape", "dtype")
 FAILED = "failed: "  # how the end of a run begins that left nothing but its reason
 FAILED_KEYS = ("workload", "variant", "seed", "repeat", "settings.workload", "metrics", "ended")
 
+# What fingerprints.npz keeps tensor by tensor, or stream by stream, at every step, and which array
+# names its columns.
+PER_STEP = {
+    "random": "stream_names",
+    "random_after": "stream_names",
+    "buffers": "buffer_names",
+    "gradients": "names",
+    "optimizer": "names",
+    "parameters": "names",
+}
+
 _ITEM_TYPES = {
     "F64": np.float64,
     "F32": np.float32,

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts
+from twinrun.artifacts import PER_STEP
 from twinrun.causes import cause_of
 from twinrun.distances import differences, differing_elements, distances, relative, squares, values
 
@@ -44,14 +45,6 @@ WORDS = {
 }
 # Arrays of fingerprints.npz and the names of their columns.
 INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}
-PER_TENSOR = {
-    "random": "stream_names",
-    "random_after": "stream_names",
-    "buffers": "buffer_names",
-    "gradients": "names",
-    "optimizer": "names",
-    "parameters": "names",
-}
 STREAMS = ("random", "random_after")
 SAMPLES = ("samples_of_steps", "num_samples")
 FINGERPRINT_DIGITS = 16
@@ -227,9 +220,9 @@ def _read_steps(path: Path, size: int) -> pd.DataFrame:
 
 def _read_fingerprints(path: Path, size: int) -> dict[str, np.ndarray]:
     arrays = artifacts.read_arrays(path)
-    needed = {*PER_TENSOR, *PER_TENSOR.values(), *INITIAL, *SAMPLES, "sample"}
+    needed = {*PER_STEP, *PER_STEP.values(), *INITIAL, *SAMPLES, "sample"}
     if needed - set(arrays) or any(
-        len(arrays[key]) != size for key in (*PER_TENSOR, "num_samples", "sample")
+        len(arrays[key]) != size for key in (*PER_STEP, "num_samples", "sample")
     ):
         raise artifacts.corrupt(path, f"an array is missing or steps are not {size}")
     return arrays
@@ -308,8 +301,8 @@ def _difference_in_steps(first: Run, second: Run) -> list[dict[str, Any]]:
     row = int((~equal).any(axis=1).argmax())
     quantity = list(QUANTITIES)[int((~equal[row]).argmax())]
     tensor = None
-    if quantity in PER_TENSOR:
-        tensor = _differing_name(first, second, quantity, PER_TENSOR[quantity], row)
+    if quantity in PER_STEP:
+        tensor = _differing_name(first, second, quantity, PER_STEP[quantity], row)
     words = WORDS.get(quantity, quantity)
     if quantity == "batch":
         words = f"{'order' if _is_other_order(first, second, row) else 'content'} of the batch"

@@ -15,6 +15,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from twinrun.artifacts import PER_STEP
 from twinrun.fingerprints import (
     fingerprint,
     fingerprint_optimizers,
@@ -27,15 +28,6 @@ from twinrun.fingerprints import (
 
 SAMPLE_SIZE = 1024
 MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
-# What is kept tensor by tensor (or stream by stream) at every step, and the names it goes by.
-PER_STEP = {
-    "random": "stream_names",
-    "random_after": "stream_names",
-    "buffers": "buffer_names",
-    "gradients": "names",
-    "optimizer": "names",
-    "parameters": "names",
-}
 _NO_SAMPLES = np.empty(0, dtype=np.uint64)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.artifacts import read_json
 from twinrun.figures.style import INK, PAPER, canvas, colour_of, note
+from twinrun.figures.timings import read_timing
 from twinrun.formatting import measure
 
 PHASES = {"train": "Training step", "predict": "Prediction of a batch"}
@@ -23,9 +23,7 @@ def speeds(timing: str | Path, *, variants: Sequence[str], output: str | Path) -
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summary = read_json(timing)
-    rounds = pd.read_csv(Path(timing).with_suffix(".csv"))
-    rounds = rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    summary, rounds = read_timing(timing)
     title = "Time of a step, and the speed-up"
     with canvas(output, title=title, height=3.3, columns=len(PHASES)) as (figure, grid):
         figure.suptitle(title, x=0.01, ha="left")

@@ -9,8 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from twinrun.artifacts import read_json, read_run, read_tensors
+from twinrun.artifacts import read_run, read_tensors
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
+from twinrun.figures.timings import read_timing
 from twinrun.formatting import count, measure
 from twinrun.ratios import crossing
 
@@ -23,9 +24,8 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summary = read_json(timing)
-    rounds = pd.read_csv(Path(timing).with_suffix(".csv")).query("phase == 'train'")
-    rounds = rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    summary, rounds = read_timing(timing)
+    rounds = rounds.query("phase == 'train'")
     title = "Time of a training step"
     with canvas(output, title=title, height=3.4) as (figure, grid):
         axes = grid[0, 0]

@@ -13,6 +13,16 @@ from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, note
 from twinrun.formatting import measure
 
 
+def read_timing(timing: str | Path) -> tuple[dict[str, Any], pd.DataFrame]:
+    """Give a timing's summary and its rounds, with the `milliseconds` of a step.
+
+    Args:
+        timing: JSON of the timing; the table of rounds lies beside it.
+    """
+    rounds = pd.read_csv(Path(timing).with_suffix(".csv"))
+    return read_json(timing), rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+
+
 def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
     """Draw the seconds of a training step round by round, and the ratios to the yardstick.
 
@@ -21,9 +31,8 @@ def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> 
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summary = read_json(timing)
-    rounds = pd.read_csv(Path(timing).with_suffix(".csv")).query("phase == 'train'")
-    rounds = rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    summary, rounds = read_timing(timing)
+    rounds = rounds.query("phase == 'train'")
     measured = list(rounds["variant"].unique())
     ratios = [ratio for ratio in summary["ratios"] if ratio["phase"] == "train"]
     ratios = [ratio for ratio in ratios if ratio["variant"] != summary["yardstick"]]
