@@ -1,10 +1,11 @@
 """Which files a rule depends on."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from twinrun.sources import find_source, package_files
+from twinrun.sources import find_source, package_files, sources_hash
 
 
 def names(files):
@@ -46,6 +47,21 @@ def test_a_broken_or_missing_module_has_no_imports(tmp_path):
     (tmp_path / "broken.py").write_text("def :")
     assert names(package_files("broken", [str(tmp_path)])) == {"broken.py"}
     assert package_files("absent", [str(tmp_path)]) == []
+
+
+def test_the_hash_sees_names_and_contents_but_not_folders_and_dates(tmp_path):
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.py").write_text("import helper\n")
+        (tmp_path / folder / "helper.py").write_text("layer = 1\n")
+    os.utime(tmp_path / "there/helper.py", (0, 0))
+    here, there = ([str(tmp_path / folder)] for folder in ("here", "there"))
+    expected = sources_hash(["mine"], here)
+    assert expected == sources_hash(["mine"], there) == sources_hash(["helper", "mine"], there)
+    (tmp_path / "there/helper.py").write_text("layer = 2\n")
+    assert sources_hash(["mine"], there) != expected
+    (tmp_path / "here/mine.py").rename(tmp_path / "here/yours.py")
+    assert sources_hash(["yours"], here) != expected
 
 
 def test_nothing_is_imported():

@@ -252,9 +252,3 @@ def sha256(path: str | Path) -> str:
     """Give the hexadecimal SHA-256 of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sha256_of_files(paths: Iterable[str | Path]) -> str:
-    """Give one SHA-256 over the names and contents of files, whatever their order and folders."""
-    lines = sorted(f"{Path(path).name} {sha256(path)}\n" for path in paths)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,26 +1,25 @@
 """The validated configuration as frozen dataclasses; all config errors at once.
 
-`resolve` checks a config against the schema, which also holds every default, then what a schema
-cannot say (names that must exist, arguments that contradict each other), and raises one error with
-a line for each mistake. What `accelerator: auto` means and which variants this machine cannot run
-is decided here, so that the workflow asks for no run that could not start.
+`resolve` checks a config against the schema (see `validation`), then for what a schema cannot say
+(see `contradictions`), and raises one error with a line for each mistake. What `accelerator: auto`
+means and which variants this machine cannot run is decided here, so that the workflow asks for no
+run that could not start.
 """
 
-import difflib
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator, ValidationError, validators
 
 from twinrun import factors, stops
+from twinrun.contradictions import contradictions
 from twinrun.factors import Cell
 from twinrun.jobs import TwinrunError
+from twinrun.sweeps import trials
+from twinrun.validation import validate
 
 # What the timings of a study are called; a workload's name follows.
 TIMINGS = {
@@ -34,9 +33,6 @@ PHASES = {
     "devices": ["train", "trainer"],
     "acceleration": ["train", "trainer", "predict"],
 }
-
-
-LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,13 +272,8 @@ def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Sett
         TwinrunError: with one line for each mistake.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
-    config, problems = _validate(config, rules)
-    if not problems:
-        problems = [*_contradictions(config), *_contradictions_of_matrix(config, rules)]
-    if not problems and "resume" in config["studies"]:
-        problems = list(_contradictions_of_resume(config))
-    if not problems:
-        problems = list(_contradictions_of_gate(config))
+    config, problems = validate(config, rules)
+    problems = problems or contradictions(config, rules)
     if problems:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
         raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
@@ -318,7 +309,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         cells={cell.name: cell for cell in cells},
     )
     settings.timings.update(_timings(settings))
-    for trial, varied, hyperparameters in _trials(config):
+    for trial, varied, hyperparameters in trials(config):
         settings.trials[trial] = varied
         workload = settings.workloads[varied]
         settings.workloads[trial] = replace(
@@ -327,26 +318,6 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
             epochs=config["sweep"]["epochs"] or workload.epochs,
         )
     return settings
-
-
-def _trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Give each trial's name, the workload that it varies and its hyperparameters.
-
-    The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps
-    its runs when others are added. (Paramspace itself wants pandas at every start.)
-    """
-    if "sweep" not in config["studies"]:
-        return
-    for workload, crossed in product(config["sweep"]["workloads"], config["sweep"]["trials"]):
-        columns = [value if isinstance(value, list) else [value] for value in crossed.values()]
-        for values in product(*columns):
-            pairs = zip(crossed, values, strict=True)
-            name = "~".join([workload, *(f"{key}~{_spelt(value)}" for key, value in pairs)])
-            yield name, workload, dict(zip(crossed, values, strict=True))
-
-
-def _spelt(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -401,223 +372,3 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                     **options,
                 ),
             )
-
-
-def _validate(
-    config: Mapping[str, Any], schema: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
-    """Give a copy of the config with defaults, and all its mistakes in the schema's eyes."""
-    try:
-        copy = _plain(config)
-    except RecursionError:
-        return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
-    except _NotPlainError as error:
-        return {}, [str(error)]
-    errors = sorted(_WithDefaults(schema).iter_errors(copy), key=lambda e: [*map(str, e.path)])
-    # One sentence names all missing keys of a place: it comes once, not once for each.
-    return copy, list(dict.fromkeys(_sentence(error) for error in errors))
-
-
-class _NotPlainError(Exception):
-    """A value that no job could be handed."""
-
-
-def _plain(value: Any, key: str = "") -> Any:
-    """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(item, f"{key}.{k}".lstrip(".")) for k, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, f"{key}.{index}") for index, item in enumerate(value)]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise _NotPlainError(
-        f"{key}: {_shown(value)} is of the wrong type: put a text in quotation marks"
-    )
-
-
-def _fill_defaults(
-    validate_properties: Callable[..., Iterator[ValidationError]],
-) -> Callable[..., Iterator[ValidationError]]:
-    """Extend jsonschema as its documentation shows: defaults are set before they are checked."""
-
-    def properties(
-        validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
-    ) -> Iterator[ValidationError]:
-        if isinstance(instance, dict):
-            for name, subschema in properties.items():
-                if "default" in subschema and name not in instance:
-                    instance[name] = _plain(subschema["default"])
-        yield from validate_properties(validator, properties, instance, schema)
-
-    return properties
-
-
-_WithDefaults = validators.extend(
-    Draft202012Validator,
-    {"properties": _fill_defaults(Draft202012Validator.VALIDATORS["properties"])},
-)
-
-
-def _sentence(error: ValidationError) -> str:
-    """Say a schema error in the user's terms: key, value, what is allowed."""
-    key = ".".join(map(str, error.absolute_path)) or "the config"
-    value, rule = _shown(error.instance), error.validator_value
-    match error.validator:
-        case "additionalProperties":
-            known = list(error.schema.get("properties", {}))
-            unknown = [name for name in error.instance if name not in known]
-            prefix = "" if key == "the config" else f"{key}."
-            return "; ".join(f"{prefix}{n}: unknown key{_near(n, known)}" for n in unknown)
-        case "required":
-            missing = [name for name in rule if name not in error.instance]
-            return f"{key}: the key {', '.join(missing)} is missing"
-        case "anyOf":
-            return f"{key}: {value} is no number, true, false or word, nor a list of them"
-        case "oneOf":
-            return f"{key}: needs either `make` or `file`, not both and not neither"
-        case "enum":
-            near = _near(error.instance, rule, list_all=False)
-            return f"{key}: {value} is not one of {', '.join(map(str, rule))}{near}"
-        case "type":
-            expected = " or ".join([rule] if isinstance(rule, str) else rule)
-            return f"{key}: {value} is of the wrong type, expected {expected}"
-        case "minimum" | "maximum":
-            least, most = error.schema.get("minimum"), error.schema.get("maximum")
-            return f"{key}: {value} is out of range, allowed are {least} to {most}"
-        case "minItems":
-            return f"{key}: the list is empty, name at least one"
-        case "uniqueItems":
-            return f"{key}: {value} names something twice"
-        case "pattern" if rule.startswith("^[A-Za-z][A-Za-z0-9_-]"):
-            return (
-                f"{key}: {value} is not a name (letters, digits, _ and -, beginning with a letter, "
-                f"at most 40)"
-            )
-        case "pattern" if ":" in rule:
-            return f"{key}: {value} is not an import path like package.module:Class"
-        case "pattern" if rule.startswith("^(<"):
-            return f"{key}: {value} is not a limit like '<= 1.25'"
-        case "not":
-            return f"{key}: {value} is given by the run and cannot be set"
-        case _:
-            return f"{key}: {error.message}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _near(name: Any, known: list[str], *, list_all: bool = True) -> str:
-    near = difflib.get_close_matches(str(name), list(map(str, known)), n=1)
-    if near:
-        return f", did you mean {near[0]}?"
-    return f"; known: {', '.join(map(str, known))}" if list_all and known else ""
-
-
-def _contradictions(config: Mapping[str, Any]) -> Iterator[str]:
-    """Find what the schema cannot: names that do not exist."""
-    for name, workload in config["workloads"].items():
-        dataset = workload["dataset"]
-        if dataset is not None and dataset not in config["datasets"]:
-            known = _near(dataset, list(config["datasets"]))
-            yield f"workloads.{name}.dataset: no dataset is called {dataset!r}{known}"
-    for name, dataset in config["datasets"].items():
-        # os.path: a Path raises on names that no file system takes.
-        if "file" in dataset and not os.path.isfile(dataset["file"]):  # noqa: PTH113
-            yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
-    for name, variant in config["variants"].items():
-        yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
-    for study in config["studies"]:
-        for key in ("workloads", "variants"):
-            for index, name in enumerate(config[study].get(key, [])):
-                if name not in config[key]:
-                    known = _near(name, list(config[key]))
-                    yield f"{study}.{key}.{index}: no {key[:-1]} is called {name!r}{known}"
-    if "sweep" in config["studies"]:
-        names = [name for name, _, _ in _trials(config)]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f"sweep.trials: the trial {name} is there twice"
-        for name in names:
-            if len(name) > LONGEST_TRIAL:
-                yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"
-
-
-def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
-    """Find settings of a variant that exclude each other."""
-    if variant["persistent_workers"] and not variant["data_workers"]:
-        yield "persistent_workers: true needs data_workers of 1 or more"
-    if variant["accumulate"] > 1 and variant["devices"] > 1:
-        yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
-    if variant["devices"] % variant["nodes"]:
-        yield f"nodes: {variant['nodes']} machines cannot evenly share {variant['devices']} workers"
-    if variant["stop"] != "none" and variant["devices"] > 1:
-        yield f"stop: {variant['stop']} needs devices: 1, not {variant['devices']}"
-    if variant["layout"] == "features_first" and variant["compile"] == "none":
-        yield "layout: features_first needs `compile: step` or `module`"
-    if variant["compile"] == "step" and variant["optimizer"] != "default":
-        yield "optimizer: `compile: step` fuses it by itself, leave it out"
-    if variant["compile"] != "step" and not variant["cuda_graph"]:
-        return
-    key = "compile: step" if variant["compile"] == "step" else "cuda_graph: true"
-    for name in ("devices", "accumulate"):
-        if variant[name] > 1:
-            yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
-    if variant["precision"] == "16-mixed":
-        yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
-
-
-def _contradictions_of_resume(config: Mapping[str, Any]) -> Iterator[str]:
-    """Find what cannot be stopped: trainings of one epoch, variants that its settings exclude."""
-    asked = config["resume"]
-    for index, name in enumerate(asked["workloads"]):
-        if config["workloads"].get(name, {}).get("epochs") == 1:
-            yield f"resume.workloads.{index}: {name} trains 1 epoch, a stop in the second needs 2"
-    for index, name in enumerate(asked["variants"]):
-        if name in config["variants"]:
-            stopped = stops.variants(name, config["variants"][name], asked["stops"])
-            problems = dict.fromkeys(p for v in stopped.values() for p in _impossible(v))
-            yield from (f"resume.variants.{index}: {problem}" for problem in problems)
-
-
-def _contradictions_of_matrix(config: Mapping[str, Any], rules: Mapping[str, Any]) -> Iterator[str]:
-    """Hold each changed baseline to what is asked of a variant."""
-    if "matrix" not in config["studies"]:
-        return
-    matrix = config["matrix"]
-    if matrix["baseline"] not in config["variants"]:
-        known = _near(matrix["baseline"], list(config["variants"]))
-        yield f"matrix.baseline: no variant is called {matrix['baseline']!r}{known}"
-        return
-    schema = {"$defs": rules["$defs"], **rules["properties"]["variants"]["additionalProperties"]}
-    baseline = config["variants"][matrix["baseline"]]
-    for index, change in enumerate(matrix["changes"]):
-        found = [_sentence(error) for error in _WithDefaults(schema).iter_errors(_plain(change))]
-        found = found or list(_impossible({**baseline, **change}))
-        yield from (f"matrix.changes.{index}.{problem}" for problem in found)
-    yield from factors.contradictions(config)
-
-
-def _contradictions_of_gate(config: Mapping[str, Any]) -> Iterator[str]:
-    """Find requirements about what is not in the config."""
-    repeated = config["reproducibility"]["variants"]
-    studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
-        "determinism_cost": "reproducibility",
-        "fingerprint": "reproducibility",
-        "resume": "resume",
-        "matrix": "matrix",
-    }
-    for name, wanted in config["require"].items():
-        if name not in studies:
-            yield f"require.{name}: unknown key{_near(name, list(studies))}"
-        elif studies[name] not in config["studies"]:
-            yield f"require.{name}: needs the study {studies[name]}, add it to studies"
-        elif name == "matrix":
-            known = [cell.name for cell in factors.cells(config["matrix"])]
-            for index, cell in enumerate(wanted):
-                if cell not in known:
-                    yield f"require.matrix.{index}: no cell is called {cell!r}{_near(cell, known)}"
-        elif name == "fingerprint" and not any(
-            config["variants"][variant]["deterministic"] for variant in repeated
-        ):
-            yield "require.fingerprint: no variant of reproducibility is deterministic"

@@ -2,10 +2,12 @@
 
 Snakemake knows the script of a rule, not what the script imports. `package_files` follows the
 import statements of a module inside its own package (and inside the folders of a search path) and
-lists the files; a rule names them as inputs. Nothing is imported to find out.
+lists the files; a rule has their hash as a parameter. (As inputs they would be looked at for each
+of thousands of jobs.) Nothing is imported to find out.
 """
 
 import ast
+import hashlib
 import os
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
@@ -40,6 +42,16 @@ def package_files(module: str, search_path: Sequence[str] = ()) -> list[str]:
         ]
         waiting += [name.rpartition(".")[0]] if "." in name else []
     return sorted({os.path.relpath(file) for file in found.values()})
+
+
+def sources_hash(modules: Sequence[str], search_path: Sequence[str] = ()) -> str:
+    """Give one SHA-256 of the source files of modules and of what they import.
+
+    Of their names and contents, that is: neither their folders nor their dates count.
+    """
+    files = {Path(file) for module in modules for file in package_files(module, search_path)}
+    lines = sorted(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def find_source(

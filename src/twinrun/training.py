@@ -45,7 +45,7 @@ def train(
     workload: Mapping[str, Any],
     variant: Mapping[str, Any],
     dataset: str | None,
-    source: Sequence[str],
+    source_sha256: str,
     search_path: Sequence[str],
     outputs: Mapping[str, str],
     checkpoints: str,
@@ -59,7 +59,7 @@ def train(
         workload: its settings.
         variant: its settings, with the accelerator resolved.
         dataset: path of the dataset's file.
-        source: files of code that the run depends on; their hash is part of what makes a pair.
+        source_sha256: hash of the code that the run depends on; part of what makes a pair.
         search_path: folders with the user's own modules.
         outputs: paths of `weights`, `steps`, `epochs`, `fingerprints`, `predictions`, `manifest`,
             `checksums`.
@@ -82,7 +82,7 @@ def train(
         "settings": {"workload": workload, "variant": variant},
         "environment": environment.describe(),
         "data": dataset and {"path": dataset, "sha256": artifacts.sha256(dataset)},
-        "source_sha256": artifacts.sha256_of_files(source),
+        "source_sha256": source_sha256,
     }
     with (
         determinism(**{key: variant[key] for key in SWITCHES}),

@@ -12,7 +12,7 @@ from twinrun.environment import count_gpus, versions
 from twinrun.jobs import TwinrunError
 from twinrun.launching import launch
 from twinrun.settings import TIMINGS, resolve
-from twinrun.sources import package_files
+from twinrun.sources import sources_hash
 
 # A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
@@ -87,22 +87,22 @@ def show_verdicts():
 
 
 @cache  # asked for each of thousands of runs
-def code_of(import_path):
-    """List the files behind an import path."""
-    return package_files(import_path.partition(":")[0], SEARCH_PATH)
+def hash_of(*modules):
+    """Hash the sources of modules and of what they import: a change in them reruns a job."""
+    return sources_hash(modules, SEARCH_PATH)
 
 
-def code_of_dataset(wildcards):
-    return code_of(SETTINGS.datasets[wildcards.dataset].make)
+def modules_of_dataset(wildcards):
+    return [SETTINGS.datasets[wildcards.dataset].make.partition(":")[0]]
 
 
-def code_of_workload(wildcards):
+def modules_of_workload(wildcards):
     workload = SETTINGS.workloads[wildcards.workload]
-    return sorted({*code_of(workload.module), *code_of(workload.data)})
+    return [path.partition(":")[0] for path in (workload.module, workload.data)]
 
 
-def code_of_timing(wildcards):
-    return code_of_workload(SETTINGS.timings[wildcards.timing])
+def modules_of_timing(wildcards):
+    return modules_of_workload(SETTINGS.timings[wildcards.timing])
 
 
 def dataset_of(workload):

@@ -4,7 +4,6 @@
 rule compare:
     """Hold the repeats of a run against the first, byte by byte and step by step."""
     input:
-        source=package_files("twinrun.comparison"),
         runs=runs_of_comparison,
     output:
         summary="results/comparisons/{workload}/{variant}/seed{seed}.json",
@@ -20,6 +19,8 @@ rule compare:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
+    params:
+        source=hash_of("twinrun.comparison"),
     script:
         "../scripts/compare.py"
 
@@ -27,9 +28,6 @@ rule compare:
 rule locate:
     """Find the first operation that differs in a pair that does, by replaying its step."""
     input:
-        source=package_files("twinrun.locating"),
-        replay=package_files("twinrun.replaying"),
-        workload=code_of_workload,
         dataset=lambda wildcards: dataset_of(wildcards.workload),
         runs=runs_of_comparison,
         comparison="results/comparisons/{workload}/{variant}/seed{seed}.json",
@@ -47,6 +45,9 @@ rule locate:
         mem_mb=4000,
         gpu=lambda wildcards: min(SETTINGS.variants[wildcards.variant].gpus, 1),
     params:
+        source=lambda wildcards: hash_of(
+            "twinrun.locating", "twinrun.replaying", *modules_of_workload(wildcards)
+        ),
         run=settings_of_replay,
         versions=VERSIONS,
     script:
@@ -56,7 +57,6 @@ rule locate:
 rule contrast:
     """Hold the run of a variant against that of another, from the same seed."""
     input:
-        source=package_files("twinrun.comparison"),
         runs=runs_of_contrast,
     output:
         summary="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.json",
@@ -72,5 +72,7 @@ rule contrast:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
+    params:
+        source=hash_of("twinrun.comparison"),
     script:
         "../scripts/contrast.py"

@@ -3,9 +3,6 @@
 
 rule prepare:
     """Make a dataset; byte for byte the same when made again."""
-    input:
-        source=package_files("twinrun.preparation"),
-        maker=code_of_dataset,
     output:
         arrays="results/data/{dataset}.npz",
         manifest="results/data/{dataset}.json",
@@ -19,6 +16,9 @@ rule prepare:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
+        source=lambda wildcards: hash_of(
+            "twinrun.preparation", *modules_of_dataset(wildcards)
+        ),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,
         search_path=SEARCH_PATH,

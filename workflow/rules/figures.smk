@@ -4,7 +4,6 @@
 rule first_layer:
     """Draw the difference of the first layer's weights, parameter by parameter."""
     input:
-        source=package_files("twinrun.figures.pairs"),
         runs=runs_of_workload,
     output:
         report(
@@ -23,6 +22,7 @@ rule first_layer:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.pairs"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/first_layer.py"
@@ -31,7 +31,6 @@ rule first_layer:
 rule layers:
     """Draw the distribution of the differences, tensor by tensor."""
     input:
-        source=package_files("twinrun.figures.pairs"),
         runs=runs_of_workload,
     output:
         report(
@@ -50,6 +49,7 @@ rule layers:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.pairs"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/layers.py"
@@ -58,7 +58,6 @@ rule layers:
 rule growth:
     """Draw how a difference grows over the steps."""
     input:
-        source=package_files("twinrun.figures.growth"),
         comparisons=comparisons_of_workload,
     output:
         report(
@@ -77,6 +76,7 @@ rule growth:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.growth"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/growth.py"
@@ -85,7 +85,6 @@ rule growth:
 rule way:
     """Draw the way of a difference from its first operation through the step."""
     input:
-        source=package_files("twinrun.figures.ways"),
         locations=locations_of_workload,
     output:
         report(
@@ -104,6 +103,7 @@ rule way:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.ways"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/way.py"
@@ -112,7 +112,6 @@ rule way:
 rule curves:
     """Draw the training and validation curves."""
     input:
-        source=package_files("twinrun.figures.training"),
         runs=runs_of_workload,
     output:
         report(
@@ -131,6 +130,7 @@ rule curves:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.training"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/curves.py"
@@ -139,7 +139,6 @@ rule curves:
 rule cost:
     """Draw what determinism costs, round by round."""
     input:
-        source=package_files("twinrun.figures.timings"),
         timing="results/timings/determinism_{workload}.json",
     output:
         report(
@@ -158,6 +157,7 @@ rule cost:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.timings"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/cost.py"
@@ -166,7 +166,6 @@ rule cost:
 rule strip:
     """Draw test images noisy, denoised and clean."""
     input:
-        source=package_files("twinrun.figures.training"),
         run=first_run_of_workload,
     output:
         report(
@@ -184,6 +183,8 @@ rule strip:
     resources:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.figures.training"),
     script:
         "../scripts/strip.py"
 
@@ -191,7 +192,6 @@ rule strip:
 rule contact_sheet:
     """Draw digits of every class at several angles."""
     input:
-        source=package_files("twinrun.figures.datasets"),
         dataset="results/data/{dataset}.npz",
     output:
         report(
@@ -208,6 +208,8 @@ rule contact_sheet:
     resources:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.figures.datasets"),
     script:
         "../scripts/contact_sheet.py"
 
@@ -215,7 +217,6 @@ rule contact_sheet:
 rule sizes:
     """Draw how the time of a step grows with the size, and where devices cross."""
     input:
-        source=package_files("twinrun.figures.devices"),
         timing="results/timings/devices_{workload}.json",
     output:
         report(
@@ -234,6 +235,7 @@ rule sizes:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.devices"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/sizes.py"
@@ -242,7 +244,6 @@ rule sizes:
 rule surfaces:
     """Draw the surface to fit and what each device's network made of it."""
     input:
-        source=package_files("twinrun.figures.devices"),
         runs=first_runs_of_devices,
     output:
         report(
@@ -260,6 +261,8 @@ rule surfaces:
     resources:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.figures.devices"),
     script:
         "../scripts/surfaces.py"
 
@@ -267,7 +270,6 @@ rule surfaces:
 rule speeds:
     """Draw the time of training and of prediction, variant beside variant."""
     input:
-        source=package_files("twinrun.figures.acceleration"),
         timing="results/timings/acceleration_{workload}.json",
     output:
         report(
@@ -286,6 +288,7 @@ rule speeds:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.acceleration"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/speeds.py"
@@ -294,7 +297,6 @@ rule speeds:
 rule speedup:
     """Draw the time of an epoch and the speed-up over the workers, and what they exchange."""
     input:
-        source=package_files("twinrun.figures.scaling"),
         scaling="results/scaling/{workload}.json",
     output:
         report(
@@ -313,6 +315,7 @@ rule speedup:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.figures.scaling"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/speedup.py"
@@ -321,7 +324,6 @@ rule speedup:
 rule trials:
     """Draw the curves of the trials of a sweep."""
     input:
-        source=package_files("twinrun.figures.sweep"),
         sweep="results/sweeps/{workload}.json",
         runs=runs_of_sweep,
     output:
@@ -340,6 +342,8 @@ rule trials:
     resources:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.figures.sweep"),
     script:
         "../scripts/trials.py"
 
@@ -347,7 +351,6 @@ rule trials:
 rule cells:
     """Draw what each change of the matrix's baseline does, in words and colours."""
     input:
-        source=package_files("twinrun.figures.matrix"),
         matrix="results/matrix/{workload}.json",
     output:
         report(
@@ -365,5 +368,7 @@ rule cells:
     resources:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.figures.matrix"),
     script:
         "../scripts/cells.py"

@@ -4,7 +4,6 @@
 rule require:
     """Judge everything that `require` names."""
     input:
-        source=package_files("twinrun.gate"),
         verdicts="results/verdicts.csv",
         timings=timings_of_gate,
         matrices=matrices_of_gate,
@@ -21,6 +20,7 @@ rule require:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.gate"),
         requirements=SETTINGS.config["require"],
     script:
         "../scripts/require.py"

@@ -4,7 +4,6 @@
 rule cell:
     """Hold the run of a cell against the baseline's."""
     input:
-        source=package_files("twinrun.comparison"),
         runs=runs_of_cell,
     output:
         summary="results/matrix/{workload}/{cell}.json",
@@ -18,6 +17,8 @@ rule cell:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
+    params:
+        source=hash_of("twinrun.comparison"),
     script:
         "../scripts/cell.py"
 
@@ -25,7 +26,6 @@ rule cell:
 rule tabulate:
     """Put the cells together: what each change did, in words and numbers."""
     input:
-        source=package_files("twinrun.matrix"),
         cells=cells_of_matrix,
     output:
         table="results/matrix/{workload}.csv",
@@ -39,6 +39,7 @@ rule tabulate:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.matrix"),
         cells=SETTINGS.listed_cells(),
         baseline=SETTINGS.config["matrix"]["baseline"],
         seed=SETTINGS.config["matrix"]["seed"],

@@ -4,7 +4,6 @@
 rule scaling:
     """Sum up what the epochs of one and of several workers took."""
     input:
-        source=package_files("twinrun.scaling"),
         runs=runs_of_scaling,
     output:
         epochs="results/scaling/{workload}.csv",
@@ -17,6 +16,8 @@ rule scaling:
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.scaling"),
     script:
         "../scripts/scaling.py"
 
@@ -24,7 +25,6 @@ rule scaling:
 rule rank:
     """Rank the trials of a sweep by a metric; a failed one comes last."""
     input:
-        source=package_files("twinrun.ranking"),
         runs=runs_of_sweep,
     output:
         table="results/sweeps/{workload}.csv",
@@ -38,6 +38,7 @@ rule rank:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.ranking"),
         metric=SETTINGS.config["sweep"]["metric"],
         best=SETTINGS.config["sweep"]["best"],
     script:

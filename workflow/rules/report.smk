@@ -11,7 +11,6 @@ localrules:
 rule judge:
     """Answer the questions of a study, a line each."""
     input:
-        source=package_files("twinrun.verdicts"),
         comparisons=comparisons_of_study,
         timings=timings_of_study,
         locations=locations_of_study,
@@ -26,6 +25,7 @@ rule judge:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.verdicts"),
         not_run=lambda wildcards: SETTINGS.not_run_of(wildcards.study),
         workloads=lambda wildcards: SETTINGS.config[wildcards.study]["workloads"],
     script:
@@ -35,7 +35,6 @@ rule judge:
 rule verdicts:
     """Join the verdicts of all studies."""
     input:
-        source=package_files("twinrun.verdicts"),
         studies=collect("results/verdicts/{study}.csv", study=SETTINGS.studies),
     output:
         report(
@@ -52,6 +51,8 @@ rule verdicts:
     resources:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
+    params:
+        source=hash_of("twinrun.verdicts"),
     script:
         "../scripts/verdicts.py"
 
@@ -59,7 +60,6 @@ rule verdicts:
 rule report:
     """Write the page: verdicts, figures, method, settings."""
     input:
-        source=package_files("twinrun.report"),
         templates=TEMPLATES,
         verdicts="results/verdicts.csv",
         datasets=datasets_of_report(),
@@ -80,6 +80,7 @@ rule report:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=15,
     params:
+        source=hash_of("twinrun.report"),
         config=SETTINGS.config,
         not_run=SETTINGS.not_run,
         templates=lambda wildcards, input: os.path.commonpath(input.templates),

@@ -4,7 +4,6 @@
 rule diagnose:
     """Say what a training loses that is stopped and resumed, for each kind of stop."""
     input:
-        source=package_files("twinrun.diagnosis"),
         runs=runs_of_resume,
     output:
         table="results/resumes/{workload}/{variant}.csv",
@@ -19,6 +18,7 @@ rule diagnose:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
+        source=hash_of("twinrun.diagnosis"),
         pairs=pairs_of_resume,
         seed=lambda wildcards: SETTINGS.config["resume"]["seed"],
     script:

@@ -4,8 +4,6 @@
 rule train:
     """Train a workload under a variant from a seed, with a fingerprint of every step."""
     input:
-        source=package_files("twinrun.training"),
-        workload=code_of_workload,
         dataset=lambda wildcards: dataset_of(wildcards.workload),
     output:
         weights="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/weights.safetensors",
@@ -36,6 +34,9 @@ rule train:
         # As a parameter it would have runs made again that it changes nothing of.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
+        source=lambda wildcards: hash_of(
+            "twinrun.running", "twinrun.training", *modules_of_workload(wildcards)
+        ),
         identity=identity_of_run,
         workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
         variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),

@@ -4,8 +4,6 @@
 rule timing:
     """Measure the variants of a timing round by round; has the machine to itself."""
     input:
-        source=package_files("twinrun.timing"),
-        workload=code_of_timing,
         dataset=lambda wildcards: dataset_of(
             SETTINGS.timings[wildcards.timing].workload
         ),
@@ -23,6 +21,9 @@ rule timing:
         runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=gpus_of_timing,
     params:
+        source=lambda wildcards: hash_of(
+            "twinrun.timing", *modules_of_timing(wildcards)
+        ),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
         workload=lambda wildcards: asdict(
             SETTINGS.workloads[SETTINGS.timings[wildcards.timing].workload]

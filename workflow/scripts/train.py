@@ -17,7 +17,7 @@ if __name__ == "__main__":
                 "workload": snakemake.params.workload,
                 "variant": variant,
                 "dataset": snakemake.params.dataset,
-                "source": [*snakemake.input.source, *snakemake.input.workload],
+                "source_sha256": snakemake.params.source,
                 "search_path": snakemake.params.search_path,
                 "outputs": outputs,
                 "checkpoints": snakemake.params.checkpoints,
