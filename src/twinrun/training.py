@@ -26,6 +26,7 @@ from twinrun import artifacts, environment, interruption
 from twinrun.accumulation import accumulate
 from twinrun.compilation import compiler_switches
 from twinrun.determinism import SWITCHES, determinism
+from twinrun.epochs import EpochMetrics, EpochSeconds
 from twinrun.features import Supported, check_tensors
 from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.launching import report_progress
@@ -129,18 +130,10 @@ def train(
             callbacks.append(Curves(folder / "tensorboard", tracer))
         trainer = trainer_of(workload, variant, team, root=empty, callbacks=callbacks)
         setup_ended = time.perf_counter()
-        failure = None
-        try:
-            last = None if is_stopped else lightnings or resumable.last()
-            trainer.fit(module, datamodule=data, ckpt_path=last, weights_only=True)
-        except Stopped:
-            pass  # the network so far is kept; what follows a whole training is left out
-        except Exception as error:
-            # What a training that Lightning resumed comes to is what one wants to know of it.
-            is_result = lightnings is not None and not is_stopped
-            if not is_result:
-                _explain(error, identity["variant"])
-            failure = _failure_of(error, variant, is_result=is_result)
+        last = None if is_stopped else lightnings or resumable.last()
+        # What a training that Lightning resumed comes to is what one wants to know of it.
+        is_result = lightnings is not None and not is_stopped
+        failure = _fit(trainer, module, data, last, identity["variant"], variant, is_result)
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         tested, predictions = {}, {}
@@ -193,62 +186,6 @@ def train(
         )
     shutil.rmtree(kept, ignore_errors=True)
     resumable.remove()
-
-
-class EpochMetrics(pl.Callback):
-    """Keeps what the module logged, a row an epoch."""
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, float]] = []
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Add a row; by now validation, which runs inside the epoch, has logged too."""
-        values = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        self.rows.append({"epoch": trainer.current_epoch + 1, **values})
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the rows so far, for a checkpoint."""
-        return {"rows": self.rows}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the rows of a checkpoint."""
-        self.rows = state_dict["rows"]
-
-    def table(self) -> pd.DataFrame:
-        """Give the rows; there is none if the training was stopped in its first epoch."""
-        return pd.DataFrame(self.rows or {"epoch": []})
-
-
-class EpochSeconds(pl.Callback):
-    """Takes the seconds that the training steps of each epoch took; validation is left out."""
-
-    def __init__(self, team: Team) -> None:
-        self.training: list[float] = []
-        self.communication: list[float] = []
-        self._team = team
-        self._started = self._ended = 0.0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give the seconds so far, for a checkpoint."""
-        return {"training": self.training, "communication": self.communication}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the seconds of a checkpoint."""
-        self.training, self.communication = state_dict["training"], state_dict["communication"]
-
-    def on_train_epoch_start(self, *_: Any) -> None:
-        """Start the clock."""
-        self._team.communication()
-        self._started = time.perf_counter()
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Stop it, unless another step follows."""
-        self._ended = time.perf_counter()
-
-    def on_train_epoch_end(self, *_: Any) -> None:
-        """Note the epoch's seconds."""
-        self.training.append(round(self._ended - self._started, 4))
-        self.communication.append(round(self._team.communication(), 4))
 
 
 def trainer_of(
@@ -305,12 +242,31 @@ def _check_gpus(devices: int) -> None:
         )
 
 
-def _failure_of(error: Exception, variant: Mapping[str, Any], *, is_result: bool) -> str:
-    """Say why a step that was to be fast failed, so that its study goes on; raise others."""
-    if not (is_fast(variant) or is_result) or variant["devices"] > 1:
-        raise error
-    traceback.print_exc()
-    return f"broken off: {sentence_of(error)}"
+def _fit(
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    data: pl.LightningDataModule,
+    checkpoint: Path | None,
+    name: str,
+    variant: Mapping[str, Any],
+    is_result: bool,
+) -> str | None:
+    """Train; give the sentence of a failure that is a result, raise any other.
+
+    A step that was to be fast and fails is a result too, so that its study goes on.
+    """
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+    except Stopped:
+        pass  # the network so far is kept; what follows a whole training is left out
+    except Exception as error:
+        if not is_result:
+            _explain(error, name)
+            if not is_fast(variant) or variant["devices"] > 1:
+                raise
+        traceback.print_exc()
+        return f"broken off: {sentence_of(error)}"
+    return None
 
 
 def _explain(error: Exception, variant: str) -> None:

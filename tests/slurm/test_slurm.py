@@ -1,4 +1,4 @@
-"""The workflow on a real Slurm: a cluster of this one machine as two nodes, with one fake GPU.
+"""The workflow on a real Slurm: a cluster of this one machine, with a fake GPU and a second node.
 
 Snakemake's Slurm plugin slows every start of Snakemake, so it may lie apart from the environment,
 in its folder `slurm`; it is found in either place.
@@ -119,7 +119,8 @@ def test_two_workers_train_all_of_the_data_on_one_node_and_on_two(project):
     variants = {"one": {"threads": 1}, "two": two, "two_nodes": {**two, "nodes": 2}}
     targets = [f"results/runs/denoiser/{name}/seed1/repeat1/run.json" for name in variants]
     lo = {"GLOO_SOCKET_IFNAME": "lo"}  # the nodes are this one machine
-    on_slurm(project, *targets, config={**SMALL, "variants": variants}, check=0, **lo)
+    both = ("--set-resources", "train:slurm_partition=both")
+    on_slurm(project, *targets, *both, config={**SMALL, "variants": variants}, check=0, **lo)
     runs = [artifacts.read_json(project.directory / target) for target in targets]
     assert len({run["steps"] for run in runs}) == 1
     assert [sum(run["seconds"]["communication"]) > 0 for run in runs] == [False, True, True]
