@@ -1,9 +1,11 @@
 """What a user is told of compiled steps: what compiles again, and what random numbers do."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from twinrun.compilation import Compiled, compiler_switches
+from twinrun.compilation import Compiled, compiler_switches, empty_cache
 
 
 class Settings:
@@ -72,3 +74,19 @@ def test_graphs_of_two_compilations_of_one_function_are_counted_apart():
     one(torch.zeros(8), 0)
     other(torch.zeros(8), 0)
     assert one.counts() == other.counts() == {"calls": 1, "compilations": 1, "reasons": []}
+
+
+def shifted(batch):
+    return batch + 1
+
+
+@pytest.mark.parametrize(("anew", "graphs"), [(False, 1), (True, 2)])
+def test_compiled_anew_a_size_is_taken_for_the_only_one(anew, graphs):
+    """Torch would make the second size's graph, a slower one, for the third size too."""
+    torch.compiler.reset()
+    Compiled(shifted, backend="eager")(torch.ones(10))
+    with empty_cache() if anew else nullcontext():
+        compiled = Compiled(shifted, backend="eager")
+        for size in (20, 30):
+            assert compiled(torch.ones(size)).shape == (size,)
+    assert compiled.compilations == graphs

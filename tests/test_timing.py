@@ -77,6 +77,18 @@ def test_every_round_of_every_variant_is_a_row(twice):
     assert {"identity", "context"} == summary["environment"].keys()
 
 
+def test_a_round_of_short_steps_has_as_many_as_make_it_long_enough(twice):
+    rounds, summary = twice
+    rounds = rounds[rounds["round"] > 0]
+    assert (rounds.seconds >= entrants.ROUND_SECONDS).all()
+    assert (rounds.steps % TIMING["steps"] == 0).all()
+    assert rounds.steps.min() > TIMING["steps"]
+    (total,) = {
+        m["steps"] for m in summary["medians"] if (m["variant"], m["phase"]) == ("a", "train")
+    }
+    assert total == rounds.query("variant == 'a' and phase == 'train'").steps.sum()
+
+
 def test_a_variant_against_itself_gives_a_ratio_of_1(twice):
     _, summary = twice
     for row in summary["ratios"]:
@@ -95,6 +107,7 @@ def test_the_work_is_done(monkeypatch, tmp_path):
         return modules[-1]
 
     monkeypatch.setattr(entrants.Material, "module", kept)
+    monkeypatch.setattr(entrants, "ROUND_SECONDS", 0.0)
     measured(tmp_path, {"a": PLAIN, "b": PLAIN})
     first, second = (module.state_dict() for module in modules)
     # The first call, a warm-up over the other 4 of 5 batches, and 12 rounds of 20 steps.
@@ -180,6 +193,7 @@ def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
         whole(self, module, *arguments)
 
     monkeypatch.setattr(entrants.TrainerLoop, "__init__", kept)
+    monkeypatch.setattr(entrants, "ROUND_SECONDS", 0.0)
     timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"]}
     rounds, summary = measured(tmp_path, {"a": PLAIN}, timing=timing)
     assert rounds.query("phase == 'trainer'")["steps"].tolist() == [20, 20]

@@ -472,3 +472,30 @@ def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question():
     rows = verdicts.acceleration([], [speeds(ratios=[], skipped=[skipped])], [])
     assert [row["answer"] for row in rows] == ["not run", "not run"]
     assert {row["figure"] for row in rows} == {"Unsupported: a graph break"}
+
+
+def test_resuming_has_a_row_for_each_checkpoint():
+    def stops(**answers):
+        return [
+            {"stop": stop, "resume": resume, "answer": answer, "resumed_at": 9, "lost": "?"}
+            for resume, of_stops in answers.items()
+            for stop, answer in of_stops.items()
+        ]
+
+    lightnings = {"mid_epoch": "differs", "last_batch": "equal", "before_validation": "not run"}
+    found = {
+        "workload": "digits",
+        "variant": "serial",
+        "steps": 27,
+        "path": "resumes/digits/serial.json",
+        "stops": stops(lightning=lightnings, twinrun=dict.fromkeys(lightnings, "equal")),
+    }
+    rows = verdicts.resume([found], [], [])
+    assert [(row["answer"], row["figure"]) for row in rows] == [
+        (
+            "differs",
+            "1 of 2 kinds of stop lose nothing; differs: between two mini-batches of an epoch",
+        ),
+        ("equal", "3 of 3 kinds of stop lose nothing"),
+    ]
+    assert rows[1]["question"].endswith("does it go on to the same bits from Twinrun's checkpoint?")

@@ -31,9 +31,14 @@ def compiler_switches() -> Iterator[None]:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Compile everything anew, whatever earlier processes left on this machine."""
+    """Compile everything anew, whatever earlier processes left, and this one has seen.
+
+    For torch takes a dimension that had another size before, in the same lines of code, for one
+    that changes, and makes a graph for every size that is slower than the one for a single size.
+    """
     from torch._inductor.utils import fresh_cache  # imports the whole compiler
 
+    torch.compiler.reset()
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder, fresh_cache(dir=folder):
         yield
 

@@ -25,6 +25,7 @@ from twinrun.places import Place
 from twinrun.steps import Prediction, TrainingStep, calls_to_settle, optimizer_of, with_index
 
 WARM_UP_CALLS = 2  # after those that compile or allocate
+ROUND_SECONDS = 0.1  # at least; what else a machine does for some milliseconds would drown less
 
 
 class Material:
@@ -183,10 +184,14 @@ class Entrant:
         return [x.cpu() for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
 
     def round(self, phase: str, number: int) -> dict[str, Any]:
-        """Measure one round of a phase."""
+        """Measure one round of a phase: its steps, and as often again as makes it long enough."""
+        seconds, steps = 0.0, 0
         with determinism(**self._switches):
             _wake_threads()
-            return self._row(phase, number, self._steps, self._seconds(phase, self._steps))
+            while not steps or seconds < ROUND_SECONDS:
+                seconds += self._seconds(phase, self._steps)
+                steps += self._steps
+        return self._row(phase, number, steps, seconds)
 
     def compilation(self) -> list[dict[str, Any]]:
         """Give the counts of each compiled phase so far; [] of a variant in eager mode."""

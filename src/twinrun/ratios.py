@@ -42,7 +42,7 @@ def medians(rounds: pd.DataFrame) -> list[dict[str, Any]]:
                 "seconds_per_step": float(middle),
                 "iqr_share": iqr_share,
                 "rounds": len(group),
-                "steps": int(group.steps.iloc[0]),
+                "steps": int(group.steps.sum()),
                 "unstable": iqr_share > UNSTABLE_IQR_SHARE,
             }
         )

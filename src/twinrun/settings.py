@@ -139,7 +139,7 @@ class Timing:
     variants: list[str]
     rounds: int
     steps: int
-    """Steps in a round of one variant."""
+    """Steps in a round of one variant, at least: short ones are repeated (see `entrants`)."""
     phases: list[str]
     """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
     size: str | None = None

@@ -72,18 +72,19 @@ def measure(
     compilation: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
     extents: list[dict[str, Any]] = []
-    with compiler_switches(), empty_cache(), bounded_memory():
+    with compiler_switches(), bounded_memory():
         for size, sized in _sizes(timing, workload):
             label = name if size is None else f"{name}, {timing['size']} {size}"
-            found = measure_size(
-                sized,
-                variants,
-                timing,
-                dataset=dataset,
-                search_path=search_path,
-                seed=seed,
-                label=label,
-            )
+            with empty_cache():
+                found = measure_size(
+                    sized,
+                    variants,
+                    timing,
+                    dataset=dataset,
+                    search_path=search_path,
+                    seed=seed,
+                    label=label,
+                )
             rows += [{"size": size, **row} for row in found.rows]
             compilation += [{"size": size, **row} for row in found.compilation]
             extents += [{"size": size, **found.extent}] if found.extent else []

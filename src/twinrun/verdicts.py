@@ -37,7 +37,7 @@ ALL_FINISHED = "Did every trial of the sweep finish?"
 WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
 SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
 
-RESUMED = "Stopped {place}, does it go on to the same bits from {by}?"
+RESUMED = "Stopped anywhere, does it go on to the same bits from {by}?"
 STOPPED = "Does it go on to the same bits after a stop?"
 
 Row = dict[str, str]
@@ -277,7 +277,7 @@ def resume(
     timings: Sequence[Mapping[str, Any]],
     not_run: Sequence[Mapping[str, str]],
 ) -> list[Row]:
-    """Say for each kind of stop whether a resumed training ends in the same bits.
+    """Say for each way to resume after how many kinds of stop a training ends in the same bits.
 
     Args:
         diagnoses: what `diagnosis` found, each with its `path`.
@@ -288,18 +288,31 @@ def resume(
         {
             "workload": found["workload"],
             "variant": found["variant"],
-            "question": RESUMED.format(place=STOPS[stop["stop"]], by=RESUMES[stop["resume"]]),
-            "answer": stop["answer"],
-            "figure": (
-                f"resumed after step {stop['resumed_at']} of {found['steps']}: {stop['lost']}"
-            ),
+            "question": RESUMED.format(by=by),
             "evidence": found["path"],
+            **_resumed([stop for stop in found["stops"] if stop["resume"] == resume]),
         }
         for found in diagnoses
-        for stop in found["stops"]
-        if stop["answer"] != "not run"  # a point that the training does not have
+        for resume, by in RESUMES.items()
     ]
     return [*rows, *_missing(not_run, STOPPED)]
+
+
+def _resumed(stops: Sequence[Mapping[str, Any]]) -> Row:
+    """Count the stops that lose nothing, and name the others."""
+    # "not run": the training has no such point.
+    places = {
+        answer: [STOPS[stop["stop"]] for stop in stops if stop["answer"] == answer]
+        for answer in ("equal", "differs", "not comparable")
+    }
+    number = sum(map(len, places.values()))
+    if not number:
+        return {"answer": "not run", "figure": "the training has none of these points"}
+    equal = len(places.pop("equal"))
+    parts = [f"{equal} of {plural(number, 'kind')} of stop lose nothing"]
+    parts += [f"{answer}: {', '.join(named)}" for answer, named in places.items() if named]
+    answer = next((answer for answer, named in places.items() if named), "equal")
+    return {"answer": answer, "figure": "; ".join(parts)}
 
 
 def _measured_or_skipped(

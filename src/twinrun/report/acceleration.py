@@ -58,11 +58,10 @@ def _timing(timing: dict[str, Any] | None, epochs: int) -> dict[str, Any] | None
         for row in timing["compilation"]
         if row["calls"]
     ]
-    unstable = [f"{m['variant']} ({m['phase']})" for m in timing["medians"] if m["unstable"]]
     return {
         **timing,
         "compilation": compilation,
-        "unstable": unstable,
+        "unstable": any(median["unstable"] for median in timing["medians"]),
         "loops": loops,
         "wholes": _wholes(timing, epochs),
     }

@@ -51,4 +51,8 @@ def _scaling(material: Material, workload: str) -> dict[str, Any] | None:
         }
         for median in found["medians"]
     ]
-    return {"yardstick": found["yardstick"], "rows": rows}
+    return {
+        "yardstick": found["yardstick"],
+        "rows": rows,
+        "unstable": [row["variant"] for row in rows if row["unstable"]],
+    }

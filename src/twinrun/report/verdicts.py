@@ -15,19 +15,23 @@ LEADS = {
 }
 
 
-def rows(material: Material) -> list[dict[str, Any]]:
-    """Give the rows of verdicts.csv, with a link where the evidence is a file of ours."""
+def rows(material: Material) -> dict[str, list[dict[str, Any]]]:
+    """Give the rows of verdicts.csv by study, with a link where the evidence is a file of ours."""
     compared = [*material.comparisons, *material.contrasts, *material.locations]
     files = {comparison["path"] for comparison in compared}
     files |= {f"timings/{name}.json" for name in material.timings}
     files |= {f"scaling/{name}.json" for name in material.scalings}
     files |= {f"sweeps/{name}.json" for name in material.rankings}
     files |= {f"matrix/{name}.json" for name in material.matrices}
-    return [{**row, "is_file": row["evidence"] in files} for row in material.verdicts]
+    files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in material.resumes}
+    studies: dict[str, list[dict[str, Any]]] = {}
+    for row in material.verdicts:
+        studies.setdefault(row["study"], []).append({**row, "is_file": row["evidence"] in files})
+    return studies
 
 
 def summary(material: Material) -> dict[str, Any]:
-    """Give what the first paragraph says: names by answer, then the other rows by question."""
+    """Give what the first paragraph says: what repeats, and what that costs; the rest is below."""
     groups: dict[str, dict[str, list[str]]] = {}
     others: dict[tuple[str, str], list[str]] = {}
     for row in material.verdicts:
@@ -37,7 +41,7 @@ def summary(material: Material) -> dict[str, Any]:
         if is_named:
             variants = groups.setdefault(row["answer"], {}).setdefault(row["workload"], [])
             variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
-        else:
+        elif row["study"] == "reproducibility":
             name = _name(row["workload"], [row["variant"]] if row["variant"] else [])
             others.setdefault((row["question"], row["answer"]), []).append(name)
     return {
