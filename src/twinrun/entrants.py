@@ -5,7 +5,7 @@ both, so that all variants compute the same.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -25,6 +25,9 @@ from twinrun.places import Place
 from twinrun.steps import Prediction, TrainingStep, calls_to_settle, optimizer_of, with_index
 
 WARM_UP_CALLS = 2  # after those that compile or allocate
+# What is kept of a loader, and goes round and round; each variant has a copy on its device.
+BATCHES_BYTES = 2**28
+MOST_BATCHES = 1000
 ROUND_SECONDS = 0.1  # at least; what else a machine does for some milliseconds would drown less
 
 
@@ -68,19 +71,19 @@ class Material:
         """Say whether the data module has a loader for a phase."""
         return is_overridden(f"{phase}_dataloader", self._data, pl.LightningDataModule)
 
-    def batches(self, phase: str, count: int) -> list[Any]:
-        """Give the loader's first batches, at most `count`, where the loader leaves them.
+    def batches(self, phase: str) -> list[Any]:
+        """Give the loader's first batches, at most 1,000 and 256 MiB, where the loader leaves them.
 
         Raises:
             TwinrunError: if the loader gives none.
         """
-        if len(self._found.get(phase, [])) < count:
+        if phase not in self._found:
             with self._seeded():
                 loader = getattr(self._data, f"{phase}_dataloader")()
-                self._found[phase] = list(islice(loader, count))
+                self._found[phase] = list(_while_small(islice(loader, MOST_BATCHES)))
             if not self._found[phase]:
                 raise TwinrunError(f"{phase}_dataloader gives no batch")
-        return self._found[phase][:count]
+        return self._found[phase]
 
     def extent(self, phase: str) -> int | None:
         """Give how many batches the loader of a phase has, if it says so."""
@@ -110,6 +113,20 @@ class Material:
             yield
 
 
+def _while_small(batches: Iterable[Any]) -> Iterator[Any]:
+    """Pass batches on until they reach the bytes that are kept; the first in any case."""
+    size = 0
+    for batch in batches:
+        size += sum(x.nbytes for x in tree_leaves(batch) if isinstance(x, torch.Tensor))
+        yield batch
+        if size >= BATCHES_BYTES:
+            return
+
+
+def _shapes(batch: Any) -> tuple[Any, ...]:
+    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for x in tree_leaves(batch))
+
+
 class Entrant:
     """One variant of a timing, made ready to be called under its own switches."""
 
@@ -137,13 +154,13 @@ class Entrant:
         self._predict = Prediction(predict, variant)
         if "predict" in phases:
             self._calls["predict"] = self._predict
-        self._first = material.batches("predict", 1)[:1] if material.has("predict") else []
+        self._first = material.batches("predict")[:1] if material.has("predict") else []
         self._next = dict.fromkeys(self._calls, 0)
         started = timer()
         self._batches = {
             phase: [
                 self._place.batch(material.moved(batch, self._place.device))
-                for batch in material.batches(phase, steps)
+                for batch in material.batches(phase)
             ]
             for phase in self._calls
         }
@@ -164,7 +181,13 @@ class Entrant:
             if "train" in self._calls:
                 first += self._seconds("train", self._settling)
             for phase, batches in self._batches.items():
-                self._seconds(phase, max(WARM_UP_CALLS, len(batches) - 1))
+                shapes = [_shapes(batch) for batch in batches]
+                for shape in dict.fromkeys(shapes):
+                    for _ in range(self._settling):
+                        self._next[phase] = shapes.index(shape)
+                        self._seconds(phase, 1)
+                self._next[phase] = 0
+                self._seconds(phase, WARM_UP_CALLS)
             if self._loop is not None:
                 self._loop.seconds(self._settling + WARM_UP_CALLS)
         batches = sum(map(len, self._batches.values()))

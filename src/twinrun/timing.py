@@ -5,8 +5,8 @@ already on its device. Inside the clock of `train` is the LightningModule's own 
 backward pass and the step of its own optimizer, as fast as the variant makes them; of `predict`,
 its `predict_step`; of `trainer`, a training step through Lightning's Trainer, with loading,
 transfer, hooks and logging. `transfer` (moving the batches) and `first_call` (compilation,
-allocation and capture) are reported apart, and two untimed calls follow them. A round measures
-every variant once, over the same batches, and the next round begins with another variant. The
+allocation and capture) are reported apart, and untimed calls follow them. A round measures every
+variant once, the batches going round, and the next round begins with another variant. The
 device is synchronised at both ends of the clock. Before all that each variant predicts the same
 batch, and what it gives is held against the yardstick's.
 
