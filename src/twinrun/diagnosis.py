@@ -59,7 +59,8 @@ def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
         return row | {"answer": "not run", "lost": reason}
     row |= {"resumed_at": manifest["resumed_at"][-1], "steps": manifest["steps"]}
     if manifest["ended"] != "finished":
-        return row | {"answer": "differs", "lost": f"the resumed training was {manifest['ended']}"}
+        ended = manifest["ended"].split(". ")[0]
+        return row | {"answer": "differs", "lost": f"the resumed training was {ended}"}
     evidence = folder / f"{stop}-{resume}.json"
     compare(
         [pair["whole"], pair["stopped"]],

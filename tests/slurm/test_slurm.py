@@ -32,6 +32,7 @@ SMALL = {
     "studies": ["reproducibility"],
     "datasets": {"digits": {"parameters": {"images_per_class": 40}}},
     "workloads": {"denoiser": {"epochs": 1, "hyperparameters": {"batch_size": 100}}},
+    "variants": {"nondeterministic": {"threads": 1}, "deterministic": {"threads": 1}},
     "reproducibility": {"workloads": ["denoiser"], "cost": {"rounds": 5, "steps": 1}},
 }
 
@@ -92,7 +93,7 @@ def test_the_whole_workflow_runs_on_slurm(project):
     assert counts.items() >= {"prepare": 1, "train": 4, "compare": 2, "timing": 1}.items()
     for fields in jobs["train"]:
         assert fields["NumTasks"] == "1"
-        assert fields["CPUs/Task"] == "2"
+        assert fields["CPUs/Task"] == "1"
         assert fields["MinMemoryNode"] == "4000M"
         assert "gpu" not in fields["TRES"]
     assert [fields["OverSubscribe"] for fields in jobs["timing"]] == ["NO"]

@@ -16,6 +16,7 @@ from twinrun.formatting import count, measure, percent
 COLUMNS = {"Answer": 1.3, "Step": 0.7, "Cause": 1.4, "L2": 0.9, "Predicted": 0.9}
 EDGES = np.concatenate([[0], np.cumsum(list(COLUMNS.values()))])
 ROW_INCHES = 0.27
+LONGEST_LABEL = 32  # letters
 # Light enough for dark letters under both themes of the page, whose ink changes.
 LETTERS = "#101418"
 FILLS = {"equal": "#bfe3d3", "rounding": "#fbe3b5", "stream": "#f3b79b", "none": "#dfe3e8"}
@@ -36,7 +37,12 @@ def cells(matrix: str | Path, *, output: str | Path) -> None:
         for place, row in enumerate(rows):
             for column, text in enumerate(_words(row)):
                 _box(axes, column, place, text, FILLS[_class(row)])
-        _frame(axes, [shorten(row["label"], 30) for row in rows])
+        _frame(axes, [_label(row["label"]) for row in rows])
+
+
+def _label(text: str) -> str:
+    """Put a change of several settings on as many lines."""
+    return "\n".join(shorten(line, LONGEST_LABEL) for line in text.split(", ", 1))
 
 
 def _class(row: Mapping[str, Any]) -> str:
@@ -71,7 +77,7 @@ def _box(axes: Axes, column: int, row: int, text: str, fill: str) -> None:
 def _frame(axes: Axes, labels: list[str]) -> None:
     axes.set(xlim=(0, EDGES[-1]), ylim=(len(labels), 0))
     axes.set_xticks((EDGES[:-1] + EDGES[1:]) / 2, COLUMNS, color=MUTED, fontsize=8)
-    axes.set_yticks(np.arange(len(labels)) + 0.5, labels, color=INK, fontsize=8)
+    axes.set_yticks(np.arange(len(labels)) + 0.5, labels, color=INK, fontsize=7.5, linespacing=0.9)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.grid(visible=False)
     axes.set_frame_on(False)
