@@ -249,4 +249,5 @@ def test_what_was_lost_is_named(found, expected):
     assert (stop["answer"], stop["resumed_at"], stop["lost"]) == expected
     rows = resume([{**found, "path": "stops.json"}], [], [])
     assert [row["answer"] for row in rows] == ([] if expected[0] == "not run" else [expected[0]])
-    assert all(row["figure"].endswith(f": {expected[2]}") for row in rows)
+    kept = 1 if expected[0] == "equal" else 0
+    assert all(row["figure"].startswith(f"{kept} of 1 kind of stop") for row in rows)

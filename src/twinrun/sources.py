@@ -10,6 +10,7 @@ import ast
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def _find(name: str, folders: list[str] | None) -> Path | None:
     return Path(spec.origin)
 
 
+@cache  # asked for by many rules of files that are the same
 def _imports(name: str, file: Path) -> list[str]:
     """Name what a file imports; `from a import b` may mean the module a.b or the name b of a."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]

@@ -290,26 +290,29 @@ def resume(
             "variant": found["variant"],
             "question": RESUMED.format(by=by),
             "evidence": found["path"],
-            **_resumed([stop for stop in found["stops"] if stop["resume"] == resume]),
+            **_resumed(stops),
         }
         for found in diagnoses
         for resume, by in RESUMES.items()
+        if (stops := [stop for stop in found["stops"] if _is_answered(stop, resume)])
     ]
     return [*rows, *_missing(not_run, STOPPED)]
 
 
+def _is_answered(stop: Mapping[str, Any], resume: str) -> bool:
+    """Leave out the points that a training does not have."""
+    return stop["resume"] == resume and stop["answer"] != "not run"
+
+
 def _resumed(stops: Sequence[Mapping[str, Any]]) -> Row:
     """Count the stops that lose nothing, and name the others."""
-    # "not run": the training has no such point.
     places = {
         answer: [STOPS[stop["stop"]] for stop in stops if stop["answer"] == answer]
         for answer in ("equal", "differs", "not comparable")
     }
-    number = sum(map(len, places.values()))
-    if not number:
-        return {"answer": "not run", "figure": "the training has none of these points"}
     equal = len(places.pop("equal"))
-    parts = [f"{equal} of {plural(number, 'kind')} of stop lose nothing"]
+    loses = "loses" if len(stops) == 1 else "lose"
+    parts = [f"{equal} of {plural(len(stops), 'kind')} of stop {loses} nothing"]
     parts += [f"{answer}: {', '.join(named)}" for answer, named in places.items() if named]
     answer = next((answer for answer, named in places.items() if named), "equal")
     return {"answer": answer, "figure": "; ".join(parts)}

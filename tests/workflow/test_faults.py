@@ -34,6 +34,7 @@ STEADY = {
     },
 }
 NEXT = "results/runs/steady/deterministic/seed1/repeat1/run.json"
+COMPARISON = "results/comparisons/factorization/deterministic/seed1.json"
 RUN = "results/runs/factorization/deterministic/seed{}/repeat{}/run.json"
 
 
@@ -73,6 +74,15 @@ def state(project):
 def assert_whole(run):
     names = {file.name for file in run.parent.iterdir() if file.is_file()}
     assert artifacts.read_run(run, *(names - {artifacts.CHECKSUMS}))["ended"] == "finished"
+
+
+def flip_a_bit(file):
+    """As a disk may, which tells nobody: the date stays."""
+    times = file.stat()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 class Workflow:
@@ -156,6 +166,39 @@ def test_from_fault_to_fault_a_run_is_made_at_last(project, config):
     for name in ("results/data/points.npz", "points.py", "steady.py"):
         os.utime(project.directory / name, (4_000_000_000, 4_000_000_000))
     assert project.jobs(NEXT, config=config) == {}
+
+
+def test_corrupt_files_are_named_never_compared_and_made_again(copy, config):
+    workflow, before = Workflow(copy, config), state(copy)
+    run, comparison, other = (
+        copy.directory / file for file in (RUN.format(1, 2), COMPARISON, RUN.format(2, 1))
+    )
+    dataset = copy.directory / "results/data/ratings.npz"
+    comparison.unlink()
+    flip_a_bit(run.with_name("weights.safetensors"))
+    flip_a_bit(dataset)
+    refused = workflow.ended(COMPARISON, RUN.format(2, 1), check=1)
+    assert "repeat2/weights.safetensors is corrupt" in refused.text
+    assert "results/data/ratings.npz is corrupt" in refused.text
+    assert not comparison.exists()
+    assert not other.exists()
+
+    # As the messages say.
+    shutil.rmtree(run.parent)
+    dataset.unlink()
+    workflow.ended(COMPARISON, check=0)
+    assert_whole(run)
+    after = state(copy)
+    made_again = {path for path in before if after[path][0] != before[path][0]}
+    assert {"/".join(Path(path).parts[1:3]) for path in made_again} == {
+        "data/ratings.json",
+        "data/ratings.npz",
+        "comparisons/factorization",
+        "runs/factorization",
+    }
+    assert not {path for path in made_again if "repeat1" in path or "nondeterministic" in path}
+    other_bits = {Path(path).name for path in before if after[path][1] != before[path][1]}
+    assert other_bits <= {"run.json", artifacts.CHECKSUMS}
 
 
 def test_results_that_cannot_be_written_are_an_error_and_then_no_more(project, config):

@@ -13,9 +13,22 @@ def of_nodes(wildcards, key="nodes"):
     return getattr(variant, key) if variant.nodes > 1 else None
 
 
-def identity_of_run(wildcards):
+def settings_of_run(wildcards):
+    """Give all that a run is made of, at once: there may be thousands of them."""
     numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
-    return {"workload": wildcards.workload, "variant": wildcards.variant, **numbers}
+    variant = SETTINGS.variants[wildcards.variant]
+    return {
+        "identity": {
+            "workload": wildcards.workload,
+            "variant": wildcards.variant,
+            **numbers,
+        },
+        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
+        "variant": asdict(variant),
+        "dataset": dataset_of(wildcards.workload) or None,
+        "cores": variant.cores,
+        "is_trial": wildcards.workload in SETTINGS.trials,
+    }
 
 
 def variants_of_timing(wildcards):

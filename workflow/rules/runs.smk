@@ -37,13 +37,7 @@ rule train:
         source=lambda wildcards: hash_of(
             "twinrun.running", "twinrun.training", *modules_of_workload(wildcards)
         ),
-        identity=identity_of_run,
-        workload=lambda wildcards: asdict(SETTINGS.workloads[wildcards.workload]),
-        variant=lambda wildcards: asdict(SETTINGS.variants[wildcards.variant]),
-        dataset=lambda wildcards: dataset_of(wildcards.workload) or None,
-        cores=lambda wildcards: SETTINGS.variants[wildcards.variant].cores,
-        gpus=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
-        is_trial=lambda wildcards: wildcards.workload in SETTINGS.trials,
+        run=settings_of_run,
         # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         search_path=SEARCH_PATH,

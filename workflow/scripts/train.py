@@ -4,19 +4,16 @@ from twinrun.running import run
 from twinrun.trials import failure_kept
 
 if __name__ == "__main__":
-    identity, variant = snakemake.params.identity, snakemake.params.variant
-    outputs = dict(snakemake.output.items())
+    settings, outputs = dict(snakemake.params.run), dict(snakemake.output.items())
+    is_trial, cores = settings.pop("is_trial"), settings.pop("cores")
     with (
-        job(snakemake, threads=snakemake.params.cores),
-        own_gpus(snakemake.params.gpus) as visible,
-        failure_kept(snakemake.params.is_trial, identity, snakemake.params.workload, outputs),
+        job(snakemake, threads=cores),
+        own_gpus(snakemake.resources.gpu) as visible,
+        failure_kept(is_trial, settings["identity"], settings["workload"], outputs),
     ):
         run(
             {
-                "identity": identity,
-                "workload": snakemake.params.workload,
-                "variant": variant,
-                "dataset": snakemake.params.dataset,
+                **settings,
                 "source_sha256": snakemake.params.source,
                 "search_path": snakemake.params.search_path,
                 "outputs": outputs,
