@@ -17,7 +17,8 @@ demo: .venv/ready
 	@echo "The report: demo/results/report.html"
 
 test: .venv/ready
-	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 \
+		--dist loadfile --no-loadscope-reorder
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

@@ -13,6 +13,14 @@ IGNORED = (
 )
 
 
+LONG = ("slurm", "workflow")  # folders
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the tests that take longest, so that no process is left alone with them."""
+    items.sort(key=lambda item: not {*LONG} & {*item.path.parts})
+
+
 def _environment():
     return {key: value for key, value in os.environ.items() if key not in IGNORED}
 

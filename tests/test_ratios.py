@@ -29,7 +29,7 @@ def test_medians_are_per_step_and_name_what_is_unstable():
     assert steady["seconds_per_step"] == pytest.approx(1.015)
     assert steady["iqr_share"] == pytest.approx(0.15 / 10.15)
     assert (steady["unstable"], shaken["unstable"]) == (False, True)
-    assert (steady["rounds"], steady["steps"], steady["size"]) == (4, 10, None)
+    assert (steady["rounds"], steady["steps"], steady["size"]) == (4, 40, None)
 
 
 def test_what_slows_whole_rounds_down_cancels():

@@ -9,9 +9,9 @@ REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
 FULL = {
     "prepare": 3,
-    "train": 65,
+    "train": 64,
     "compare": 7,
-    "contrast": 5,
+    "contrast": 4,
     "cell": 25,
     "timing": 4,
     "scaling": 1,
@@ -86,11 +86,11 @@ def test_the_config_decides_what_is_run(project, config, expected):
         ({"studies": ["devices"], "devices": {"variants": ["gpu"]}}, {}),
         (
             {"studies": ["acceleration"]},
-            {"prepare": 1, "train": 3, "contrast": 2, "timing": 1},
+            {"prepare": 1, "train": 2, "contrast": 1, "timing": 1},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"workloads": ["peaks", "digits"]}},
-            {"prepare": 1, "train": 6, "contrast": 4, "timing": 2},
+            {"prepare": 1, "train": 4, "contrast": 2, "timing": 2},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"variants": ["eager"]}},
