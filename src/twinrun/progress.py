@@ -16,6 +16,7 @@ from twinrun.tracing import Tracer
 
 LINE_SECONDS = 10.0  # between two lines
 POINT_SECONDS = 1.0  # between two points of the loss
+EPOCH_SECONDS = 0.05  # between two points of epochs; an epoch may be a single short step
 
 
 class Progress(pl.Callback):
@@ -61,7 +62,7 @@ class Curves(pl.Callback):
     def __init__(self, folder: Path, tracer: Tracer) -> None:
         self._folder = folder
         self._tracer = tracer
-        self._written = 0.0
+        self._written = self._summed = 0.0
         self._writer: SummaryWriter | None = None
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -80,9 +81,13 @@ class Curves(pl.Callback):
             self._writer.add_scalar("loss", step["loss"], step["step"])
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Add a point of everything logged."""
+        """Add a point of everything logged, if it is time to or this is the last epoch."""
         if self._writer is None:  # a training may be resumed after an epoch's last step
             return
+        now, is_last = time.monotonic(), trainer.current_epoch + 1 == trainer.max_epochs
+        if now - self._summed < EPOCH_SECONDS and not is_last:
+            return
+        self._summed = now
         for name, value in trainer.callback_metrics.items():
             self._writer.add_scalar(name, float(value), len(self._tracer.rows))
 
