@@ -51,7 +51,7 @@ def test_a_module_with_two_optimizers_comes_to_a_matrix_and_through_the_gate(pro
     assert table.loc["validation-false", "first_step"] == steps + 1
     page = (project.directory / "results/report.html").read_text()
     assert "two_optimizers:SpiralDrawer" in page
-    assert "validation: false: differs from step 11" in page
+    assert "<td>differs from step 11, first in the" in page
     gate.write_text(gate.read_text().replace("repeat]", "repeat, validation-false]"))
     failed = project.snakemake("gate", *configs, check=1)
     assert "gate: fail: not everything that require names holds" in failed.text

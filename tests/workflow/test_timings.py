@@ -20,21 +20,24 @@ def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
     assert rounds.groupby("size").size().to_dict() == {100: 5, 200: 5, 400: 5}
     timing = artifacts.read_json(results / "timings/acceleration_peaks.json")
     counts = {row["phase"]: (row["calls"], row["compilations"]) for row in timing["compilation"]}
-    # A plain step, then compiled ones: the first, two of warm-up, 5 rounds of 2. A prediction, as
-    # many of warm-up and rounds. torch compiles in the first of each alone.
-    assert counts == {"train": (13, 1), "predict": (13, 1)}
-    assert {row["variant"] for row in timing["trainer"]} == {"eager", "fast"}
-    contrast = artifacts.read_json(results / "comparisons/peaks/fast/against/eager/seed1.json")
+    # torch compiles in the first call of each alone; 5 rounds of at least 2 follow.
+    assert {phase: compilations for phase, (_, compilations) in counts.items()} == {
+        "train": 1,
+        "predict": 1,
+    }
+    assert min(calls for calls, _ in counts.values()) > 10
+    assert {row["variant"] for row in timing["trainer"]} == {"eager", "compiled"}
+    contrast = artifacts.read_json(results / "comparisons/peaks/compiled/against/eager/seed1.json")
     assert contrast["answer"] in ("equal", "differs")
     assert contrast["relative_l2"] < 1e-2
-    run = artifacts.read_json(results / "runs/peaks/fast/seed1/repeat1/run.json")
+    run = artifacts.read_json(results / "runs/peaks/compiled/seed1/repeat1/run.json")
     assert run["compilation"] == {"calls": 19, "compilations": 1, "reasons": []}
     page = re.sub(r"\s+", " ", (results / "report.html").read_text())
     assert "<strong>gpu:</strong> not run, no GPU on this machine." in page
     verdicts = pd.read_csv(results / "verdicts.csv", keep_default_na=False)
     answers = dict(zip(verdicts["variant"], verdicts["answer"], strict=True))
     assert answers["gpu"] == "not run"
-    assert verdicts.query("variant == 'fast'")["question"].tolist() == [
+    assert verdicts.query("variant == 'compiled'")["question"].tolist() == [
         "Does it train faster than eager?",
         "Does it predict faster than eager?",
         "Does the Trainer's loop cost time, against the bare step?",
