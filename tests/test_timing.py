@@ -122,6 +122,14 @@ def test_sizes_are_values_of_a_hyperparameter(tmp_path):
     assert [row["size"] for row in summary["ratios"]] == [4, 16]
 
 
+def test_the_trainer_is_clocked_at_the_largest_size_whatever_their_order(tmp_path):
+    sizes = {"size": "width", "sizes": [16, 4]}
+    timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"], **sizes}
+    rounds, _ = measured(tmp_path, {"a": PLAIN}, timing=timing)
+    assert rounds.query("phase == 'trainer'")["size"].unique().tolist() == [16]
+    assert rounds.query("phase == 'train'")["size"].unique().tolist() == [16, 4]
+
+
 def test_what_cannot_run_is_said_and_the_others_are_measured(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")

@@ -56,7 +56,7 @@ class Material:
             self._data.setup("fit")
             self._data.setup("predict")
             self._module = build_module(workload, search_path)
-        self._found: dict[str, list[Any]] = {}
+        self._found: dict[tuple[str, int], list[Any]] = {}
 
     def module(self) -> pl.LightningModule:
         """Give a module of one's own with the initial weights."""
@@ -71,19 +71,20 @@ class Material:
         """Say whether the data module has a loader for a phase."""
         return is_overridden(f"{phase}_dataloader", self._data, pl.LightningDataModule)
 
-    def batches(self, phase: str) -> list[Any]:
-        """Give the loader's first batches, at most 1,000 and 256 MiB, where the loader leaves them.
+    def batches(self, phase: str, most: int = MOST_BATCHES) -> list[Any]:
+        """Give the loader's first batches, at most `most` and 256 MiB, where it leaves them.
 
         Raises:
             TwinrunError: if the loader gives none.
         """
-        if phase not in self._found:
+        if (phase, most) not in self._found:
             with self._seeded():
                 loader = getattr(self._data, f"{phase}_dataloader")()
-                self._found[phase] = list(_while_small(islice(loader, MOST_BATCHES)))
-            if not self._found[phase]:
+                found = list(_while_small(islice(loader, most)))
+            if not found:
                 raise TwinrunError(f"{phase}_dataloader gives no batch")
-        return self._found[phase]
+            self._found[phase, most] = found
+        return self._found[phase, most]
 
     def extent(self, phase: str) -> int | None:
         """Give how many batches the loader of a phase has, if it says so."""
@@ -154,7 +155,8 @@ class Entrant:
         self._predict = Prediction(predict, variant)
         if "predict" in phases:
             self._calls["predict"] = self._predict
-        self._first = material.batches("predict")[:1] if material.has("predict") else []
+        most = MOST_BATCHES if "predict" in phases else 1
+        self._first = material.batches("predict", most)[:1] if material.has("predict") else []
         self._next = dict.fromkeys(self._calls, 0)
         started = timer()
         self._batches = {

@@ -112,8 +112,8 @@ def measure(
 
 
 def _of_size(timing: Mapping[str, Any], size: int | None) -> Mapping[str, Any]:
-    """Leave the Trainer to the last size: its loop costs some milliseconds a step at any."""
-    if size is None or size == timing["sizes"][-1]:
+    """Leave the Trainer to the largest size: its loop costs some milliseconds a step at any."""
+    if size is None or size == max(timing["sizes"]):
         return timing
     return {**timing, "phases": [phase for phase in timing["phases"] if phase != "trainer"]}
 

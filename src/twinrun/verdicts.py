@@ -293,15 +293,15 @@ def resume(
             **_resumed(stops),
         }
         for found in diagnoses
-        for resume, by in RESUMES.items()
-        if (stops := [stop for stop in found["stops"] if _is_answered(stop, resume)])
+        for way, by in RESUMES.items()
+        if (stops := [stop for stop in found["stops"] if _is_answered(stop, way)])
     ]
     return [*rows, *_missing(not_run, STOPPED)]
 
 
-def _is_answered(stop: Mapping[str, Any], resume: str) -> bool:
-    """Leave out the points that a training does not have."""
-    return stop["resume"] == resume and stop["answer"] != "not run"
+def _is_answered(stop: Mapping[str, Any], way: str) -> bool:
+    """Leave out the other way to resume, and points that the training does not have."""
+    return stop["resume"] == way and stop["answer"] != "not run"
 
 
 def _resumed(stops: Sequence[Mapping[str, Any]]) -> Row:
@@ -353,7 +353,7 @@ def speed_up(ratio: Mapping[str, Any]) -> str:
 
 def _loops(timing: Mapping[str, Any]) -> list[Row]:
     """Say of each variant what Lightning's loop adds to its step, at the largest size."""
-    largest = {ratio["variant"]: ratio for ratio in timing["trainer"]}  # sizes ascend
+    largest = {ratio["variant"]: ratio for ratio in timing["trainer"]}
     return [
         {
             "workload": timing["workload"],
