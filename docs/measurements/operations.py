@@ -1,0 +1,48 @@
+"""What a step of the digits network spends its time on, operation by operation.
+
+python docs/measurements/operations.py results/data/digits.npz
+"""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+import yaml
+from torch.profiler import ProfilerActivity, profile
+
+from twinrun.compilation import compiler_switches
+from twinrun.entrants import Entrant, Material
+from twinrun.reference import SCHEMA
+from twinrun.settings import resolve
+
+ROOT = Path(__file__).parents[2]
+SHOWN = 6  # operations
+
+
+def main(dataset: str) -> None:
+    """Print the milliseconds a step of each phase and variant, then of its largest operations."""
+    settings = resolve(yaml.safe_load((ROOT / "config.yaml").read_text()), SCHEMA, gpus=0)
+    torch.set_num_threads(2)
+    material = Material(asdict(settings.workloads["digits"]), dataset=dataset, seed=1)
+    phases = ("train", "predict")
+    with compiler_switches():
+        for name in ("eager", "compiled"):
+            variant = asdict(settings.variants[name])
+            entrant = Entrant(material, variant, phases=phases, steps=20)
+            entrant.output()
+            entrant.settle()
+            for phase in phases:
+                entrant.round(phase, 1)
+                with profile(activities=[ProfilerActivity.CPU]) as profiled:
+                    row = entrant.round(phase, 2)
+                print(f"{name}, {phase}: {1e3 * row['seconds'] / row['steps']:.2f} ms a step")
+                for operation in sorted(
+                    profiled.key_averages(), key=lambda found: -found.self_cpu_time_total
+                )[:SHOWN]:
+                    milliseconds = operation.self_cpu_time_total / 1e3 / row["steps"]
+                    print(f"  {milliseconds:6.2f} ms  {operation.key[:60]}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
