@@ -4,6 +4,7 @@
 nondeterministic pair of each differs by planted amounts, the deterministic one is equal.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,75 +132,82 @@ def write_comparison(
     *,
     workload: str,
     variant: str,
-    seed: int = 1,
+    seeds: Iterable[int] = (1,),
 ) -> Path:
-    """Write a comparison's files from the tensors of its two runs; give the path of its JSON."""
-    folder = results / f"comparisons/{workload}/{variant}"
+    """Write the comparisons of some seeds from the tensors of two runs; give their JSON's path."""
+    path = results / f"comparisons/reproducibility/{workload}/{variant}.json"
     rows = [_tensor_row(name, first[name], second[name]) for name in first]
     differing = [row for row in rows if not row["equal"]]
     is_equal = not differing
-    summary = {
-        "workload": workload,
-        "variant": variant,
-        "seed": seed,
-        "answer": "equal" if is_equal else "differs",
-        "reason": None,
-        "repeats": 2,
-        "steps": STEPS,
-        "parameters": {
-            "tensors": len(rows),
-            "elements": sum(row["elements"] for row in rows),
-            "tensors_differing": len(differing),
-            "elements_differing": sum(row["elements_differing"] for row in rows),
-        },
-        "buffers": dict.fromkeys(
-            ["tensors", "elements", "tensors_differing", "elements_differing"], 0
-        ),
-        "max_abs": max(row["max_abs"] for row in rows),
-        "max_ulp": max(row["max_ulp"] for row in rows),
-        "relative_l2": max(row["relative_l2"] for row in rows),
-        "first_difference": None
-        if is_equal
-        else {
-            "repeat": 2,
-            "step": 3,
-            "epoch": 1,
-            "quantity": "gradients",
-            "cause": "backward",
-            "tensor": next(iter(first)),
-        },
-        "runs": [
-            f"results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}" for repeat in (1, 2)
-        ],
+    place = {
+        "repeat": 2,
+        "step": 3,
+        "epoch": 1,
+        "quantity": "gradients",
+        "cause": "backward",
+        "tensor": next(iter(first)),
     }
-    artifacts.write_json(folder / f"seed{seed}.json", summary)
-    artifacts.write_csv(folder / f"seed{seed}.tensors.csv", pd.DataFrame(rows))
-    artifacts.write_csv(folder / f"seed{seed}.steps.csv", _step_rows(is_equal, seed))
-    return folder / f"seed{seed}.json"
+    summaries = [
+        {
+            "workload": workload,
+            "variant": variant,
+            "seed": seed,
+            "answer": "equal" if is_equal else "differs",
+            "reason": None,
+            "repeats": 2,
+            "steps": STEPS,
+            "parameters": {
+                "tensors": len(rows),
+                "elements": sum(row["elements"] for row in rows),
+                "tensors_differing": len(differing),
+                "elements_differing": sum(row["elements_differing"] for row in rows),
+            },
+            "buffers": dict.fromkeys(
+                ["tensors", "elements", "tensors_differing", "elements_differing"], 0
+            ),
+            "max_abs": max(row["max_abs"] for row in rows),
+            "max_ulp": max(row["max_ulp"] for row in rows),
+            "relative_l2": max(row["relative_l2"] for row in rows),
+            "first_difference": None if is_equal else place,
+            "runs": [
+                f"results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}" for repeat in (1, 2)
+            ],
+        }
+        for seed in seeds
+    ]
+    tensors = pd.concat([pd.DataFrame(rows).assign(seed=seed) for seed in seeds])
+    steps = pd.concat([_step_rows(is_equal, seed).assign(seed=seed) for seed in seeds])
+    artifacts.write_json(path, summaries)
+    artifacts.write_csv(path.with_suffix(".tensors.csv"), tensors)
+    artifacts.write_csv(path.with_suffix(".steps.csv"), steps)
+    return path
 
 
-def write_location(comparison: Path) -> Path:
-    """Write where the pair of a comparison parts; give the path of its JSON."""
-    summary = artifacts.read_json(comparison)
-    first = summary["first_difference"]
-    names = {key: summary[key] for key in ("workload", "variant", "seed")}
-    folder = comparison.parents[3] / "locations/{workload}/{variant}".format(**names)
-    path = folder / f"seed{summary['seed']}.json"
-    rows = [_operation(place) for place in range(1, 31)] if first else []
-    table = pd.DataFrame(rows).reindex(columns=WAY_COLUMNS)
-    artifacts.write_csv(path.with_suffix(".csv"), table)
-    op = {"place": 19, "op": "aten::index_put", "parameter": first["tensor"]} if first else None
-    location = {
-        **names,
-        "answer": "located" if first else "equal",
-        "cause": "backward" if first else None,
-        "step": first and first["step"],
-        "op": op,
-        "repeats": 20,
-        "fired": 17 if first else 0,
-        "sentence": "aten::index_put gave other values from equal inputs.",
-    }
-    artifacts.write_json(path, location)
+def write_location(comparisons: Path) -> Path:
+    """Write where the pairs of some comparisons part; give the path of its JSON."""
+    summaries = artifacts.read_json(comparisons)
+    names = {key: summaries[0][key] for key in ("workload", "variant")}
+    path = comparisons.parents[3] / "locations/{workload}/{variant}.json".format(**names)
+    locations, rows = [], []
+    for summary in summaries:
+        first, seed = summary["first_difference"], {"seed": summary["seed"]}
+        rows += [seed | _operation(place) for place in range(1, 31)] if first else []
+        op = {"place": 19, "op": "aten::index_put", "parameter": first["tensor"]} if first else None
+        locations.append(
+            {
+                **names,
+                **seed,
+                "answer": "located" if first else "equal",
+                "cause": "backward" if first else None,
+                "step": first and first["step"],
+                "op": op,
+                "repeats": 20,
+                "fired": 17 if first else 0,
+                "sentence": "aten::index_put gave other values from equal inputs.",
+            }
+        )
+    artifacts.write_csv(path.with_suffix(".csv"), pd.DataFrame(rows).reindex(columns=WAY_COLUMNS))
+    artifacts.write_json(path, locations)
     return path
 
 
@@ -403,7 +411,7 @@ def write_results(
                             images=workload == "denoiser",
                         )
                     )
-                comparisons.append(write_comparison(results, first, second, **names, seed=seed))
+            comparisons.append(write_comparison(results, first, second, **names, seeds=seeds))
         verdicts += [_verdict(workload, variant, comparisons, not_run) for variant in VARIANTS]
         timing = [write_timing(results, workload=workload)] if len(variants) == 2 else []
         verdicts += [_cost_verdict(workload)] if timing else []
@@ -448,13 +456,13 @@ def _verdict(
     }
     if variant in not_run:
         return row | {"answer": "not run", "figure": not_run[variant], "evidence": ""}
-    path = next(path for path in comparisons if path.parent.name == variant)
-    summary = artifacts.read_json(path)
+    path = next(path for path in comparisons if path.stem == variant)
+    summary = artifacts.read_json(path)[0]
     differing, all_ = (summary["parameters"][k] for k in ("elements_differing", "elements"))
     return row | {
         "answer": summary["answer"],
         "figure": f"{differing:,} of {all_:,} parameters differ (2 repeats)",
-        "evidence": f"comparisons/{workload}/{variant}/seed{summary['seed']}.json",
+        "evidence": f"comparisons/reproducibility/{workload}/{variant}.json",
     }
 
 

@@ -12,7 +12,7 @@ import torch
 from example_runs import MANIFEST, example_parameters, seal, write_run
 
 from twinrun import artifacts
-from twinrun.comparison import STEP_COLUMNS, TENSOR_COLUMNS, compare
+from twinrun.comparison import STEP_COLUMNS, TENSOR_COLUMNS, compare, compare_seeds
 from twinrun.jobs import TwinrunError
 
 
@@ -44,6 +44,40 @@ def with_change(tensors, name, index, value):
 
 
 # Pairs
+
+
+def test_the_runs_of_each_seed_are_compared_among_themselves(tmp_path):
+    other = with_change(example_parameters(), "head.weight", (0, 0), 2.0)
+    runs = [
+        write_run(tmp_path / str(seed), repeat, changes={"seed": seed}, parameters=parameters)
+        for repeat in (1, 2)
+        for seed in (3, 1)
+        for parameters in [other if (seed, repeat) == (1, 2) else example_parameters()]
+    ]
+    files = {key: tmp_path / key for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files)
+    summaries = json.loads(files["summary"].read_text())
+    assert [(found["seed"], found["answer"]) for found in summaries] == [
+        (3, "equal"),
+        (1, "differs"),
+    ]
+    tensors, steps = (pd.read_csv(files[key]) for key in ("tensors", "steps"))
+    assert tensors.columns.tolist() == ["seed", *TENSOR_COLUMNS]
+    assert steps.columns.tolist() == ["seed", *STEP_COLUMNS]
+    assert tensors.loc[~tensors["equal"], ["seed", "tensor"]].to_numpy().tolist() == [
+        [1, "head.weight"]
+    ]
+    alone = tmp_path / "alone"
+    compare(
+        [run for run in runs if "/1/" in str(run)],
+        summary=alone,
+        tensors=tmp_path / "t",
+        steps=tmp_path / "s",
+    )
+    assert json.loads(alone.read_text()) == summaries[1]
+    assert pd.read_csv(tmp_path / "t").equals(
+        tensors[tensors["seed"] == 1].drop(columns="seed").reset_index(drop=True)
+    )
 
 
 def test_equal_runs(tmp_path):

@@ -258,6 +258,25 @@ class TestWay:
         assert len(drawing.marks("differing")) == 9
         assert len(drawing.marks("equal")) == 21
 
+    def test_of_several_seeds_draws_the_first_that_was_located(self, tmp_path, denoiser, output):
+        comparisons = write_comparison(
+            tmp_path,
+            denoiser,
+            with_differences(denoiser),
+            workload="w",
+            variant="nondeterministic",
+            seeds=(1, 2, 3),
+        )
+        path = write_location(comparisons)
+        locations = artifacts.read_json(path)
+        artifacts.write_json(path, [{**locations[0], "answer": "not located"}, *locations[1:]])
+        table = pd.read_csv(path.with_suffix(".csv"))
+        table.loc[table["seed"] == 2, "outputs_equal"] = False
+        artifacts.write_csv(path.with_suffix(".csv"), table)
+        way([path], variants=VARIANTS, output=output)
+        assert len(Drawing(output).marks("equal")) == 0
+        assert len(Drawing(output).marks("differing")) == 9
+
     def test_says_so_where_nothing_was_located(self, tmp_path, denoiser, output):
         way(self.write(tmp_path, denoiser, denoiser), variants=VARIANTS, output=output)
         assert "no operation was located" in Drawing(output).texts
@@ -266,9 +285,8 @@ class TestWay:
 class TestGrowth:
     def write(self, folder, denoiser, variants, seeds=(1,)):
         return [
-            write_comparison(folder, denoiser, second, workload="w", variant=variant, seed=seed)
+            write_comparison(folder, denoiser, second, workload="w", variant=variant, seeds=seeds)
             for variant, second in variants.items()
-            for seed in seeds
         ]
 
     def test_says_where_the_runs_part(self, tmp_path, denoiser, output):
@@ -283,7 +301,7 @@ class TestGrowth:
     def test_a_refused_pair_is_named(self, tmp_path, denoiser, output, refused):
         paths = self.write(tmp_path, denoiser, dict.fromkeys(VARIANTS, denoiser))
         for path in paths:
-            if path.parent.name in refused:
+            if path.stem in refused:
                 table = path.with_suffix(".steps.csv")
                 artifacts.write_csv(table, pd.read_csv(table)[:0])
         growth(paths, variants=VARIANTS, output=output)

@@ -5,10 +5,10 @@ import json
 import pandas as pd
 import pytest
 from example_runs import write_run
-from test_comparison import compared
 from test_training import VARIANT, WORKLOAD
 
 from twinrun.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
+from twinrun.comparison import compare_seeds
 from twinrun.locating import WAY_COLUMNS, locate, sentence_of
 
 OP = {
@@ -25,7 +25,6 @@ OP = {
     "max_ulp": 1024,
 }
 RUN = {
-    "seed": 1,
     "workload": WORKLOAD,
     "variant": {**VARIANT, "deterministic": False},
     "dataset": None,
@@ -36,10 +35,12 @@ RUN = {
 def located(folder, planted, run=RUN):
     """Locate in a pair with planted differences; give the answer and the table of operations."""
     runs = [write_run(folder, 1), write_run(folder, 2, planted=planted)]
-    compared(folder, *runs)
+    files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files)
     output, way = folder / "location.json", folder / "location.csv"
-    locate(comparison=str(folder / "seed1.json"), run=run, output=str(output), way=str(way))
-    return json.loads(output.read_text()), pd.read_csv(way)
+    locate(comparisons=files["summary"], run=run, output=str(output), way=str(way))
+    (found,) = json.loads(output.read_text())
+    return found, pd.read_csv(way)
 
 
 def no_process(*_, **__):

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from test_training import FILES, VARIANT
 
-from twinrun.comparison import compare
+from twinrun.comparison import compare_seeds
 from twinrun.importing import import_object
 from twinrun.launching import launch
 from twinrun.locating import locate
@@ -75,8 +75,9 @@ def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, 
 
 def compared(folder, runs, **options):
     files = {key: folder / f"seed1.{key}" for key in ("summary", "tensors", "steps")}
-    compare(runs, **files, **options)
-    return json.loads(files["summary"].read_text())
+    compare_seeds(runs, **files, **options)
+    (summary,) = json.loads(files["summary"].read_text())
+    return summary
 
 
 def audit(folder, variant=PLAIN, **names):
@@ -87,15 +88,16 @@ def audit(folder, variant=PLAIN, **names):
 
 
 def located(folder, settings, variant):
-    run = {"seed": 1, "workload": settings, "variant": variant, "dataset": None}
+    run = {"workload": settings, "variant": variant, "dataset": None}
     output, way = folder / "location.json", folder / "location.csv"
     locate(
-        comparison=str(folder / "seed1.summary"),
+        comparisons=str(folder / "seed1.summary"),
         run=run | {"search_path": [HERE]},
         output=str(output),
         way=str(way),
     )
-    return json.loads(output.read_text())
+    (location,) = json.loads(output.read_text())
+    return location
 
 
 def test_a_random_augmentation_without_a_seed(tmp_path):

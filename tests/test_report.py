@@ -99,7 +99,7 @@ class TestPage:
         assert heads == ["Question", "Answer", "Figure", "Evidence"]
         assert page.text.count("Are all learnable parameters equal, bit for bit?") == 4
         assert "1,251 of 1,256 parameters differ (2 repeats)" in page.text
-        assert "comparisons/denoiser/nondeterministic/seed1.json" in page.references
+        assert "comparisons/reproducibility/denoiser/nondeterministic.json" in page.references
 
     def test_summary_is_drawn_from_the_verdicts(self, page):
         assert "8 runs of training led to 6 verdicts." in page.text
@@ -207,10 +207,12 @@ class TestMissingParts:
         assert page.tags.count("svg") == 0
 
     def test_a_pair_that_was_refused_gives_the_reason(self, own_example):
-        for path in files_of(own_example, "comparisons/denoiser/nondeterministic/seed1.json"):
+        for path in files_of(
+            own_example, "comparisons/reproducibility/denoiser/nondeterministic.json"
+        ):
             refused = {"answer": "not comparable", "reason": "other torch: 2.12.0, 2.13.0"}
             refused |= dict.fromkeys(["max_abs", "max_ulp", "relative_l2", "first_difference"])
-            edit(path, lambda summary, refused=refused: summary.update(refused))
+            edit(path, lambda seeds, refused=refused: [seed.update(refused) for seed in seeds])
             for table in ("tensors", "steps"):
                 rows = pd.read_csv(Path(path).with_suffix(f".{table}.csv"))
                 artifacts.write_csv(Path(path).with_suffix(f".{table}.csv"), rows[:0])
@@ -267,6 +269,9 @@ class TestSeveralWorkersAndTrials:
             path = own_example.results / name / "denoiser.json"
             artifacts.write_json(path, value)
             own_example.files.append(str(path))
+        compared = own_example.results / "comparisons"
+        shutil.copytree(compared / "reproducibility/denoiser", compared / "parallel/denoiser")
+        own_example.files.extend(map(str, (compared / "parallel").glob("*/*.json")))
         study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1]}
         own_example.config["studies"] += ["parallel", "sweep"]
         own_example.config["parallel"] = {**study, "repeats": 2}
@@ -305,10 +310,11 @@ def test_text_that_is_not_ours_is_escaped(own_example):
         for part in run["environment"].values():
             part.update(dict.fromkeys(part, HOSTILE))
 
-    def spoil_comparison(comparison):
-        comparison["reason"] = HOSTILE
-        if comparison["first_difference"]:
-            comparison["first_difference"].update(tensor=HOSTILE, quantity=HOSTILE)
+    def spoil_comparison(comparisons):
+        for comparison in comparisons:
+            comparison["reason"] = HOSTILE
+            if comparison["first_difference"]:
+                comparison["first_difference"].update(tensor=HOSTILE, quantity=HOSTILE)
 
     def spoil_timing(timing):
         timing["yardstick"] = HOSTILE

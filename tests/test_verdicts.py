@@ -8,7 +8,7 @@ import pytest
 from example_runs import example_parameters, write_run
 
 from twinrun import artifacts, verdicts
-from twinrun.comparison import compare
+from twinrun.comparison import compare_seeds
 from twinrun.verdicts import ANSWERS, COLUMNS, collect, judge, reproducibility, summary_lines
 
 PLACE = {"repeat": 2, "step": 3, "epoch": 1, "quantity": "gradients", "tensor": "user_factors"}
@@ -38,7 +38,7 @@ def comparison(*, seed=1, **changes):
         "max_ulp": 0,
         "relative_l2": 0.0,
         "first_difference": None,
-        "path": f"comparisons/denoiser/deterministic/seed{seed}.json",
+        "path": "comparisons/reproducibility/denoiser/deterministic.json",
     }
     return equal | changes
 
@@ -118,7 +118,7 @@ def test_an_equal_pair():
         "question": "Are all learnable parameters equal, bit for bit?",
         "answer": "equal",
         "figure": "0 of 12,609 parameters differ (2 runs, 95 steps)",
-        "evidence": "comparisons/denoiser/deterministic/seed1.json",
+        "evidence": "comparisons/reproducibility/denoiser/deterministic.json",
     }
 
 
@@ -188,45 +188,39 @@ def test_a_refused_pair_gives_the_reason():
 
 
 @pytest.mark.parametrize(
-    ("seeds", "answer", "figure", "evidence"),
+    ("seeds", "answer", "figure"),
     [
         (
             [comparison(seed=1), comparison(seed=2)],
             "equal",
             "2 seeds: 0 of 12,609 parameters differ (2 runs, 95 steps)",
-            1,
         ),
         (
             [comparison(seed=1), differing(seed=2), differing(seed=3, relative_l2=1e-3)],
             "differs",
-            "2 of 3 seeds differ; 12,001 of 12,609 parameters differ by up to",
-            3,
+            "2 of 3 seeds differ; seed 3: 12,001 of 12,609 parameters differ by up to",
         ),
         (
             [differing(seed=1, relative_l2=0.0), differing(seed=2, parameters=counts(12609, 0))],
             "differs",
-            "2 of 2 seeds differ; 0 of 12,609",
-            2,
+            "2 of 2 seeds differ; seed 2: 0 of 12,609",
         ),
         (
             [comparison(seed=1), refused(seed=2)],
             "not comparable",
-            "1 of 2 seeds not comparable; data.sha256 is 'a' in",
-            2,
+            "1 of 2 seeds not comparable; seed 2: data.sha256 is 'a' in",
         ),
         (
             [refused(seed=1), differing(seed=2), comparison(seed=3)],
             "differs",
-            "1 of 3 seeds differ; 1 of 3 seeds not comparable; 12,001 of",
-            2,
+            "1 of 3 seeds differ; 1 of 3 seeds not comparable; seed 2: 12,001 of",
         ),
     ],
 )
-def test_seeds_are_summed_up_by_the_worst(seeds, answer, figure, evidence):
+def test_seeds_are_summed_up_by_the_worst(seeds, answer, figure):
     row = only(reproducibility(seeds, [], []))
     assert row["answer"] == answer
     assert row["figure"].startswith(figure)
-    assert row["evidence"].endswith(f"seed{evidence}.json")
 
 
 def test_each_workload_and_variant_has_its_row():
@@ -334,10 +328,10 @@ def judged(tmp_path):
         changes = {"workload": workload, "variant": "plain"}
         runs = [write_run(folder, 1, changes=changes)]
         runs.append(write_run(folder, 2, changes=changes, parameters=second))
-        place = results / f"comparisons/{workload}/plain"
-        summary = place / "seed1.json"
-        tables = {name: place / f"seed1.{name}.csv" for name in ("tensors", "steps")}
-        compare(runs, summary=summary, **tables)
+        place = results / f"comparisons/reproducibility/{workload}"
+        summary = place / "plain.json"
+        tables = {name: place / f"plain.{name}.csv" for name in ("tensors", "steps")}
+        compare_seeds(runs, summary=summary, **tables)
         comparisons.append(str(summary))
     measured = results / "timings/determinism_denoiser.json"
     artifacts.write_json(measured, timing())

@@ -168,6 +168,16 @@ def write_checksums(path: str | Path, files: Iterable[str | Path]) -> None:
     write_text(path, "".join(f"{sha256(file)}  {Path(file).name}\n" for file in files))
 
 
+def read_entries(path: str | Path) -> list[Any]:
+    """Read the entries of a JSON list, or the one that the file is.
+
+    Raises:
+        TwinrunError: if the file is no JSON.
+    """
+    content = read_json(path)
+    return content if isinstance(content, list) else [content]
+
+
 def read_run(run: str | Path, *names: str) -> dict[str, Any]:
     """Read the manifest of a run; it and files beside it must be as the run wrote them.
 

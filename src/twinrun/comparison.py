@@ -1,4 +1,4 @@
-"""Repeats of a run held against the first: byte by byte, and step by step.
+"""Runs of one seed held against the first of them: byte by byte, and step by step.
 
 Two tensors are equal when their bytes are (see `distances`). What differed first is read from the
 fingerprints that the runs took at every step, in the order of cause and effect (see `causes`). Runs
@@ -20,7 +20,7 @@ from twinrun.artifacts import PER_STEP
 from twinrun.causes import cause_of
 from twinrun.distances import differences, differing_elements, distances, relative, squares, values
 
-__all__ = ["compare", "differing_elements", "values"]
+__all__ = ["compare", "compare_seeds", "differing_elements", "values"]
 
 # Columns of a run's steps.csv in the order in which one causes the next.
 QUANTITIES = {
@@ -96,6 +96,48 @@ def compare(
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
     """
+    compared, tensor_table, step_table = _compared(runs, across=across)
+    artifacts.write_csv(tensors, tensor_table)
+    artifacts.write_csv(steps, step_table)
+    artifacts.write_json(summary, compared)
+
+
+def compare_seeds(
+    runs: Sequence[str | Path],
+    *,
+    summary: str | Path,
+    tensors: str | Path,
+    steps: str | Path,
+    across: bool = False,
+) -> None:
+    """Compare the runs of each seed as `compare` does: a list of summaries, `seed` in the tables.
+
+    Args:
+        runs: run.json of all seeds; of each, the one to hold the others against first.
+        summary: as for `compare`.
+        tensors: as for `compare`.
+        steps: as for `compare`.
+        across: as for `compare`.
+
+    Raises:
+        TwinrunError: as for `compare`.
+    """
+    seeds: dict[int, list[str | Path]] = {}
+    for run in runs:
+        seeds.setdefault(artifacts.read_run(run)["seed"], []).append(run)
+    compared, *tables = zip(
+        *(_compared(group, across=across) for group in seeds.values()), strict=True
+    )
+    for path, found in zip((tensors, steps), tables, strict=True):
+        table = pd.concat(found, keys=seeds, names=["seed"]).reset_index("seed")
+        artifacts.write_csv(path, table)
+    artifacts.write_json(summary, list(compared))
+
+
+def _compared(
+    runs: Sequence[str | Path], *, across: bool
+) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+    """Give the summary and the tables of tensors and steps."""
     files = ("weights.safetensors", "steps.csv", "fingerprints.npz")
     manifests = [artifacts.read_run(run, *files) for run in runs]
     folders = [Path(run).parent for run in runs]
@@ -115,26 +157,22 @@ def compare(
     table = pd.DataFrame(tensor_rows, columns=TENSOR_COLUMNS)
     differs = bool(first_differences) or not table["equal"].all()
     parameters = table[table["kind"] == "parameter"]
-    artifacts.write_csv(tensors, table)
-    artifacts.write_csv(steps, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS])
-    artifacts.write_json(
-        summary,
-        {
-            **{key: manifests[-1][key] for key in ("workload", "variant", "seed")},
-            **({"against": manifests[0]["variant"]} if across else {}),
-            "answer": "not comparable" if reason else "differs" if differs else "equal",
-            "reason": reason,
-            "repeats": len(runs),
-            "steps": manifests[0]["steps"],
-            "parameters": _counts(parameters),
-            "buffers": _counts(table[table["kind"] == "buffer"]),
-            "max_abs": None if reason else float(max(parameters["max_abs"], default=0)),
-            "max_ulp": None if reason else int(max(parameters["max_ulp"], default=0)),
-            "relative_l2": None if reason else max(distances_l2),
-            "first_difference": min(first_differences, key=lambda d: d["step"], default=None),
-            "runs": [str(folder) for folder in folders],
-        },
-    )
+    summary = {
+        **{key: manifests[-1][key] for key in ("workload", "variant", "seed")},
+        **({"against": manifests[0]["variant"]} if across else {}),
+        "answer": "not comparable" if reason else "differs" if differs else "equal",
+        "reason": reason,
+        "repeats": len(runs),
+        "steps": manifests[0]["steps"],
+        "parameters": _counts(parameters),
+        "buffers": _counts(table[table["kind"] == "buffer"]),
+        "max_abs": None if reason else float(max(parameters["max_abs"], default=0)),
+        "max_ulp": None if reason else int(max(parameters["max_ulp"], default=0)),
+        "relative_l2": None if reason else max(distances_l2),
+        "first_difference": min(first_differences, key=lambda d: d["step"], default=None),
+        "runs": [str(folder) for folder in folders],
+    }
+    return summary, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
 
 
 # Which runs are a pair

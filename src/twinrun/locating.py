@@ -33,24 +33,41 @@ INSIDE_A_STEP = (
 PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 # fmt: off
 WAY_COLUMNS = [
-    "place", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
+    "seed", "place", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
     "outputs_equal", "elements", "elements_differing", "max_abs", "max_ulp", "relative_l2",
 ]
 # fmt: on
 
 
-def locate(*, comparison: str, run: Mapping[str, Any], output: str, way: str) -> None:
-    """Find where the runs of a comparison part and write it down.
+def locate(*, comparisons: str, run: Mapping[str, Any], output: str, way: str) -> None:
+    """Find where the runs of each seed part and write it down.
 
     Args:
-        comparison: JSON of the comparison; its runs lie where it says.
-        run: `seed`, `workload`, `variant`, `dataset` and `search_path` of its runs.
-        output: path of the JSON: `answer` (`equal`, `located`, `not located`), `cause` (its class),
-            `step`, `op` (the row of the operation, `differs_in` included), `repeats` of the step
-            and in how many the processes parted (`fired`), and one `sentence` for a reader.
-        way: path of the table of the step's operations, from the first repeat that parted.
+        comparisons: JSON of the comparisons, a seed each; their runs lie where it says.
+        run: `workload`, `variant`, `dataset` and `search_path` of their runs.
+        output: path of the JSON, a list with, for each seed, `answer` (`equal`, `located`, `not
+            located`), `cause` (its class), `step`, `op` (the row of the operation, `differs_in`
+            included), `repeats` of the step and in how many the processes parted (`fired`), and one
+            `sentence` for a reader.
+        way: path of the table of the steps' operations, from the first repeat that parted.
     """
-    compared = artifacts.read_json(comparison)
+    locations, ways = [], []
+    for compared in artifacts.read_json(comparisons):
+        found, rows = _located(compared, {**run, "seed": compared["seed"]})
+        print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
+        locations.append(found)
+        ways += [
+            {"seed": compared["seed"], "place": place, **row}
+            for place, row in enumerate(rows, start=1)
+        ]
+    artifacts.write_csv(way, pd.DataFrame(ways).reindex(columns=WAY_COLUMNS))
+    artifacts.write_json(output, locations)
+
+
+def _located(
+    compared: Mapping[str, Any], run: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Give where the runs of a comparison part, and the operations of that step."""
     found: dict[str, Any] = {key: compared[key] for key in ("workload", "variant", "seed")}
     found |= {"answer": "not located", "cause": None, "step": None, "op": None}
     found |= {"repeats": 0, "fired": 0}
@@ -71,9 +88,7 @@ def locate(*, comparison: str, run: Mapping[str, Any], output: str, way: str) ->
             found |= _judged(replayed, run)
             if found["op"] is None:
                 found["sentence"] = f"{_beginning(first)}. {found['sentence']}"
-    table = pd.DataFrame([{"place": place, **row} for place, row in enumerate(rows, start=1)])
-    artifacts.write_csv(way, table.reindex(columns=WAY_COLUMNS))
-    artifacts.write_json(output, found)
+    return found, rows
 
 
 def _why_not_replayed(first: Mapping[str, Any], variant: Mapping[str, Any]) -> str | None:

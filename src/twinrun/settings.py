@@ -180,18 +180,6 @@ class Settings:
         """Name the trials of a workload."""
         return [trial for trial, varied in self.trials.items() if varied == workload]
 
-    def repeats_of(self, workload: str, variant: str, seed: int) -> int:
-        """Give the repeats of a run that the study asks for that wants most of them."""
-        studies = [self.config[study] for study in ("reproducibility", "parallel")]
-        asking = [
-            study["repeats"]
-            for study in studies
-            if workload in study["workloads"]
-            and variant in study["variants"]
-            and seed in study["seeds"]
-        ]
-        return max(asking, default=2)
-
     def cores_of(self, workload: str, variant: str, *, available: int) -> int:
         """Give the cores that a run asks for: its own, or so many that only few run at once.
 

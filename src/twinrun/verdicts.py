@@ -57,24 +57,24 @@ def judge(
 
     Args:
         study: its name.
-        comparisons: JSON of its comparisons.
+        comparisons: JSON of its comparisons; one file may hold those of several seeds.
         timings: JSON of its timings.
         not_run: its variants that this machine cannot run, and why.
         workloads: its workloads, in the order of the config.
         output: path of the CSV.
-        locations: JSON that says where its pairs part.
+        locations: JSON that says where its pairs part, likewise.
     """
     results = Path(output).parents[1]
     rows = STUDIES[study](
-        [_read(path, results) for path in comparisons],
-        [_read(path, results) for path in timings],
+        _read(comparisons, results),
+        _read(timings, results),
         [
             {"workload": workload, "variant": variant, "reason": reason}
             for workload in workloads
             for variant, reason in not_run.items()
         ],
     )
-    rows += located([_read(path, results) for path in locations])
+    rows += located(_read(locations, results))
     order = {workload: place for place, workload in enumerate(workloads)}
     rows.sort(key=lambda row: order[row["workload"]])
     table = pd.DataFrame([{"study": study, **row} for row in rows], columns=COLUMNS)
@@ -462,7 +462,8 @@ def _repeats(seeds: Sequence[Mapping[str, Any]]) -> Row:
     if len(seeds) > 1:
         parts = [(len(differing), "differ"), (len(refused), "not comparable")]
         parts = [f"{number} of {len(seeds)} seeds {what}" for number, what in parts if number]
-        figure = "; ".join([*parts, figure if parts else f"{len(seeds)} seeds: {figure}"])
+        figure = f"seed {shown['seed']}: {figure}" if parts else f"{len(seeds)} seeds: {figure}"
+        figure = "; ".join([*parts, figure])
     if answer != "not comparable":
         figure += f" ({plural(shown['repeats'], 'run')}, {plural(shown['steps'], 'step')})"
     return {"question": question, "answer": answer, "figure": figure, "evidence": shown["path"]}
@@ -578,5 +579,9 @@ STUDIES: Mapping[str, Callable[..., list[Row]]] = {
 }
 
 
-def _read(path: str, results: Path) -> dict[str, Any]:
-    return {**artifacts.read_json(path), "path": Path(path).relative_to(results).as_posix()}
+def _read(paths: Sequence[str], results: Path) -> list[dict[str, Any]]:
+    return [
+        {**entry, "path": Path(path).relative_to(results).as_posix()}
+        for path in paths
+        for entry in artifacts.read_entries(path)
+    ]

@@ -41,7 +41,7 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"reproducibility": {"seeds": [1, 2, 3]}}, {**DIRECT, "train": 24, "compare": 12}),
+        ({"reproducibility": {"seeds": [1, 2, 3]}}, {**DIRECT, "train": 24}),
         ({"reproducibility": {"repeats": 4}}, {**DIRECT, "train": 16}),
         (
             {"reproducibility": {"workloads": ["factorization"]}},

@@ -34,7 +34,7 @@ STEADY = {
     },
 }
 NEXT = "results/runs/steady/deterministic/seed1/repeat1/run.json"
-COMPARISON = "results/comparisons/factorization/deterministic/seed1.json"
+COMPARISON = "results/comparisons/reproducibility/factorization/deterministic.json"
 RUN = "results/runs/factorization/deterministic/seed{}/repeat{}/run.json"
 
 
@@ -193,7 +193,7 @@ def test_corrupt_files_are_named_never_compared_and_made_again(copy, config):
     assert {"/".join(Path(path).parts[1:3]) for path in made_again} == {
         "data/ratings.json",
         "data/ratings.npz",
-        "comparisons/factorization",
+        "comparisons/reproducibility",
         "runs/factorization",
     }
     assert not {path for path in made_again if "nondeterministic" in path}

@@ -67,6 +67,17 @@ def test_a_second_run_starts_no_job(demo, demo_config):
                 **END,
             },
         ),
+        # A further seed trains its own runs only; the lowest is the one that is drawn in full.
+        (
+            {"reproducibility": {"seeds": [1, 2]}},
+            {
+                "train": 8,
+                "compare": 4,
+                "locate": 4,
+                **dict.fromkeys(["way", "growth", "curves"], 2),
+                **END,
+            },
+        ),
         (
             {"reproducibility": {"cost": {"rounds": 6}}},
             {"timing": 2, "cost": 2, **END},
@@ -86,7 +97,15 @@ def test_a_second_run_starts_no_job(demo, demo_config):
         ),
         ({"variants": {"unused": {"threads": 1}}}, None),
     ],
-    ids=["hyperparameter", "variant", "seed", "rounds", "dataset", "unused variant"],
+    ids=[
+        "hyperparameter",
+        "variant",
+        "seed",
+        "further seed",
+        "rounds",
+        "dataset",
+        "unused variant",
+    ],
 )
 def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, expected):
     jobs = demo.jobs(config=merged(demo_config, change))
@@ -159,8 +178,8 @@ def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
     [
         ("figures/reproducibility/denoiser/curves.svg", "curves"),
         ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
-        ("comparisons/denoiser/deterministic/seed1.json", "compare"),
-        ("locations/denoiser/deterministic/seed1.json", "locate"),
+        ("comparisons/reproducibility/denoiser/deterministic.json", "compare"),
+        ("locations/denoiser/deterministic.json", "locate"),
         ("timings/determinism_denoiser.json", "timing"),
     ],
 )

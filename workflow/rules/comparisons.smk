@@ -1,18 +1,21 @@
-"""Comparisons: the runs of one seed held against each other, to results/comparisons/."""
+"""Comparisons: the runs of a seed held against each other, to results/comparisons/.
+
+One job for all seeds of a variant: of thousands of runs, half the jobs would be comparisons.
+"""
 
 
 rule compare:
-    """Hold the repeats of a run against the first, byte by byte and step by step."""
+    """Hold the repeats of each seed against the first, byte by byte and step by step."""
     input:
         runs=runs_of_comparison,
     output:
-        summary="results/comparisons/{workload}/{variant}/seed{seed}.json",
-        tensors="results/comparisons/{workload}/{variant}/seed{seed}.tensors.csv",
-        steps="results/comparisons/{workload}/{variant}/seed{seed}.steps.csv",
+        summary="results/comparisons/{study}/{workload}/{variant}.json",
+        tensors="results/comparisons/{study}/{workload}/{variant}.tensors.csv",
+        steps="results/comparisons/{study}/{workload}/{variant}.steps.csv",
     log:
-        "results/logs/compare/{workload}/{variant}/seed{seed}.log",
+        "results/logs/compare/{study}/{workload}/{variant}.log",
     benchmark:
-        "results/benchmarks/compare/{workload}/{variant}/seed{seed}.tsv"
+        "results/benchmarks/compare/{study}/{workload}/{variant}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: 1
@@ -26,18 +29,17 @@ rule compare:
 
 
 rule locate:
-    """Find the first operation that differs in a pair that does, by replaying its step."""
+    """Find the first operation that differs in each pair that does, by replaying its step."""
     input:
         dataset=lambda wildcards: dataset_of(wildcards.workload),
-        runs=runs_of_comparison,
-        comparison="results/comparisons/{workload}/{variant}/seed{seed}.json",
+        comparisons="results/comparisons/reproducibility/{workload}/{variant}.json",
     output:
-        location="results/locations/{workload}/{variant}/seed{seed}.json",
-        way="results/locations/{workload}/{variant}/seed{seed}.csv",
+        location="results/locations/{workload}/{variant}.json",
+        way="results/locations/{workload}/{variant}.csv",
     log:
-        "results/logs/locate/{workload}/{variant}/seed{seed}.log",
+        "results/logs/locate/{workload}/{variant}.log",
     benchmark:
-        "results/benchmarks/locate/{workload}/{variant}/seed{seed}.tsv"
+        "results/benchmarks/locate/{workload}/{variant}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
@@ -55,17 +57,17 @@ rule locate:
 
 
 rule contrast:
-    """Hold the run of a variant against that of another, from the same seed."""
+    """Hold the runs of a variant against those of another, seed by seed."""
     input:
         runs=runs_of_contrast,
     output:
-        summary="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.json",
-        tensors="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.tensors.csv",
-        steps="results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.steps.csv",
+        summary="results/comparisons/{study}/{workload}/{variant}/against/{other}.json",
+        tensors="results/comparisons/{study}/{workload}/{variant}/against/{other}.tensors.csv",
+        steps="results/comparisons/{study}/{workload}/{variant}/against/{other}.steps.csv",
     log:
-        "results/logs/contrast/{workload}/{variant}/against/{other}/seed{seed}.log",
+        "results/logs/contrast/{study}/{workload}/{variant}/against/{other}.log",
     benchmark:
-        "results/benchmarks/contrast/{workload}/{variant}/against/{other}/seed{seed}.tsv"
+        "results/benchmarks/contrast/{study}/{workload}/{variant}/against/{other}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: 1

@@ -4,7 +4,7 @@
 rule first_layer:
     """Draw the difference of the first layer's weights, parameter by parameter."""
     input:
-        runs=runs_of_workload,
+        runs=runs_of_first_seed,
     output:
         report(
             "results/figures/reproducibility/{workload}/first_layer.svg",
@@ -31,7 +31,7 @@ rule first_layer:
 rule layers:
     """Draw the distribution of the differences, tensor by tensor."""
     input:
-        runs=runs_of_workload,
+        runs=runs_of_first_seed,
     output:
         report(
             "results/figures/reproducibility/{workload}/layers.svg",

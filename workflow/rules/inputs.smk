@@ -7,10 +7,27 @@ def cores_of_run(wildcards):
     )
 
 
-def of_nodes(wildcards, key="nodes"):
-    """Give what Slurm must know of a variant on several nodes; None of others."""
-    variant = SETTINGS.variants[wildcards.variant]
-    return getattr(variant, key) if variant.nodes > 1 else None
+def resources_of_devices():
+    """Give the GPUs of a run, and what Slurm must know of one on several nodes.
+
+    What no variant needs has no function, which would be called for each of thousands of runs.
+    """
+
+    def of_variant(give):
+        return lambda wildcards: give(SETTINGS.variants[wildcards.variant])
+
+    def of_nodes(give):  # None is no resource
+        return of_variant(lambda variant: give(variant) if variant.nodes > 1 else None)
+
+    variants, resources = SETTINGS.variants.values(), {"gpu": 0}
+    if any(variant.gpus for variant in variants):
+        resources["gpu"] = of_variant(lambda variant: variant.gpus)
+    if any(variant.nodes > 1 for variant in variants):
+        resources["nodes"] = of_nodes(lambda variant: variant.nodes)
+        resources["tasks"] = of_nodes(lambda variant: variant.devices)
+        resources["cpus_per_task"] = of_nodes(lambda variant: variant.threads)
+        resources["mpi"] = of_nodes(lambda variant: "srun")
+    return resources
 
 
 def settings_of_run(wildcards):
@@ -42,11 +59,12 @@ def gpus_of_timing(wildcards):
 
 
 def of_study(study, pattern, fixed=()):
-    """Fill a pattern with the workloads, variants, seeds and repeats of a study, or fixed ones."""
+    """Fill a pattern with a study, its workloads, variants, seeds and repeats, or fixed ones."""
     asked, variants = SETTINGS.config[study], SETTINGS.variants_of(study)
     if not variants:
         return []
     values = {
+        "study": [study],
         "workload": asked["workloads"],
         "variant": variants,
         "seed": asked.get("seeds", []),
@@ -58,7 +76,6 @@ def of_study(study, pattern, fixed=()):
 def settings_of_replay(wildcards):
     """Give what the runs of a comparison are made of."""
     return {
-        "seed": int(wildcards.seed),
         "workload": asdict(SETTINGS.workloads[wildcards.workload]),
         "variant": asdict(SETTINGS.variants[wildcards.variant]),
         "dataset": dataset_of(wildcards.workload) or None,
@@ -71,25 +88,32 @@ def locations_of_study(wildcards):
     if wildcards.study != "reproducibility":
         return []
     return of_study(
-        "reproducibility", "results/locations/{workload}/{variant}/seed{seed}.json"
+        "reproducibility", "results/locations/{workload}/{variant}.json"
     )
 
 
 def locations_of_workload(wildcards):
-    pattern = "results/locations/{workload}/{variant}/seed{seed}.json"
+    pattern = "results/locations/{workload}/{variant}.json"
     return of_study("reproducibility", pattern, {"workload": wildcards.workload})
 
 
 def runs_of_comparison(wildcards):
-    workload, variant, seed = wildcards.workload, wildcards.variant, int(wildcards.seed)
-    repeats = range(1, SETTINGS.repeats_of(workload, variant, seed) + 1)
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
-    return collect(pattern, **wildcards, repeat=repeats)
+    names = {key: wildcards[key] for key in ("workload", "variant")}
+    return of_study(wildcards.study, pattern, names)
 
 
 def runs_of_workload(wildcards):
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
     return of_study("reproducibility", pattern, wildcards)
+
+
+def runs_of_first_seed(wildcards):
+    """List the runs of the pairs that are drawn: of the lowest seed."""
+    pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+    seeds = [min(SETTINGS.config["reproducibility"]["seeds"])]
+    names = {"workload": wildcards.workload, "seed": seeds}
+    return of_study("reproducibility", pattern, names)
 
 
 def runs_of_scaling(wildcards):
@@ -108,23 +132,23 @@ def first_run_of_workload(wildcards):
 
 
 def runs_of_contrast(wildcards):
-    """Give the run of the yardstick, then the other's."""
+    """Give the runs of the yardstick, then the other's."""
     variants = [wildcards.other, wildcards.variant]
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
-    names = {"workload": wildcards.workload, "seed": wildcards.seed}
-    return collect(pattern, variant=variants, **names)
+    names = {"workload": wildcards.workload, "variant": variants}
+    return of_study(wildcards.study, pattern, names)
 
 
 def contrasts_of_study(study):
     """List the comparisons of each variant of a study with its first."""
     first, *others = SETTINGS.variants_of(study) or [None]
-    pattern = "results/comparisons/{workload}/{variant}/against/{other}/seed{seed}.json"
+    pattern = "results/comparisons/{study}/{workload}/{variant}/against/{other}.json"
     return of_study(study, pattern, {"variant": others, "other": [first]})
 
 
 def repeats_of_study(study):
     """List the comparisons of the repeats of each variant of a study."""
-    return of_study(study, "results/comparisons/{workload}/{variant}/seed{seed}.json")
+    return of_study(study, "results/comparisons/{study}/{workload}/{variant}.json")
 
 
 def rankings_of_sweep():
@@ -170,7 +194,7 @@ def cells_of_matrix(wildcards):
 
 
 def comparisons_of_workload(wildcards):
-    pattern = "results/comparisons/{workload}/{variant}/seed{seed}.json"
+    pattern = "results/comparisons/{study}/{workload}/{variant}.json"
     return of_study("reproducibility", pattern, {"workload": wildcards.workload})
 
 

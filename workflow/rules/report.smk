@@ -63,7 +63,7 @@ rule report:
         templates=TEMPLATES,
         verdicts="results/verdicts.csv",
         datasets=datasets_of_report(),
-        results=results_of_studies(),
+        results=read_by_report(),
     output:
         report(
             "results/report.html",

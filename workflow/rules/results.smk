@@ -24,9 +24,12 @@ def figures_of_reproducibility():
 
 
 def results_of_reproducibility():
-    """List what the study leaves, so that whatever is missing of it is made again."""
+    """List what the study leaves, so that whatever is missing of it is made again.
+
+    Each path costs time in a workflow of thousands of runs: who compares lists run.json.
+    """
     runs = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}"
-    files = ["weights.safetensors", "steps.csv", "fingerprints.npz", "run.json"]
+    files = ["weights.safetensors", "steps.csv", "fingerprints.npz"]
     workloads = SETTINGS.config["reproducibility"]["workloads"]
     timed = [name for name in workloads if f"determinism_{name}" in SETTINGS.timings]
     return [
@@ -35,14 +38,8 @@ def results_of_reproducibility():
             for file in files
             for path in of_study("reproducibility", f"{runs}/{file}")
         ),
-        *of_study(
-            "reproducibility",
-            "results/comparisons/{workload}/{variant}/seed{seed}.json",
-        ),
-        *of_study(
-            "reproducibility",
-            "results/locations/{workload}/{variant}/seed{seed}.json",
-        ),
+        *repeats_of_study("reproducibility"),
+        *of_study("reproducibility", "results/locations/{workload}/{variant}.json"),
         *collect("results/timings/determinism_{workload}.json", workload=timed),
         *figures_of_reproducibility(),
     ]
@@ -161,3 +158,12 @@ RESULTS = {
 
 def results_of_studies():
     return [path for study in SETTINGS.studies for path in RESULTS[study]()]
+
+
+def read_by_report():
+    """List the results that the page reads: of thousands of runs, run.json alone."""
+    read = [path for path in results_of_studies() if path.endswith((".json", ".svg"))]
+    if "reproducibility" in SETTINGS.studies:
+        pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+        read += of_study("reproducibility", pattern)
+    return read

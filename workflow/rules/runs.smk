@@ -25,12 +25,7 @@ rule train:
         * SETTINGS.variants[wildcards.variant].devices
         * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
-        gpu=lambda wildcards: SETTINGS.variants[wildcards.variant].gpus,
-        # Of several nodes Slurm is told; None is no resource.
-        nodes=lambda wildcards: of_nodes(wildcards, "nodes"),
-        tasks=lambda wildcards: of_nodes(wildcards, "devices"),
-        cpus_per_task=lambda wildcards: of_nodes(wildcards, "threads"),
-        mpi=lambda wildcards: of_nodes(wildcards) and "srun",
+        **resources_of_devices(),
         # As a parameter it would have runs made again that it changes nothing of.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:

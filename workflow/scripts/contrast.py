@@ -1,9 +1,9 @@
-from twinrun.comparison import compare
+from twinrun.comparison import compare_seeds
 from twinrun.jobs import job
 
 if __name__ == "__main__":
     with job(snakemake):
-        compare(
+        compare_seeds(
             snakemake.input.runs,
             summary=snakemake.output.summary,
             tensors=snakemake.output.tensors,

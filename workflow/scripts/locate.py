@@ -4,7 +4,7 @@ from twinrun.locating import locate
 if __name__ == "__main__":
     with job(snakemake, threads=snakemake.params.run["variant"]["threads"]):
         locate(
-            comparison=snakemake.input.comparison,
+            comparisons=snakemake.input.comparisons,
             run=snakemake.params.run,
             output=snakemake.output.location,
             way=snakemake.output.way,

@@ -21,36 +21,31 @@ def growth(
     """Draw how far the runs of each pair are apart after each step; band: range over the pairs.
 
     Args:
-        comparisons: JSON of the comparisons, of one or several seeds a variant; the table of
-            steps lies beside it.
+        comparisons: JSON of the comparisons of each variant, a seed each; their table of steps
+            lies beside it.
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    tables: dict[str, list[pd.DataFrame]] = {}
-    for path in map(Path, comparisons):
-        steps = pd.read_csv(path.with_suffix(".steps.csv"))
-        tables.setdefault(read_json(path)["variant"], []).append(steps)
+    tables: dict[str, pd.DataFrame] = {
+        read_json(path)[0]["variant"]: pd.read_csv(path.with_suffix(".steps.csv"))
+        for path in map(Path, comparisons)
+    }
     title = "Distance between the runs of a pair after each step"
     with canvas(output, title=title, height=2.7 + 0.2 * len(tables)) as (figure, grid):
         axes = grid[0, 0]
         figure.suptitle(title, x=0.01, ha="left")
         axes.set(xlabel="step", ylabel="relative L2 distance")
-        _draw(axes, {variant: _join(found) for variant, found in tables.items()}, variants)
+        _draw(axes, tables, variants)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         figure.legend(loc="outside lower left", ncols=1)
 
 
-def _join(tables: Sequence[pd.DataFrame]) -> pd.DataFrame | None:
-    """Join the pairs of a variant; None if all were refused, whose tables are empty."""
-    tables = [table for table in tables if len(table)]
-    return pd.concat(tables, ignore_index=True) if tables else None
-
-
 def _draw(
-    axes: Axes, steps_by_variant: Mapping[str, pd.DataFrame | None], variants: Sequence[str]
+    axes: Axes, steps_by_variant: Mapping[str, pd.DataFrame], variants: Sequence[str]
 ) -> None:
-    tables = {v: steps for v, steps in steps_by_variant.items() if steps is not None}
+    # The table of pairs that were refused is empty.
+    tables = {variant: steps for variant, steps in steps_by_variant.items() if len(steps)}
     are_equal = all(steps["parameters_equal"].all() for steps in tables.values())
     for variant in steps_by_variant:
         style = {"color": colour_of(variant, variants), "linestyle": dashes_of(variant, variants)}

@@ -17,16 +17,17 @@ def way(locations: Sequence[str | Path], *, variants: Sequence[str], output: str
     """Draw the operations of each located step: those that differ as points, the others as ticks.
 
     Args:
-        locations: JSON of the locations, of one or several seeds a variant; the table of
-            operations lies beside it. Of a variant the first that was located is drawn.
+        locations: JSON of the locations of each variant, a seed each; their table of operations
+            lies beside it. Of a variant the first that was located is drawn.
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
     located: dict[str, tuple[dict[str, Any], pd.DataFrame]] = {}
     for path in map(Path, locations):
-        found = read_json(path)
-        if found["answer"] == "located":
-            located.setdefault(found["variant"], (found, pd.read_csv(path.with_suffix(".csv"))))
+        found = next((entry for entry in read_json(path) if entry["answer"] == "located"), None)
+        if found is not None:
+            table = pd.read_csv(path.with_suffix(".csv"))
+            located[found["variant"]] = found, table[table["seed"] == found["seed"]].reset_index()
     rows = max(len(located), 1)
     title = "Operations of the step in which two runs part"
     with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (figure, grid):

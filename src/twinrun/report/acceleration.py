@@ -44,7 +44,7 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
         "contrasts": [
             found
             for found in material.contrasts
-            if found["workload"] == workload and found["variant"] in study["variants"]
+            if (found["study"], found["workload"]) == ("acceleration", workload)
         ],
     }
 

@@ -26,7 +26,8 @@ class Material:
     runs: list[dict[str, Any]]
     """Every run.json, with its `folder` in results/ and its own `path`; failed trials left out."""
     comparisons: list[dict[str, Any]]
-    """Every comparison, with the `path` of its JSON in results/ and of its table of `tensors`."""
+    """The comparison of every seed, with its `study`, the `path` of its JSON in results/ and of its
+    table of `tensors`, which is that of all seeds."""
     contrasts: list[dict[str, Any]]
     """Every comparison of a variant with another, likewise."""
     locations: list[dict[str, Any]]
@@ -67,8 +68,14 @@ def read_material(
         return [item for item in places.items() if fnmatch.fnmatchcase(item[0], pattern)]
 
     compared = [
-        {**read_json(path), "path": place, "tensors": path.with_suffix(".tensors.csv")}
+        {
+            **entry,
+            "study": place.split("/")[1],
+            "path": place,
+            "tensors": path.with_suffix(".tensors.csv"),
+        }
         for place, path in matching("comparisons/*.json")
+        for entry in read_json(path)
     ]
     found = [
         {**read_run(path), "folder": place.removesuffix("/run.json"), "path": path}
@@ -85,7 +92,9 @@ def read_material(
         comparisons=[pair for pair in compared if "against" not in pair],
         contrasts=[pair for pair in compared if "against" in pair],
         locations=[
-            {**read_json(path), "path": place} for place, path in matching("locations/*.json")
+            {**entry, "path": place}
+            for place, path in matching("locations/*.json")
+            for entry in read_json(path)
         ],
         resumes=[read_json(path) for _, path in matching("resumes/*.json")],
         timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},

@@ -22,7 +22,7 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
     names = [name for name in study["variants"] if name in material.not_run]
 
     def of_study(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [c for c in found if c["workload"] == workload and c["variant"] in study["variants"]]
+        return [c for c in found if (c["study"], c["workload"]) == ("parallel", workload)]
 
     return {
         "name": workload,

@@ -1,5 +1,6 @@
 """The section of the study reproducibility: does training repeat, and what does repeating cost?"""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -46,7 +47,8 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
     pairs = [
         comparison
         for comparison in material.comparisons
-        if (comparison["workload"], comparison["variant"]) == (workload, variant)
+        if comparison["study"] == "reproducibility"
+        and (comparison["workload"], comparison["variant"]) == (workload, variant)
     ]
     summed = {
         "name": variant,
@@ -66,15 +68,26 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
         "reasons": list(dict.fromkeys(refused)),
         "worst": worst,
         "first": first,
-        "locations": [
-            location["sentence"]
+        "places": _places(
+            location
             for location in material.locations
             if (location["workload"], location["variant"]) == (workload, variant)
             and location["answer"] != "equal"
-        ],
+        ),
         "layer": _first_layer(drawn),
         "tensors": _most_different(worst),
     }
+
+
+def _places(locations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give the sentence of each place in which pairs part, with the number of its seeds."""
+    places: dict[str, dict[str, Any]] = {}
+    for location in locations:
+        op = location["op"] or {}
+        place = [op.get(key) for key in ("op", "phase", "module", "parameter")]
+        key = repr([location["cause"], *place])
+        places.setdefault(key, {"sentence": location["sentence"], "seeds": 0})["seeds"] += 1
+    return list(places.values())
 
 
 def _step(difference: dict[str, Any]) -> int:
@@ -83,17 +96,22 @@ def _step(difference: dict[str, Any]) -> int:
 
 def _first_layer(pair: dict[str, Any]) -> dict[str, Any] | None:
     """Give the row of the first parameter tensor, of the lowest repeat; None in a refused pair."""
-    tensors = pd.read_csv(pair["tensors"])
+    tensors = _tensors(pair)
     parameters = tensors[tensors["kind"] == "parameter"]
     return None if parameters.empty else parameters.iloc[0].to_dict()
 
 
 def _most_different(pair: dict[str, Any]) -> list[dict[str, Any]]:
     """Give the rows of the tensors that differ most, in the order of repeats and of the module."""
-    tensors = pd.read_csv(pair["tensors"])
     if pair["answer"] != "differs":
         return []
-    return tensors.nlargest(MOST_TENSORS, "elements_differing").sort_index().to_dict("records")
+    most = _tensors(pair).nlargest(MOST_TENSORS, "elements_differing")
+    return most.sort_index().to_dict("records")
+
+
+def _tensors(pair: dict[str, Any]) -> pd.DataFrame:
+    tensors = pd.read_csv(pair["tensors"])
+    return tensors[tensors["seed"] == pair["seed"]]
 
 
 def _cost(timing: dict[str, Any] | None) -> dict[str, Any] | None:
