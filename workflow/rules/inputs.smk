@@ -87,9 +87,7 @@ def locations_of_study(wildcards):
     """List where the repeats of each pair part; only one study has repeats."""
     if wildcards.study != "reproducibility":
         return []
-    return of_study(
-        "reproducibility", "results/locations/{workload}/{variant}.json"
-    )
+    return of_study("reproducibility", "results/locations/{workload}/{variant}.json")
 
 
 def locations_of_workload(wildcards):

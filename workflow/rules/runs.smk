@@ -21,11 +21,11 @@ rule train:
         "../../envs/training.yaml"
     threads: cores_of_run
     resources:
+        **resources_of_devices(),
         mem_mb=lambda wildcards, attempt: 4000
         * SETTINGS.variants[wildcards.variant].devices
         * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
-        **resources_of_devices(),
         # As a parameter it would have runs made again that it changes nothing of.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
