@@ -2,6 +2,7 @@
 
 A compiled or captured step comprises the backward pass and the optimizer, so the Trainer's own are
 switched off for that module: it still fetches, moves, counts, logs, validates and calls callbacks.
+A run predicts once, which no compilation would pay for: `predict_step` stays the module's own.
 What a compiled `training_step` logs is collected inside and logged after it.
 """
 
@@ -18,7 +19,6 @@ from twinrun.compilation import Compiled
 from twinrun.jobs import TwinrunError
 from twinrun.places import lay_out, lay_out_batch
 from twinrun.steps import (
-    Prediction,
     Step,
     TrainingStep,
     compiled,
@@ -52,9 +52,6 @@ class Speed:
             module.training_step = self._collecting(self._module_step)
         elif variant["layout"] != "default":
             module.training_step = lambda batch, batch_idx: own(self._laid_out(batch), batch_idx)
-        if variant["compile"] != "none":
-            predict = Prediction(with_index(module.predict_step), variant)
-            module.predict_step = lambda batch, batch_idx: predict(self._laid_out(batch), batch_idx)
 
     @property
     def compiled(self) -> Compiled | None:

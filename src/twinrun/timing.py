@@ -16,6 +16,7 @@ What cannot run on this machine is reported with the reason, and the others are 
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,10 +73,11 @@ def measure(
     compilation: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
     extents: list[dict[str, Any]] = []
+    compiles = any(variant["compile"] != "none" for variant in variants.values())
     with compiler_switches(), bounded_memory():
         for size, sized in _sizes(timing, workload):
             label = name if size is None else f"{name}, {timing['size']} {size}"
-            with empty_cache():
+            with empty_cache() if compiles else nullcontext():
                 found = measure_size(
                     sized,
                     variants,
