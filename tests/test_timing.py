@@ -9,6 +9,7 @@ from small import Small
 
 from twinrun import artifacts, entrants
 from twinrun import timing as timing_module
+from twinrun.compilation import Compiled
 from twinrun.jobs import TwinrunError
 from twinrun.timing import measure
 
@@ -122,6 +123,27 @@ def test_sizes_are_values_of_a_hyperparameter(tmp_path):
     assert [row["size"] for row in summary["ratios"]] == [4, 16]
 
 
+def shifted(batch):
+    return batch + 1
+
+
+def test_each_size_is_compiled_as_the_only_one(monkeypatch, tmp_path):
+    """Torch would make one graph, a slower one, for the second size and all that follow."""
+    graphs = []
+
+    def compile_for(workload, *_, **__):
+        compiled = Compiled(shifted, backend="eager")
+        for size in (1, 2):
+            compiled(torch.ones(10 * size * workload["hyperparameters"]["width"]))
+        graphs.append(compiled.compilations)
+        return timing_module.Measured()
+
+    monkeypatch.setattr(timing_module, "measure_size", compile_for)
+    timing = {**TIMING, "size": "width", "sizes": [1, 3]}
+    measured(tmp_path, {"a": PLAIN}, timing=timing)
+    assert graphs == [2, 2]
+
+
 def test_the_trainer_is_clocked_at_the_largest_size_whatever_their_order(tmp_path):
     sizes = {"size": "width", "sizes": [16, 4]}
     timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"], **sizes}
@@ -213,7 +235,7 @@ def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
 
 
 def test_fast_variants_predict_what_the_yardstick_predicts(monkeypatch, tmp_path):
-    monkeypatch.setattr(timing_module, "empty_cache", nullcontext)  # seconds do not matter here
+    monkeypatch.setattr(entrants, "empty_cache", nullcontext)  # seconds do not matter here
     variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "step"}}
     timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"]}
     _, summary = measured(tmp_path, variants, timing=timing)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,7 +151,7 @@ class Line(pl.LightningModule):
         return torch.optim.Adam(self.parameters())
 
 
-def fit(callbacks):
+def fit(callbacks, precision="32-true"):
     pl.seed_everything(3, verbose=False)
     module = Line()
     loader = torch.utils.data.DataLoader(torch.rand(40, 3), batch_size=8)
@@ -162,6 +163,7 @@ def fit(callbacks):
         enable_progress_bar=False,
         enable_model_summary=False,
         callbacks=callbacks,
+        precision=precision,
     )
     trainer.fit(module, loader)
     return module
@@ -195,6 +197,38 @@ def test_tracer_samples_the_same_elements_every_step():
     flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).double().numpy()
     chosen = np.linspace(0, flat.size - 1, SAMPLE_SIZE).astype(int)
     np.testing.assert_array_equal(sample[-1], flat[chosen])
+
+
+def test_samples_hold_every_value_of_the_parameters():
+    tracer = Tracer()
+    fit([tracer])
+    assert tracer.arrays()["sample"].dtype == np.float32
+    double = Tracer()
+    module = fit([double], precision="64-true")
+    assert double.arrays()["sample"].dtype == np.float64
+    values = np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
+    assert np.isin(double.arrays()["sample"][-1], values).all()
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(1.5),
+        torch.arange(6.0).reshape(2, 3).T,
+        torch.ones(1, 2, 3, 3).to(memory_format=torch.channels_last),
+        torch.arange(3.0, requires_grad=True),
+        torch.tensor([1 + 2j, 3 - 1j]).conj(),
+        torch.tensor([1 + 2j, 3 - 1j]).conj().imag,  # with a negative bit
+        torch.arange(5).to(torch.bfloat16),
+        torch.arange(5.0).to(torch.float8_e4m3fn),
+        torch.tensor([True, False]),
+        torch.empty(0),
+    ],
+)
+def test_a_fingerprint_is_of_the_bytes_in_the_order_of_the_elements(tensor):
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    raw = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    assert fingerprint(tensor) == xxhash.xxh3_64_intdigest(raw)
 
 
 def test_the_form_of_an_optimizer_is_no_setting_of_what_it_computes():

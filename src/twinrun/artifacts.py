@@ -110,9 +110,12 @@ def write_csv(path: str | Path, table: "Any") -> None:
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a compressed .npz; the same arrays give the same bytes (zip dates are constant)."""
+    """Write an .npz; the same arrays give the same bytes (zip dates are constant).
+
+    Not compressed: fingerprints hardly are smaller then, and take seconds.
+    """
     with atomic(path) as temporary:
-        np.savez_compressed(temporary, **arrays)
+        np.savez(temporary, **arrays)
 
 
 def read_arrays(path: str | Path) -> dict[str, np.ndarray]:

@@ -285,7 +285,7 @@ def _step_table(first: Run, second: Run) -> pd.DataFrame:
     """Hold the steps that both runs have against each other."""
     size = min(len(first.steps), len(second.steps))
     left, right = first.steps.iloc[:size], second.steps.iloc[:size]
-    samples = [run.fingerprints["sample"][:size] for run in (first, second)]
+    samples = [run.fingerprints["sample"][:size].astype(np.float64) for run in (first, second)]
     losses = [table["loss"].to_numpy(np.float64) for table in (left, right)]
     rows = [squares(a, b, "float64") for a, b in zip(*samples, strict=True)]
     apart, sizes = np.sqrt(np.reshape(rows, (size, 2))).T

@@ -31,18 +31,14 @@ def compiler_switches() -> Iterator[None]:
 
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Compile everything anew, whatever earlier processes left, and this one has seen.
+    """Compile as if nothing had been compiled before, on this machine and in this process.
 
-    For torch takes a dimension that had another size before, in the same lines of code, for one
-    that changes, and makes a graph for every size that is slower than the one for a single size.
+    What torch asks once of a machine, by compiling programs for 10 s and more, is no part of that.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # imports the whole compiler
     from torch._inductor.utils import fresh_cache
 
-    # What torch asks once of a machine, by compiling programs for 10 s and more, is no cost of a
-    # variant: outside of the empty cache the answer stays for later processes.
     pick_vec_isa()
-    torch.compiler.reset()
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder, fresh_cache(dir=folder):
         yield
 

@@ -6,7 +6,7 @@ both, so that all variants compute the same.
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
+from twinrun.compilation import empty_cache
 from twinrun.determinism import SWITCHES, determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
@@ -141,6 +142,8 @@ class Entrant:
         """
         self._switches = {key: variant[key] for key in SWITCHES}
         self._steps, self._settling = steps, calls_to_settle(variant)
+        # Only what is clocked compiles in it: a training may already have compiled the rest.
+        self._first_calls = empty_cache if variant["compile"] != "none" else nullcontext
         self._place = Place(variant)
         self._loop: TrainerLoop | None = None
         if "trainer" in phases:
@@ -181,7 +184,8 @@ class Entrant:
             _wake_threads()
             first = self._first_prediction if "predict" in self._calls else 0.0
             if "train" in self._calls:
-                first += self._seconds("train", self._settling)
+                with self._first_calls():
+                    first += self._seconds("train", self._settling)
             for phase, batches in self._batches.items():
                 shapes = [_shapes(batch) for batch in batches]
                 for shape in dict.fromkeys(shapes):
@@ -201,7 +205,7 @@ class Entrant:
     def output(self) -> list[torch.Tensor]:
         """Predict the first batch before any step; [] where nothing is to be predicted."""
         self._module.eval()
-        with determinism(**self._switches):
+        with determinism(**self._switches), self._first_calls():
             _wake_threads()
             started = timer()
             results = [self._predict(batch, 0) for batch in self._first]

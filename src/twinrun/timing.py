@@ -16,7 +16,6 @@ What cannot run on this machine is reported with the reason, and the others are 
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,7 @@ import pandas as pd
 import torch
 
 from twinrun import artifacts, environment, ratios
-from twinrun.compilation import compiler_switches, empty_cache
+from twinrun.compilation import compiler_switches
 from twinrun.entrants import Entrant, Material
 from twinrun.jobs import TwinrunError, sentence_of
 from twinrun.launching import report_progress
@@ -73,20 +72,21 @@ def measure(
     compilation: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
     extents: list[dict[str, Any]] = []
-    compiles = any(variant["compile"] != "none" for variant in variants.values())
     with compiler_switches(), bounded_memory():
         for size, sized in _sizes(timing, workload):
             label = name if size is None else f"{name}, {timing['size']} {size}"
-            with empty_cache() if compiles else nullcontext():
-                found = measure_size(
-                    sized,
-                    variants,
-                    _of_size(timing, size),
-                    dataset=dataset,
-                    search_path=search_path,
-                    seed=seed,
-                    label=label,
-                )
+            # A dimension that had another size before, in the same lines of code, is one that
+            # changes to torch, whose graph for every size is slower than that for one.
+            torch.compiler.reset()
+            found = measure_size(
+                sized,
+                variants,
+                _of_size(timing, size),
+                dataset=dataset,
+                search_path=search_path,
+                seed=seed,
+                label=label,
+            )
             rows += [{"size": size, **row} for row in found.rows]
             compilation += [{"size": size, **row} for row in found.compilation]
             extents += [{"size": size, **found.extent}] if found.extent else []

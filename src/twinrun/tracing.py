@@ -27,6 +27,7 @@ from twinrun.fingerprints import (
 )
 
 SAMPLE_SIZE = 1024
+NARROW = (torch.float32, torch.bfloat16, torch.float16)  # types of which float32 holds every value
 MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
 _NO_SAMPLES = np.empty(0, dtype=np.uint64)
 
@@ -47,12 +48,14 @@ class Tracer(pl.Callback):
         self._parameters: dict[str, torch.Tensor] = {}
         self._buffers: dict[str, torch.Tensor] = {}
         self._sampled: list[torch.Tensor] = []
+        self._sample_dtype = torch.float32
         self._initial: dict[str, list[int]] = {"initial": [], "initial_buffers": []}
         self._per_step: dict[str, list[list[int]]] = {key: [] for key in PER_STEP}
         self._elements: list[np.ndarray] = []
         self._batch = 0
         self._samples = np.empty(0, dtype=np.uint64)
         self._kept_samples: list[np.ndarray] = []
+        self._room = MOST_SAMPLES
         self._start: dict[str, int] = {}
         self._streams: dict[str, int] = {}
         self._gradients: list[int] = []
@@ -63,6 +66,8 @@ class Tracer(pl.Callback):
         self._parameters = dict(pl_module.named_parameters())
         self._buffers = dict(pl_module.named_buffers())
         self._sampled = list(_sampled_elements(list(self._parameters.values())))
+        if any(p.dtype not in NARROW for p in self._parameters.values()):
+            self._sample_dtype = torch.float64
         self._traces_cuda = torch.cuda.is_initialized()
         if not self.resumed_at:
             initial, buffers = map(_of_each, (self._parameters, self._buffers))
@@ -119,8 +124,9 @@ class Tracer(pl.Callback):
         for key, values in found.items():
             self._per_step[key].append(values)
         self._elements.append(self._sample())
-        room = MOST_SAMPLES - sum(map(len, self._kept_samples))
-        self._kept_samples.append(self._samples if len(self._samples) <= room else _NO_SAMPLES)
+        samples = self._samples if len(self._samples) <= self._room else _NO_SAMPLES
+        self._kept_samples.append(samples)
+        self._room -= len(samples)
         fingerprints = {
             **self._start,
             "loss_fingerprint": fingerprint(loss),
@@ -144,7 +150,7 @@ class Tracer(pl.Callback):
         gradients, optimizer, parameters (S, T), buffers (S, B), random, random_after (S, R) uint64;
         samples_of_steps (N,) uint64, those of a step after those of the one before, and
         num_samples (S,) int64 of each step, 0 beyond MOST_SAMPLES in all;
-        sample (S, at most SAMPLE_SIZE) float64.
+        sample (S, at most SAMPLE_SIZE) float32, or float64 where a parameter needs it.
         """
         names = {
             "names": list(self._parameters),
@@ -162,7 +168,7 @@ class Tracer(pl.Callback):
             },
             "samples_of_steps": np.concatenate([_NO_SAMPLES, *self._kept_samples]),
             "num_samples": np.array([len(found) for found in self._kept_samples], dtype=np.int64),
-            "sample": np.array(self._elements, dtype=np.float64),
+            "sample": np.array(self._elements),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -194,10 +200,11 @@ class Tracer(pl.Callback):
         ends = np.cumsum(arrays["num_samples"])[:-1]
         samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)
         self._kept_samples = samples if self.rows else []
+        self._room = MOST_SAMPLES - sum(map(len, self._kept_samples))
 
     def _sample(self) -> np.ndarray:
         parts = [
-            p.detach().reshape(-1)[index].double()
+            p.detach().reshape(-1)[index].to(self._sample_dtype)
             for p, index in zip(self._parameters.values(), self._sampled, strict=True)
         ]
         return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
