@@ -75,6 +75,8 @@ def ratios(rounds: pd.DataFrame, yardstick: str) -> list[dict[str, Any]]:
 def overheads(rounds: pd.DataFrame) -> list[dict[str, Any]]:
     """Hold each variant's step through the Trainer against its own bare step, per size.
 
+    Only of the rounds that measured both.
+
     Returns:
         Rows with `time_ratio`, `low` and `high`.
     """
@@ -86,7 +88,7 @@ def overheads(rounds: pd.DataFrame) -> list[dict[str, Any]]:
             index="round", columns="phase", values="seconds"
         )
         if {"train", "trainer"} <= set(pairs.columns):
-            values = (pairs["trainer"] / pairs["train"]).to_numpy()
+            values = (pairs["trainer"] / pairs["train"]).dropna().to_numpy()
             rows.append({"variant": variant, "size": _size(size)} | interval(values))
     return rows
 
