@@ -13,7 +13,7 @@ from twinrun.diagnosis import diagnose
 from twinrun.interruption import Interrupt
 from twinrun.resuming import Resumable
 from twinrun.tracing import Tracer
-from twinrun.verdicts import resume
+from twinrun.verdicts.studies import resume
 from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
 
 EPOCHS = 3  # of 5 steps

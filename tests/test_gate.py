@@ -13,7 +13,8 @@ from twinrun.gate import EXIT_CODES, main, require
 from twinrun.jobs import TwinrunError
 from twinrun.reference import SCHEMA
 from twinrun.settings import resolve
-from twinrun.verdicts import COLUMNS, REPEATS
+from twinrun.verdicts.equality import REPEATS
+from twinrun.verdicts.rows import COLUMNS
 
 CONFIG = yaml.safe_load((Path(__file__).parents[1] / "config.yaml").read_text())
 RATIO = {"variant": "deterministic", "phase": "train", "time_ratio": 1.2, "low": 1.1, "high": 1.4}

@@ -5,9 +5,10 @@ import pytest
 from example_runs import write_manifest
 from test_figures import Drawing
 
-from twinrun import artifacts, verdicts
+from twinrun import artifacts
 from twinrun.figures.scaling import speedup
 from twinrun.scaling import summarise
+from twinrun.verdicts import studies
 
 VARIANTS = ["one-worker", "two-workers", "partitioned"]
 # By variant: workers, seconds of each epoch, the part of them in communication.
@@ -70,7 +71,7 @@ def test_an_only_epoch_is_measured_for_want_of_others(tmp_path):
 
 def test_the_verdict_names_the_speed_up_and_its_doubt(scaling):
     found = artifacts.read_json(scaling) | {"path": "scaling/digits.json"}
-    rows = {row["variant"]: row for row in verdicts.parallel([], [found], [])}
+    rows = {row["variant"]: row for row in studies.parallel([], [found], [])}
     two, partitioned = rows["two-workers"], rows["partitioned"]
     assert two["question"] == "Does it train an epoch faster than one-worker?"
     assert two["answer"] == "yes"

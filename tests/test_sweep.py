@@ -5,11 +5,12 @@ import pytest
 from example_runs import write_manifest
 from test_figures import Drawing
 
-from twinrun import artifacts, verdicts
+from twinrun import artifacts
 from twinrun.figures.sweep import trials
 from twinrun.jobs import TwinrunError
 from twinrun.ranking import rank
 from twinrun.trials import failure_kept
+from twinrun.verdicts import studies
 
 IDENTITY = {"workload": "digits~lr~9", "variant": "one-worker", "seed": 1, "repeat": 1}
 # By learning rate: the test accuracy; a text is how a trial ended otherwise.
@@ -79,14 +80,14 @@ def test_a_metric_that_nobody_logs_is_one_sentence(runs, tmp_path):
 
 def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):
     found = ranked(tmp_path, runs) | {"path": "sweeps/digits.json"}
-    (row,) = verdicts.sweep([found], [], [])
+    (row,) = studies.sweep([found], [], [])
     assert (row["question"], row["answer"]) == ("Did every trial of the sweep finish?", "no")
     assert row["figure"] == "4 of 6 trials finished; highest test_accuracy: 0.900 with lr 0.2"
 
 
 def test_when_all_have_failed_there_is_no_best(tmp_path):
     found = ranked(tmp_path, [write_trial(tmp_path, 0.1, "failed: no memory")]) | {"path": "x"}
-    assert verdicts.sweep([found], [], [])[0]["figure"] == "0 of 1 trial finished"
+    assert studies.sweep([found], [], [])[0]["figure"] == "0 of 1 trial finished"
     trials(tmp_path / "digits.json", output=tmp_path / "trials.svg")
     assert "no trial has finished" in Drawing(tmp_path / "trials.svg").text
 

@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from example_runs import example_parameters, write_run
 
-from twinrun import artifacts, verdicts
+from twinrun import artifacts
 from twinrun.comparison import compare_seeds
-from twinrun.verdicts import ANSWERS, COLUMNS, collect, judge, reproducibility, summary_lines
+from twinrun.verdicts import collect, equality, judge, speed, studies, summary_lines
+from twinrun.verdicts.rows import ANSWERS, COLUMNS
+from twinrun.verdicts.studies import reproducibility
 
 PLACE = {"repeat": 2, "step": 3, "epoch": 1, "quantity": "gradients", "tensor": "user_factors"}
 
@@ -85,8 +87,11 @@ def only(rows):
     return row
 
 
-def test_examples_in_the_docstrings_hold():
-    assert doctest.testmod(verdicts).failed == 0
+@pytest.mark.parametrize("module", [equality, speed])
+def test_examples_in_the_docstrings_hold(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 # Where does it begin?
@@ -99,13 +104,13 @@ def test_a_located_seed_speaks_for_its_variant_and_an_equal_one_is_silent():
         names | {"answer": "located", "sentence": "aten::index_put did it.", "path": "b.json"},
         names | {"variant": "deterministic", "answer": "equal", "sentence": "", "path": "c.json"},
     ]
-    assert only(verdicts.located(found)) == names | {
+    assert only(equality.located(found)) == names | {
         "question": "Was the operation found in which the runs part?",
         "answer": "yes",
         "figure": "aten::index_put did it.",
         "evidence": "b.json",
     }
-    assert only(verdicts.located(found[:1]))["answer"] == "no"
+    assert only(equality.located(found[:1]))["answer"] == "no"
 
 
 # Does it repeat?
@@ -409,7 +414,7 @@ def speeds(**changes):
 
 
 def test_a_device_is_faster_at_a_size():
-    row = only(verdicts.devices([], [speeds()], []))
+    row = only(studies.devices([], [speeds()], []))
     assert (row["question"], row["answer"]) == ("Is it faster than cpu at 40,000 points?", "yes")
     assert row["figure"] == "200 times as fast (95% interval 125 to 250)"
 
@@ -419,14 +424,14 @@ def test_a_device_is_faster_at_a_size():
 )
 def test_what_is_not_measured_to_be_faster_is_not(low, high, words):
     ratio = {"variant": "gpu", "size": 100, "phase": "train", "time_ratio": 1.0}
-    row = only(verdicts.devices([], [speeds(ratios=[ratio | {"low": low, "high": high}])], []))
+    row = only(studies.devices([], [speeds(ratios=[ratio | {"low": low, "high": high}])], []))
     assert row["answer"] == "no"
     assert words in row["figure"]
 
 
 def test_a_missing_device_has_its_row():
     missing = {"workload": "peaks", "variant": "gpu", "reason": "no GPU on this machine"}
-    row = only(verdicts.devices([], [speeds(ratios=[])], [missing]))
+    row = only(studies.devices([], [speeds(ratios=[])], [missing]))
     assert (row["answer"], row["figure"]) == ("not run", "no GPU on this machine")
 
 
@@ -436,7 +441,7 @@ def test_training_prediction_and_what_was_learned_are_asked_apart():
         yardstick="eager", ratios=[ratio | {"phase": phase} for phase in ("train", "predict")]
     )
     contrast = differing(variant="compiled", against="eager", workload="peaks")
-    rows = verdicts.acceleration([contrast], [found], [])
+    rows = studies.acceleration([contrast], [found], [])
     assert [(row["question"], row["answer"]) for row in rows] == [
         ("Does it train faster than eager?", "yes"),
         ("Does it predict faster than eager?", "yes"),
@@ -447,7 +452,7 @@ def test_training_prediction_and_what_was_learned_are_asked_apart():
 def test_the_loop_is_held_against_the_bare_step_at_the_largest_size():
     ratio = {"variant": "cpu", "size": 100, "time_ratio": 2.0, "low": 1.9, "high": 2.1}
     largest = {"variant": "cpu", "size": 40000, "time_ratio": 1.2, "low": 1.1, "high": 1.3}
-    row = only(verdicts.devices([], [speeds(ratios=[], trainer=[ratio, largest])], []))
+    row = only(studies.devices([], [speeds(ratios=[], trainer=[ratio, largest])], []))
     assert row["question"] == "Does the Trainer's loop cost time, against the bare step?"
     assert (row["answer"], row["figure"][:10]) == ("yes", "1.20 times")
 
@@ -456,14 +461,14 @@ def test_the_loop_is_held_against_the_bare_step_at_the_largest_size():
 def test_a_fast_variant_predicts_the_same_or_not(distance, answer):
     rows = [{"variant": "fast", "size": size, "tolerance": 1e-5} for size in (100, 200)]
     rows = [row | {"distance": d} for row, d in zip(rows, (1e-7, distance), strict=True)]
-    row = only(verdicts.acceleration([], [speeds(ratios=[], agreement=rows)], []))
+    row = only(studies.acceleration([], [speeds(ratios=[], agreement=rows)], []))
     assert row["question"] == "Does it predict what cpu predicts, but for rounding?"
     assert row["answer"] == answer
 
 
 def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question():
     skipped = {"variant": "compiled", "size": None, "reason": "Unsupported: a graph break"}
-    rows = verdicts.acceleration([], [speeds(ratios=[], skipped=[skipped])], [])
+    rows = studies.acceleration([], [speeds(ratios=[], skipped=[skipped])], [])
     assert [row["answer"] for row in rows] == ["not run", "not run"]
     assert {row["figure"] for row in rows} == {"Unsupported: a graph break"}
 
@@ -484,7 +489,7 @@ def test_resuming_has_a_row_for_each_checkpoint():
         "path": "resumes/digits/serial.json",
         "stops": stops(lightning=lightnings, twinrun=dict.fromkeys(lightnings, "equal")),
     }
-    rows = verdicts.resume([found], [], [])
+    rows = studies.resume([found], [], [])
     assert [(row["answer"], row["figure"]) for row in rows] == [
         (
             "differs",

@@ -23,7 +23,7 @@ from twinrun import artifacts, expectations
 from twinrun.formatting import measure
 from twinrun.jobs import TwinrunError, say
 from twinrun.stops import RESUMES
-from twinrun.verdicts import REPEATS, REPEATS_ENTIRELY
+from twinrun.verdicts.equality import REPEATS, REPEATS_ENTIRELY
 
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
 SEVEREST_FIRST = ("fail", "not comparable", "pass")

@@ -21,7 +21,7 @@ rule compare:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=30,
+        runtime=minutes_of_seeds,
     params:
         source=hash_of("twinrun.comparison"),
     script:
@@ -45,6 +45,7 @@ rule locate:
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
     resources:
         mem_mb=4000,
+        runtime=minutes_of_seeds,
         gpu=lambda wildcards: min(SETTINGS.variants[wildcards.variant].gpus, 1),
     params:
         source=lambda wildcards: hash_of(
@@ -73,7 +74,7 @@ rule contrast:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=30,
+        runtime=minutes_of_seeds,
     params:
         source=hash_of("twinrun.comparison"),
     script:

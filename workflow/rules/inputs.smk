@@ -101,6 +101,12 @@ def runs_of_comparison(wildcards):
     return of_study(wildcards.study, pattern, names)
 
 
+def minutes_of_seeds(wildcards, attempt):
+    """Allow half an hour, and two minutes for each seed."""
+    study = dict(wildcards).get("study", "reproducibility")
+    return (30 + 2 * len(SETTINGS.config[study]["seeds"])) * attempt
+
+
 def runs_of_workload(wildcards):
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
     return of_study("reproducibility", pattern, wildcards)

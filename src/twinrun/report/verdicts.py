@@ -3,7 +3,7 @@
 from typing import Any
 
 from twinrun.report.material import Material
-from twinrun.verdicts import REPEATS, REPEATS_ENTIRELY
+from twinrun.verdicts.equality import REPEATS, REPEATS_ENTIRELY
 
 MOST_NAMED = 8
 # What is said in the paragraph of the verdicts with each answer.
