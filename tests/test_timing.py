@@ -144,10 +144,17 @@ def test_each_size_is_compiled_as_the_only_one(monkeypatch, tmp_path):
     assert graphs == [2, 2]
 
 
-def test_the_trainer_is_clocked_at_the_largest_size_whatever_their_order(tmp_path):
+@pytest.mark.parametrize(
+    ("phases", "compared"),
+    [(["train", "trainer"], [16]), (["train", "trainer", "predict"], [16, 4])],
+)
+def test_what_is_the_same_at_any_size_is_left_to_the_largest(tmp_path, phases, compared):
     sizes = {"size": "width", "sizes": [16, 4]}
-    timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"], **sizes}
-    rounds, _ = measured(tmp_path, {"a": PLAIN}, timing=timing)
+    timing = {**TIMING, "rounds": 2, "phases": phases, **sizes}
+    rounds, summary = measured(tmp_path, {"a": PLAIN, "b": PLAIN}, timing=timing)
+    assert [(row["size"], row["variant"]) for row in summary["agreement"]] == [
+        (size, "b") for size in compared
+    ]
     assert rounds.query("phase == 'trainer'")["size"].unique().tolist() == [16]
     assert rounds.query("phase == 'train'")["size"].unique().tolist() == [16, 4]
 

@@ -115,10 +115,13 @@ def measure(
 
 
 def _of_size(timing: Mapping[str, Any], size: int | None) -> Mapping[str, Any]:
-    """Leave the Trainer to the largest size: its loop costs some milliseconds a step at any."""
-    if size is None or size == max(timing["sizes"]):
-        return timing
-    return {**timing, "phases": [phase for phase in timing["phases"] if phase != "trainer"]}
+    """Leave to the largest size what is much the same at any: the Trainer's loop, the agreement.
+
+    A prediction that is compiled only to be held against another's is also seconds of compilation.
+    """
+    is_largest = size is None or size == max(timing["sizes"])
+    phases = [phase for phase in timing["phases"] if is_largest or phase != "trainer"]
+    return {**timing, "phases": phases, "agreement": is_largest or "predict" in phases}
 
 
 def _of_round(phases: Sequence[str], number: int) -> list[str]:
@@ -185,7 +188,8 @@ def measure_rounds(
 
     def enter(name: str) -> list[dict[str, Any]]:
         entrant = Entrant(material, variants[name], phases=timing["phases"], steps=timing["steps"])
-        outputs[name] = entrant.output()
+        if timing["agreement"]:
+            outputs[name] = entrant.output()
         settled = entrant.settle()
         entrants[name] = entrant
         return settled

@@ -70,7 +70,7 @@ def loops(timing: Mapping[str, Any]) -> list[Row]:
 
 
 def agreements(timing: Mapping[str, Any]) -> list[Row]:
-    """Say of each variant whether it predicts what the yardstick does, at every size."""
+    """Say of each variant whether it predicts what the yardstick does; of the sizes, the worst."""
     worst: dict[str, Mapping[str, Any]] = {}
     for row in timing["agreement"]:
         before = worst.setdefault(row["variant"], row)
