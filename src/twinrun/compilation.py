@@ -9,6 +9,7 @@ import tempfile
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -29,16 +30,21 @@ def compiler_switches() -> Iterator[None]:
         yield
 
 
+@cache
+def wake_compiler(device_type: str) -> None:
+    """Have torch compile something, so that no variant pays for what it does once.
+
+    Once a process it loads its compiler; once a machine it tries instruction sets and prepares C++
+    headers, which takes 20 s on 2 cores and stays in the machine's cache.
+    """
+    torch.compile(lambda tensor: tensor + 1)(torch.ones(8, device=device_type))
+
+
 @contextmanager
 def empty_cache() -> Iterator[None]:
-    """Compile as if nothing had been compiled before, on this machine and in this process.
+    """Compile as if nothing had been compiled before, on this machine and in this process."""
+    from torch._inductor.utils import fresh_cache  # imports the whole compiler
 
-    What torch asks once of a machine, by compiling programs for 10 s and more, is no part of that.
-    """
-    from torch._inductor.cpu_vec_isa import pick_vec_isa  # imports the whole compiler
-    from torch._inductor.utils import fresh_cache
-
-    pick_vec_isa()
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder, fresh_cache(dir=folder):
         yield
 

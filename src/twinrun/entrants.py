@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
-from twinrun.compilation import empty_cache
+from twinrun.compilation import empty_cache, wake_compiler
 from twinrun.determinism import SWITCHES, determinism
 from twinrun.jobs import TwinrunError
 from twinrun.loading import build_data, build_module
@@ -142,9 +142,12 @@ class Entrant:
         """
         self._switches = {key: variant[key] for key in SWITCHES}
         self._steps, self._settling = steps, calls_to_settle(variant)
-        # Only what is clocked compiles in it: a training may already have compiled the rest.
-        self._first_calls = empty_cache if variant["compile"] != "none" else nullcontext
         self._place = Place(variant)
+        # Only what is clocked compiles in it: a training may already have compiled the rest.
+        self._first_calls = nullcontext
+        if variant["compile"] != "none":
+            wake_compiler(self._place.device.type)
+            self._first_calls = empty_cache
         self._loop: TrainerLoop | None = None
         if "trainer" in phases:
             self._loop = TrainerLoop(material.module(), material.data, variant, self._place.device)
