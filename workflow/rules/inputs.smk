@@ -30,6 +30,11 @@ def resources_of_devices():
     return resources
 
 
+@cache  # asked for each of thousands of runs
+def entries_of(kind, name):
+    return asdict(getattr(SETTINGS, kind)[name])
+
+
 def settings_of_run(wildcards):
     """Give all that a run is made of, at once: there may be thousands of them."""
     numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
@@ -40,8 +45,8 @@ def settings_of_run(wildcards):
             "variant": wildcards.variant,
             **numbers,
         },
-        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
-        "variant": asdict(variant),
+        "workload": entries_of("workloads", wildcards.workload),
+        "variant": entries_of("variants", wildcards.variant),
         "dataset": dataset_of(wildcards.workload) or None,
         "cores": variant.cores,
         "is_trial": wildcards.workload in SETTINGS.trials,
