@@ -275,14 +275,6 @@ def test_trials_run_side_by_side_or_one_after_the_other():
         assert settings.cores_of(trial, "one-worker", available=8) == cores
 
 
-def test_the_study_that_wants_most_repeats_has_them():
-    workload = "digits-short"
-    names = {"workloads": [workload], "variants": ["one-worker"], "seeds": [1], "repeats": 5}
-    settings = resolve(changed(("reproducibility", names)), SCHEMA, gpus=0)
-    assert settings.repeats_of(workload, "one-worker", 1) == 5
-    assert settings.repeats_of(workload, "two-workers", 1) == 2
-
-
 def test_the_reference_page_is_up_to_date():
     page = reference(yaml.safe_load(SCHEMA.read_text()))
     assert (ROOT / "docs/config.md").read_text() == page

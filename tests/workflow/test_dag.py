@@ -104,6 +104,18 @@ def test_the_config_decides_what_is_run(project, config, expected):
             {"studies": ["parallel"], "variants": {"two-workers": {"batch_norm": "synchronised"}}},
             {"prepare": 1, "train": 4, "compare": 2, "contrast": 1, "scaling": 1},
         ),
+        # Two studies of the same runs: each compares as many repeats as it asks for.
+        (
+            {
+                "studies": ["parallel", "reproducibility"],
+                "reproducibility": {
+                    "workloads": ["digits-short"],
+                    "variants": ["one-worker"],
+                    "repeats": 5,
+                },
+            },
+            {"prepare": 1, "train": 9, "compare": 4, "contrast": 2, "scaling": 1},
+        ),
         (
             {"studies": ["sweep"], "sweep": {"seeds": [1, 2], "workloads": ["digits", "peaks"]}},
             {"prepare": 1, "train": 24, "rank": 2},
