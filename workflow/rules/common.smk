@@ -84,7 +84,7 @@ def show_verdicts():
         print("", *summary_lines(verdicts), "", sep="\n", file=sys.stderr)
 
 
-# What is loaded by now stays: looking through it again and again is a tenth of planning 2,000 runs.
+# What is loaded by now stays: the garbage collector need not look through it for each of 2,000 runs.
 gc.freeze()
 
 

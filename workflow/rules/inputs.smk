@@ -81,8 +81,8 @@ def of_study(study, pattern, fixed=()):
 def settings_of_replay(wildcards):
     """Give what the runs of a comparison are made of."""
     return {
-        "workload": asdict(SETTINGS.workloads[wildcards.workload]),
-        "variant": asdict(SETTINGS.variants[wildcards.variant]),
+        "workload": entries_of("workloads", wildcards.workload),
+        "variant": entries_of("variants", wildcards.variant),
         "dataset": dataset_of(wildcards.workload) or None,
         "search_path": SEARCH_PATH,
     }

@@ -81,12 +81,12 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
 
 def _places(locations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give the sentence of each place in which pairs part, with the number of its seeds."""
-    places: dict[str, dict[str, Any]] = {}
+    places: dict[tuple[str | None, ...], dict[str, Any]] = {}
     for location in locations:
         op = location["op"] or {}
-        place = [op.get(key) for key in ("op", "phase", "module", "parameter")]
-        key = repr([location["cause"], *place])
-        places.setdefault(key, {"sentence": location["sentence"], "seeds": 0})["seeds"] += 1
+        names = (op.get(key) for key in ("op", "phase", "module", "parameter"))
+        empty = {"sentence": location["sentence"], "seeds": 0}
+        places.setdefault((location["cause"], *names), empty)["seeds"] += 1
     return list(places.values())
 
 
