@@ -15,14 +15,14 @@ from example_runs import seal
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
+from twinrun.comparison.locate import WAY_COLUMNS
 from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
+from twinrun.figures.operations import way
 from twinrun.figures.pairs import first_layer, layers
 from twinrun.figures.timings import cost
 from twinrun.figures.training import curves, strip
-from twinrun.figures.ways import way
-from twinrun.locating import WAY_COLUMNS
-from twinrun.report import write_report
+from twinrun.report.page import write_report
 
 TEMPLATES = Path(__file__).parents[1] / "workflow/report"
 VARIANTS = ["nondeterministic", "deterministic"]

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 import xxhash
 
-from twinrun import artifacts
+from twinrun import artifacts, run_files
 
 STEPS_PER_EPOCH = 3
 STREAMS = ("python", "numpy", "torch")
@@ -134,8 +134,8 @@ def write_run(
 
 def seal(folder):
     """Record the hashes of a run's files as they are now."""
-    files = [file for file in folder.iterdir() if file.name != artifacts.CHECKSUMS]
-    artifacts.write_checksums(folder / artifacts.CHECKSUMS, sorted(files))
+    files = [file for file in folder.iterdir() if file.name != run_files.CHECKSUMS]
+    run_files.write_checksums(folder / run_files.CHECKSUMS, sorted(files))
 
 
 def changed(mapping, key, value):
@@ -166,4 +166,4 @@ def write_manifest(run, manifest, *beside):
     settings = {"workload": {}, "variant": {}} | manifest.get("settings", {})
     seconds = {"fit": 1.0, "total": 2.0} | manifest.get("seconds", {})
     artifacts.write_json(run, bare | manifest | {"settings": settings, "seconds": seconds})
-    artifacts.write_checksums(run.with_name(artifacts.CHECKSUMS), [run, *beside])
+    run_files.write_checksums(run.with_name(run_files.CHECKSUMS), [run, *beside])

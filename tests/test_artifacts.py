@@ -14,7 +14,7 @@ import safetensors.numpy
 import torch
 
 from twinrun import artifacts
-from twinrun.jobs import TwinrunError
+from twinrun.errors import TwinrunError
 
 
 def tensors():
@@ -78,7 +78,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
 import resource, sys
 import numpy, pandas, torch
 from twinrun import artifacts
-from twinrun.jobs import sentence_of
+from twinrun.errors import sentence_of
 
 def attempt(kind, write):
     try:

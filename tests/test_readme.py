@@ -7,9 +7,9 @@ from pathlib import Path
 import yaml
 from snakemake.utils import update_config
 
-from twinrun.gate import EXIT_CODES
-from twinrun.reference import SCHEMA
-from twinrun.settings import resolve
+from twinrun.config.reference import SCHEMA
+from twinrun.config.settings import resolve
+from twinrun.gate.gate import EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

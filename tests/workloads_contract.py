@@ -17,10 +17,10 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
-from twinrun.determinism import determinism
-from twinrun.fingerprints import fingerprint, fingerprint_tree
-from twinrun.jobs import TwinrunError
-from twinrun.loading import build_data, build_module, load_workload
+from twinrun.errors import TwinrunError
+from twinrun.process.determinism import determinism
+from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
+from twinrun.training.load_workload import build_data, build_module, load_workload
 
 SEED, EPOCHS = 3, 2
 

@@ -11,10 +11,10 @@ import torch
 import yaml
 from torch.profiler import ProfilerActivity, profile
 
-from twinrun.compilation import compiler_switches
-from twinrun.entrants import Entrant, Material
-from twinrun.reference import SCHEMA
-from twinrun.settings import resolve
+from twinrun.acceleration.compilation import compiler_switches
+from twinrun.config.reference import SCHEMA
+from twinrun.config.settings import resolve
+from twinrun.timing.timed_variant import Entrant, Material
 
 ROOT = Path(__file__).parents[2]
 SHOWN = 6  # operations

@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from twinrun.tracing import Tracer
+from twinrun.trace.step_tracer import Tracer
 from twinrun.workloads.denoiser import Denoiser, DenoisingPairs
 
 ROUNDS = 5

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from twinrun.jobs import TwinrunError
-from twinrun.settings import resolve
+from twinrun.config.settings import resolve
+from twinrun.errors import TwinrunError
 
 from .conftest import ROOT, merged
 

@@ -34,7 +34,7 @@ def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
     done = project.snakemake("--dry-run", check=0, PYTHONPROFILEIMPORTTIME="1")
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "twinrun.settings" in imported
+    assert "twinrun.config.settings" in imported
     assert not imported & {"torch", "pytorch_lightning", "seaborn", "matplotlib"}
 
 

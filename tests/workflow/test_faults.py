@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from twinrun import artifacts
+from twinrun import artifacts, run_files
 
 from .conftest import Project, merged
 
@@ -73,7 +73,7 @@ def state(project):
 
 def assert_whole(run):
     names = {file.name for file in run.parent.iterdir() if file.is_file()}
-    assert artifacts.read_run(run, *(names - {artifacts.CHECKSUMS}))["ended"] == "finished"
+    assert run_files.read_run(run, *(names - {run_files.CHECKSUMS}))["ended"] == "finished"
 
 
 def flip_a_bit(file):
@@ -141,7 +141,7 @@ def test_from_fault_to_fault_a_run_is_made_at_last(project, config):
     assert not training.is_running()
     assert "stopped: SIGTERM after step" in workflow.output.read_text()
     kept = run.parent / "stopped/run.json"
-    assert artifacts.read_run(kept, "weights.safetensors")["ended"] == "stopped: SIGTERM"
+    assert run_files.read_run(kept, "weights.safetensors")["ended"] == "stopped: SIGTERM"
     assert not run.exists()
 
     # Snakemake is killed: an orphan would write into the folder of its successor. Its lock stays.
@@ -198,7 +198,7 @@ def test_corrupt_files_are_named_never_compared_and_made_again(copy, config):
     }
     assert not {path for path in made_again if "nondeterministic" in path}
     other_bits = {Path(path).name for path in before if after[path][1] != before[path][1]}
-    assert other_bits <= {"run.json", artifacts.CHECKSUMS}
+    assert other_bits <= {"run.json", run_files.CHECKSUMS}
 
 
 def test_results_that_cannot_be_written_are_an_error_and_then_no_more(project, config):

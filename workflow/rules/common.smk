@@ -9,11 +9,11 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from twinrun.environment import count_gpus, versions
-from twinrun.jobs import TwinrunError
-from twinrun.launching import launch
-from twinrun.settings import TIMINGS, resolve
-from twinrun.sources import sources_hash
+from twinrun.process.environment import count_gpus, versions
+from twinrun.errors import TwinrunError
+from twinrun.process.launching import launch
+from twinrun.config.settings import TIMINGS, resolve
+from twinrun.process.source_hash import sources_hash
 
 # A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
@@ -67,7 +67,7 @@ def check_workloads():
     workloads = {name: asdict(SETTINGS.workloads[name]) for name in names}
     try:
         launch(
-            "twinrun.loading:check_workloads",
+            "twinrun.training.load_workload:check_workloads",
             {"workloads": workloads, "search_path": SEARCH_PATH},
             {},
         )
@@ -77,7 +77,7 @@ def check_workloads():
 
 def show_verdicts():
     """Print the verdicts where the workflow made them."""
-    from twinrun.verdicts import summary_lines  # pandas, which no parse should wait for
+    from twinrun.verdicts.judge import summary_lines  # pandas, which no parse should wait for
 
     verdicts = Path("results/verdicts.csv")
     if verdicts.exists():

@@ -23,7 +23,7 @@ rule compare:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=minutes_of_seeds,
     params:
-        source=hash_of("twinrun.comparison"),
+        source=hash_of("twinrun.comparison.compare"),
     script:
         "../scripts/compare.py"
 
@@ -49,7 +49,7 @@ rule locate:
         gpu=lambda wildcards: min(SETTINGS.variants[wildcards.variant].gpus, 1),
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.locating", "twinrun.replaying", *modules_of_workload(wildcards)
+            "twinrun.comparison.locate", "twinrun.comparison.replay", *modules_of_workload(wildcards)
         ),
         run=settings_of_replay,
         versions=VERSIONS,
@@ -76,6 +76,6 @@ rule contrast:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=minutes_of_seeds,
     params:
-        source=hash_of("twinrun.comparison"),
+        source=hash_of("twinrun.comparison.compare"),
     script:
         "../scripts/contrast.py"

@@ -103,7 +103,7 @@ rule way:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.ways"),
+        source=hash_of("twinrun.figures.operations"),
         variants=list(SETTINGS.variants),
     script:
         "../scripts/way.py"

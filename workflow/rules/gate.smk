@@ -20,7 +20,7 @@ rule require:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.gate"),
+        source=hash_of("twinrun.gate.gate"),
         requirements=SETTINGS.config["require"],
     script:
         "../scripts/require.py"

@@ -18,7 +18,7 @@ rule cell:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        source=hash_of("twinrun.comparison"),
+        source=hash_of("twinrun.comparison.compare"),
     script:
         "../scripts/cell.py"
 
@@ -39,7 +39,7 @@ rule tabulate:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.matrix"),
+        source=hash_of("twinrun.comparison.matrix"),
         cells=SETTINGS.listed_cells(),
         baseline=SETTINGS.config["matrix"]["baseline"],
         seed=SETTINGS.config["matrix"]["seed"],

@@ -17,7 +17,7 @@ rule scaling:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.scaling"),
+        source=hash_of("twinrun.timing.epoch_times"),
     script:
         "../scripts/scaling.py"
 
@@ -38,7 +38,7 @@ rule rank:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.ranking"),
+        source=hash_of("twinrun.comparison.ranking"),
         metric=SETTINGS.config["sweep"]["metric"],
         best=SETTINGS.config["sweep"]["best"],
     script:

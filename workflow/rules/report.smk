@@ -25,7 +25,7 @@ rule judge:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.verdicts"),
+        source=hash_of("twinrun.verdicts.judge"),
         not_run=lambda wildcards: SETTINGS.not_run_of(wildcards.study),
         workloads=lambda wildcards: SETTINGS.config[wildcards.study]["workloads"],
     script:
@@ -52,7 +52,7 @@ rule verdicts:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.verdicts"),
+        source=hash_of("twinrun.verdicts.judge"),
     script:
         "../scripts/verdicts.py"
 
@@ -80,7 +80,7 @@ rule report:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.report"),
+        source=hash_of("twinrun.report.page"),
         config=SETTINGS.config,
         not_run=SETTINGS.not_run,
         templates=lambda wildcards, input: os.path.commonpath(input.templates),

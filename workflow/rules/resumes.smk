@@ -18,7 +18,7 @@ rule diagnose:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        source=hash_of("twinrun.diagnosis"),
+        source=hash_of("twinrun.comparison.resume_loss"),
         pairs=pairs_of_resume,
         seed=lambda wildcards: SETTINGS.config["resume"]["seed"],
     script:

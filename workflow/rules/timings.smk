@@ -22,7 +22,7 @@ rule timing:
         gpu=gpus_of_timing,
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.timing", *modules_of_timing(wildcards)
+            "twinrun.timing.measure", *modules_of_timing(wildcards)
         ),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
         workload=lambda wildcards: asdict(

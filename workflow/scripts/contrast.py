@@ -1,5 +1,5 @@
-from twinrun.comparison import compare_seeds
-from twinrun.jobs import job
+from twinrun.comparison.compare import compare_seeds
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

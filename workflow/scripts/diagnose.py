@@ -1,5 +1,5 @@
-from twinrun.diagnosis import diagnose
-from twinrun.jobs import job
+from twinrun.comparison.resume_loss import diagnose
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

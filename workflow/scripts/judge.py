@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.verdicts import judge
+from twinrun.process.job import job
+from twinrun.verdicts.judge import judge
 
 if __name__ == "__main__":
     with job(snakemake):

@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.locating import locate
+from twinrun.comparison.locate import locate
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake, threads=snakemake.params.run["variant"]["threads"]):

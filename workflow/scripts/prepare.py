@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.preparation import prepare
+from twinrun.process.job import job
+from twinrun.training.prepare_dataset import prepare
 
 if __name__ == "__main__":
     with job(snakemake):

@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.ranking import rank
+from twinrun.comparison.ranking import rank
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

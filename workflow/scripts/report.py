@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.report import write_report
+from twinrun.process.job import job
+from twinrun.report.page import write_report
 
 if __name__ == "__main__":
     with job(snakemake):

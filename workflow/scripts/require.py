@@ -1,5 +1,5 @@
-from twinrun.gate import require
-from twinrun.jobs import job
+from twinrun.gate.gate import require
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

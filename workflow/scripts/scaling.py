@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.scaling import summarise
+from twinrun.process.job import job
+from twinrun.timing.epoch_times import summarise
 
 if __name__ == "__main__":
     with job(snakemake):

@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.matrix import tabulate
+from twinrun.comparison.matrix import tabulate
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

@@ -1,11 +1,11 @@
-from twinrun.jobs import job
-from twinrun.launching import environment_of, launch
+from twinrun.process.job import job
+from twinrun.process.launching import environment_of, launch
 
 if __name__ == "__main__":
     threads = snakemake.params.most_threads
     with job(snakemake, threads=threads):
         launch(
-            "twinrun.timing:measure",
+            "twinrun.timing.measure:measure",
             {
                 "name": snakemake.wildcards.timing,
                 "timing": snakemake.params.timing,

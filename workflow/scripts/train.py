@@ -1,7 +1,7 @@
-from twinrun.gpus import own_gpus
-from twinrun.jobs import job
-from twinrun.running import run
-from twinrun.trials import failure_kept
+from twinrun.process.gpu_locks import own_gpus
+from twinrun.process.job import job
+from twinrun.training.failed_trial import failure_kept
+from twinrun.training.run import run
 
 if __name__ == "__main__":
     settings, outputs = dict(snakemake.params.run), dict(snakemake.output.items())

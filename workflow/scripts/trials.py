@@ -1,5 +1,5 @@
 from twinrun.figures.sweep import trials
-from twinrun.jobs import job
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

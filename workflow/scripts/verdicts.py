@@ -1,5 +1,5 @@
-from twinrun.jobs import job
-from twinrun.verdicts import collect
+from twinrun.process.job import job
+from twinrun.verdicts.judge import collect
 
 if __name__ == "__main__":
     with job(snakemake):

@@ -1,5 +1,5 @@
-from twinrun.figures.ways import way
-from twinrun.jobs import job
+from twinrun.figures.operations import way
+from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):

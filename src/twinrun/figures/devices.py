@@ -9,11 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from twinrun.artifacts import read_run, read_tensors
+from twinrun.artifacts import read_tensors
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.figures.timings import read_timing
 from twinrun.formatting import count, measure
-from twinrun.ratios import crossing
+from twinrun.run_files import read_run
+from twinrun.timing.ratios import crossing
 
 
 def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:

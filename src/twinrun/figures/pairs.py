@@ -13,8 +13,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
-from twinrun.artifacts import read_run, read_tensors
-from twinrun.distances import differences, differing_elements, values
+from twinrun.artifacts import read_tensors
+from twinrun.comparison.distances import differences, differing_elements, values
+from twinrun.errors import TwinrunError
 from twinrun.figures.style import (
     INK,
     MUTED,
@@ -25,7 +26,7 @@ from twinrun.figures.style import (
     shorten,
 )
 from twinrun.formatting import count, measure, percent, plural, power_of_ten
-from twinrun.jobs import TwinrunError
+from twinrun.run_files import read_run
 
 MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
 BINS = 256

@@ -8,9 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from twinrun.artifacts import read_run, read_tensors
+from twinrun.artifacts import read_tensors
 from twinrun.figures.style import band, canvas, colour_of, show_mosaic
 from twinrun.formatting import measure
+from twinrun.run_files import read_run
 
 MOST_PANELS = 6
 PHASES = {"train": "solid", "val": (0, (3, 1.5))}

@@ -8,8 +8,8 @@ import pandas as pd
 
 from twinrun.artifacts import read_tensors
 from twinrun.figures.devices import rmse
-from twinrun.ratios import crossing, exponents
-from twinrun.report.material import Material
+from twinrun.report.results import Material
+from twinrun.timing.ratios import crossing, exponents
 
 
 def section(material: Material) -> dict[str, Any]:

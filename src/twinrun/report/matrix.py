@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from twinrun.matrix import LOOK_STEPS, ROUNDING_UNITS, STREAM_SHARE
-from twinrun.report.material import Material
+from twinrun.comparison.matrix import LOOK_STEPS, ROUNDING_UNITS, STREAM_SHARE
+from twinrun.report.results import Material
 
 
 def section(material: Material) -> dict[str, Any]:

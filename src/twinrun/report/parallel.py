@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinrun.report.material import Material
+from twinrun.report.results import Material
 from twinrun.report.runs import metrics
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from twinrun.report.material import Material
+from twinrun.report.results import Material
 from twinrun.report.runs import metrics
 
 MOST_TENSORS = 40

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from twinrun.report.material import Material
-from twinrun.stops import RESUMES, STOPS
+from twinrun.config.resume_variants import RESUMES, STOPS
+from twinrun.report.results import Material
 
 
 def section(material: Material) -> dict[str, Any]:

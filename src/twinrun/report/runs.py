@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from twinrun.report.material import Material
+from twinrun.report.results import Material
 
 MOST_LISTED = 60
 

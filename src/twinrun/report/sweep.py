@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinrun.report.material import Material
+from twinrun.report.results import Material
 
 
 def section(material: Material) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twinrun.formatting import measure, percent
-from twinrun.ratios import UNSTABLE_IQR_SHARE
+from twinrun.timing.ratios import UNSTABLE_IQR_SHARE
 from twinrun.verdicts.rows import Row
 
 COSTS = "Does it cost time, against {yardstick}?"

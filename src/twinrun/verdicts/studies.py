@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from twinrun.config.resume_variants import RESUMES, STOPS
 from twinrun.formatting import count, measure, plural
-from twinrun.stops import RESUMES, STOPS
 from twinrun.verdicts.equality import REPEATS, contrasts_of, summed_up
 from twinrun.verdicts.rows import Row, missing_rows
 from twinrun.verdicts.speed import COSTS, agreements, costs, loops, measured_or_skipped, speed
@@ -154,7 +154,7 @@ def matrix(
     """Say for each workload whether the baseline repeats, and which changes leave it as it was.
 
     Args:
-        matrices: of `twinrun.matrix`, each with its `path`.
+        matrices: of `twinrun.comparison.matrix`, each with its `path`.
         timings: none.
         not_run: none; what a machine cannot run stands in the matrix.
     """

@@ -1,0 +1,1 @@
+"""A faster training step that computes the same."""

@@ -1,0 +1,106 @@
+"""Compile matrix products of many points and few features as loops over the points.
+
+A matrix library is made for large matrices. Where a batch holds thousands of points of a few
+features each (40,000 x 20), its products are short sums over features, or one long sum over points
+for each weight. Written as such, with the points innermost in memory, torch's compiler vectorises
+them over points, and fuses them with biases, activations and the optimizer. The points are taken
+in blocks that stay in a core's cache. Sums are added in another order than a matrix library adds
+them: values differ by rounding.
+
+Below, a tall matrix is (N, F): N points, F features; its stored form is (B, F, S), N = B x S.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._functorch.compile_utils import fx_graph_cse
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.inductor_prims import force_stride_order
+
+from twinrun.acceleration.placement import block_of, is_tall
+
+# What is worth keeping is stored below by hand: the compiler shall keep nothing else, since it
+# would store it with the features innermost.
+SETTINGS = {
+    "realize_reads_threshold": 1000,
+    "realize_opcount_threshold": 1000,
+    "realize_acc_reads_threshold": 1000,
+    "cpp.enable_floating_point_contract_flag": "fast",
+}
+
+
+def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """Compile a graph; a backend for `torch.compile`."""
+    return compile_fx(
+        graph,
+        inputs,
+        inner_compile=_compile_once_each,
+        config_patches=SETTINGS,
+        decompositions={
+            **select_decomp_table(),
+            torch.ops.aten.mm.default: _product,
+            torch.ops.aten.addmm.default: _sum_and_product,
+            torch.ops.aten.sum.dim_IntList: _sum,
+        },
+    )
+
+
+def _compile_once_each(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+    """Compile a graph after merging what it computes twice: one stored form for all its readers."""
+    graph.graph = fx_graph_cse(graph.graph)
+    graph.recompile()
+    return compile_fx_inner(graph, inputs, **options)
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Multiply (M, K) by (K, N) where exactly one of the three is points and the others few."""
+    (rows, inner), columns = left.shape, right.shape[1]
+    if left.device.type != "cpu":
+        return NotImplemented
+    if is_tall(inner, max(rows, columns)):  # a weight's gradient: one sum over points each
+        left_BMS, right_BNS = _stored(left), _stored(right.t())
+        if rows >= columns:  # the longer loop goes outside, to be shared out evenly to threads
+            return (left_BMS[:, :, None] * right_BNS[:, None]).sum(-1).sum(0)
+        return (right_BNS[:, :, None] * left_BMS[:, None]).sum(-1).sum(0).t()
+    if is_tall(rows, max(inner, columns)):
+        left_BKS = _stored(left.t())
+        product_BNS = (right.t()[None, :, :, None] * left_BKS[:, None]).sum(2)
+        return product_BNS.permute(1, 0, 2).reshape(columns, rows).t()
+    if is_tall(columns, max(inner, rows)):
+        return _product(right.t(), left.t()).t()
+    return NotImplemented
+
+
+def _sum_and_product(
+    bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, beta: float = 1, alpha: float = 1
+) -> torch.Tensor:
+    product = _product(left, right)
+    if product is NotImplemented or beta != 1 or alpha != 1:
+        return NotImplemented
+    return product + bias
+
+
+def _sum(
+    values: torch.Tensor,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Sum a tall matrix over its points: a bias's gradient."""
+    if values.dim() != 2 or dim is None or list(dim) != [0] or dtype is not None:
+        return NotImplemented
+    if values.device.type != "cpu" or not is_tall(*values.shape):
+        return NotImplemented
+    total = _stored(values.t()).sum(-1).sum(0)
+    return total[None] if keepdim else total
+
+
+def _stored(matrix_FN: torch.Tensor) -> torch.Tensor:
+    """Have a matrix computed once, into memory, as (B, F, S)."""
+    features, points = matrix_FN.shape
+    size = block_of(points)
+    blocks_BFS = matrix_FN.reshape(features, points // size, size).permute(1, 0, 2)
+    copied = blocks_BFS.clone(memory_format=torch.contiguous_format)
+    return force_stride_order(copied, (features * size, size, 1))

@@ -1,0 +1,1 @@
+"""Stop a training, kill it, resume it."""

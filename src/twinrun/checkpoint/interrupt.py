@@ -1,0 +1,78 @@
+"""Stop a training at a chosen kind of point, as a kill there would, and let another go on.
+
+A variant's `stop` names the point and `resume` says by what the training goes on: `lightning`, the
+checkpoint that Lightning's Trainer writes there, as a ModelCheckpoint would; or `twinrun`, the last
+one of `resuming.Resumable`, which lies where the epoch began. The stop is in the second epoch, so
+that an epoch that is done again by mistake is told from the one that was under way.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint.resumable import drop_hyperparameters
+
+EPOCH = 1  # the second
+FILE = "interruption.ckpt"
+
+
+class Interrupt(pl.callbacks.Checkpoint):
+    """Ends the process at a kind of point; Lightning calls it after all other callbacks."""
+
+    def __init__(self, stop: str, file: Path | None) -> None:
+        """Say where to stop.
+
+        Args:
+            stop: `mid_epoch`, `mid_accumulation`, `last_batch`, `epoch_end`, `before_validation`
+                or `after_validation`.
+            file: where to save Lightning's checkpoint, if at all.
+        """
+        self._stop = stop
+        self._file = file
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Stop after a batch of the right number, if it is to be after a batch."""
+        parts, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
+        middle = max(batches // parts // 2, 1) * parts
+        done = {"mid_epoch": middle, "mid_accumulation": middle + 1, "last_batch": batches}
+        is_between_parts = parts > 1 or self._stop != "mid_accumulation"
+        if done.get(self._stop) == batch_idx + 1 and is_between_parts:
+            self._end(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop at the end of the epoch, if it is to be there."""
+        if self._stop == "epoch_end":
+            self._end(trainer)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop before validation, if it is to be there."""
+        if self._stop == "before_validation":
+            self._end(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop after validation, if it is to be there."""
+        if self._stop == "after_validation":
+            self._end(trainer)
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Leave out what could not be loaded as data alone."""
+        drop_hyperparameters(checkpoint)
+
+    def _end(self, trainer: pl.Trainer) -> None:
+        if trainer.current_epoch != min(EPOCH, trainer.max_epochs - 1):
+            return
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            trainer.save_checkpoint(self._file, weights_only=False)
+        os._exit(0)  # nothing is tidied up, as after a kill

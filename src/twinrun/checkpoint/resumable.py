@@ -1,0 +1,234 @@
+"""Go on after a training was killed, and end in the same bits as if it had not been.
+
+`Resumable` is a Lightning callback, of use in any training:
+
+    resumable = Resumable("checkpoints")
+    trainer = pl.Trainer(callbacks=[resumable, ...])  # before all others
+    trainer.fit(module, data, ckpt_path=resumable.last(), weights_only=True)
+    resumable.remove()
+
+Lightning's own checkpoint holds no random state, and resuming from it makes the loader's iterator
+before the sampler knows its epoch. This one is taken where an epoch starts, when all of the last
+one is done (schedulers and early stopping too), and put back at the same point of a resumed
+training, whose iterator is then made once more. A training killed in mid-epoch so repeats that
+epoch's steps. What it cannot hold, it says, and leaves the training alone.
+"""
+
+import json
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils._pytree import tree_leaves
+
+from twinrun import artifacts
+from twinrun.errors import TwinrunError
+from twinrun.process.determinism import random_states, restore_random_states
+
+KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
+
+
+class Resumable(pl.Callback):
+    """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not.
+
+    Costs nothing but a look at the clock where an epoch starts, until a checkpoint is due.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        identity: Mapping[str, Any] | None = None,
+        minutes: float = 10,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            folder: for this training alone.
+            identity: what must be the same for a checkpoint to be used, as JSON can hold it.
+            minutes: at least these lie between two checkpoints; 0 writes one every epoch.
+            say: takes sentences about checkpoints that cannot be used or written.
+        """
+        self._folder = Path(folder)
+        self._entry = self._folder / "checkpoint.json"
+        self._identity = json.loads(json.dumps(identity or {}))
+        self._minutes = minutes
+        self._say = say
+        self._is_hindered = False
+        self._written = time.monotonic()
+        self._is_writing = False
+        self._restored: dict[str, Any] | None = None
+
+    def last(self) -> str | None:
+        """Give the path of the last checkpoint, None if there is none that can be used."""
+        if not self._entry.exists():
+            return None
+        try:
+            entry = artifacts.read_json(self._entry)
+            path = self._folder / Path(entry["file"]).name
+            is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
+            others = [k for k, v in self._identity.items() if entry["identity"].get(k) != v]
+            if is_whole and not others:
+                _check_it_is_data(path)
+        except (TwinrunError, LookupError, TypeError, AttributeError):
+            path, is_whole, others = self._entry, False, []
+        if is_whole and not others:
+            return str(path)
+        what = f"is of another {' and '.join(others)}" if others else "is corrupt"
+        self._say(f"{path} {what}: the training starts from its beginning")
+        return None
+
+    def remove(self) -> None:
+        """Remove the folder, when the training has been finished."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put everything back where the training is resumed; else write a checkpoint if one is due.
+
+        Nothing of this epoch has been drawn yet, neither by another hook nor by the loader.
+        """
+        if self._restored is not None:
+            self._restore(trainer, pl_module, self._restored)
+            self._restored = None
+            return
+        is_due = time.monotonic() - self._written >= 60 * self._minutes
+        if trainer.current_epoch == 0 or self._is_hindered or not is_due:
+            return
+        hindrance = next(_hindrances(trainer), None)
+        if hindrance is not None:
+            self._give_up(hindrance)
+            return
+        before = random_states()
+        self._write(trainer)
+        restore_random_states(before)  # a module's own hook may have drawn
+        self._written = time.monotonic()
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Complete a checkpoint of this callback; those of others stay as they are."""
+        if not self._is_writing:
+            return
+        # The epoch has been made ready, but a resumed training makes it ready itself.
+        for progress in checkpoint["loops"]["fit_loop"]["epoch_progress"].values():
+            progress["ready"] -= 1
+        drop_hyperparameters(checkpoint)
+        checkpoint[KEY] = {
+            "random": random_states(),
+            "generators": [generator.get_state() for generator in _generators(trainer)],
+            "metrics": dict(trainer.callback_metrics),
+            "buffers": dict(_transient_buffers(pl_module)),
+        }
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Keep what is to be put back later."""
+        self._restored = checkpoint.get(KEY)
+
+    def _give_up(self, why: str) -> None:
+        self._is_hindered = True
+        self._say(f"no checkpoints are written: {why}")
+
+    def _write(self, trainer: pl.Trainer) -> None:
+        path = self._folder / f"epoch{trainer.current_epoch}.ckpt"
+        self._is_writing = True
+        try:
+            with artifacts.atomic(path) as temporary:
+                trainer.save_checkpoint(temporary, weights_only=False)
+                _check_it_is_data(temporary)
+            entry = {"file": path.name, "sha256": artifacts.sha256(path)}
+            artifacts.write_json(self._entry, {**entry, "identity": self._identity})
+        except OSError as error:
+            self._say(f"{path} could not be written ({error.strerror}): training goes on without")
+            return
+        except TwinrunError as error:
+            self._give_up(str(error))
+            return
+        finally:
+            self._is_writing = False
+        for other in self._folder.glob("*.ckpt"):
+            if other != path:
+                other.unlink()
+
+    def _restore(
+        self, trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
+    ) -> None:
+        for generator, saved in zip(_generators(trainer), state["generators"], strict=True):
+            generator.set_state(saved)
+        trainer.callback_metrics.update(
+            {name: value.to(module.device) for name, value in state["metrics"].items()}
+        )
+        with torch.no_grad():
+            for name, buffer in _transient_buffers(module):
+                buffer.copy_(state["buffers"][name])
+        restore_random_states(state["random"])
+        # Lightning made the iterator before this hook; now it makes it again, after all hooks.
+        trainer.fit_loop._resuming_from_checkpoint = False
+
+
+def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
+    """Take from a checkpoint what is not needed to go on, and may be of any type."""
+    for key in ("hyper_parameters", "datamodule_hyper_parameters"):
+        checkpoint.pop(key, None)
+
+
+def _check_it_is_data(path: Path) -> None:
+    """Unpickle the structure of a checkpoint, without its tensors.
+
+    Raises:
+        TwinrunError: if it holds other objects, or what runs code.
+    """
+    try:
+        torch.load(path, weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise TwinrunError(
+            f"a callback, optimizer or module keeps more than data ({error})"
+        ) from None
+
+
+def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
+    """Say what stands against ending in the same bits."""
+    if trainer.world_size > 1:
+        yield "several workers train, and only one worker's state would be kept"
+    if trainer.max_steps != -1:
+        yield "the Trainer counts steps (max_steps), and checkpoints fall between epochs"
+    if trainer.reload_dataloaders_every_n_epochs > 1:
+        yield "the loaders are made anew every few epochs (reload_dataloaders_every_n_epochs)"
+    if trainer.check_val_every_n_epoch not in (None, 1):
+        yield "not every epoch is validated (check_val_every_n_epoch)"
+    if any(getattr(loader, "persistent_workers", False) for loader in _loaders(trainer)):
+        yield "data workers outlive an epoch (persistent_workers), with random states of their own"
+
+
+def _loaders(trainer: pl.Trainer) -> list[Any]:
+    return tree_leaves([trainer.train_dataloader, trainer.val_dataloaders])
+
+
+def _generators(trainer: pl.Trainer) -> list[torch.Generator]:
+    """Find the generators that loaders and their samplers were given, each once."""
+    found: dict[int, torch.Generator] = {}
+    for loader in _loaders(trainer):
+        batches = getattr(loader, "batch_sampler", None)
+        for owner in (
+            loader,
+            getattr(loader, "sampler", None),
+            batches,
+            getattr(batches, "sampler", None),
+        ):
+            generator = getattr(owner, "generator", None)
+            if isinstance(generator, torch.Generator):
+                found[id(generator)] = generator
+    return list(found.values())
+
+
+def _transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Name the buffers that are no part of the module's state_dict."""
+    kept = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name not in kept)

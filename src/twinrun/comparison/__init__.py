@@ -1,0 +1,1 @@
+"""Two runs compared bit for bit, and what follows from it."""

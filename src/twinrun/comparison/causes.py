@@ -1,0 +1,110 @@
+"""From what differed first between two runs to the class of its cause.
+
+Within a step one quantity causes the next: the weights that it starts with and the state of the
+random generators, the batch, the forward pass (random numbers, buffers, loss), the backward pass,
+the exchange between workers, the optimizer. So the first that differs bears the cause, and the
+others follow from it. What a class cannot say is which operation it was: see `locate`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Quantities in the order in which one causes the next: the words of `first_difference`, and the
+# class of cause when that quantity is the first to differ.
+CAUSE_OF_QUANTITY = {
+    "initial parameters": "initial weights",
+    "initial buffers": "initial weights",
+    "parameters before the step": "initial weights",
+    "random streams": "random stream",
+    "order of the batch": "data order",
+    "content of the batch": "data content",
+    "random streams after the step": "random stream",
+    "buffers": "forward",
+    "loss": "forward",
+    "workers' own gradients": "backward",
+    "gradients": "backward",
+    "optimizer state": "optimizer",
+    "parameters": "optimizer",
+    "number of steps": "data order",
+}
+CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
+
+# What to look at, a clause for each class.
+ADVICE = {
+    "initial weights": "look for weights that are drawn before or without the seed, or changed "
+    "between steps",
+    "random stream": "look for whoever draws from or seeds the global random generators (a "
+    "callback, a loader, a library), and give it a generator of its own",
+    "data order": "look for a shuffle or a sampler that draws from another source than the seed",
+    "data content": "look for augmentation, data workers or a set whose result the seed does not "
+    "decide",
+    "forward": "look for an operation of the forward pass that is not reproducible",
+    "backward": "look for an operation of the backward pass that is not reproducible",
+    "collective": "look at the exchange of gradients between the workers",
+    "optimizer": "look at the optimizer: its state, its settings and its implementation",
+}
+
+
+def cause_of(first_difference: Mapping[str, Any] | None, *, workers: int = 1) -> str | None:
+    """Give the class of cause, one of CAUSES; None if nothing differed at any step.
+
+    Args:
+        first_difference: of a comparison; its `quantity` is read.
+        workers: how many trained together. When their own gradients were equal and the sum of
+            them is not, it was the exchange.
+
+    >>> cause_of({"step": 3, "quantity": "gradients", "tensor": "user_factors"})
+    'backward'
+    >>> cause_of({"step": 3, "quantity": "gradients", "tensor": "user_factors"}, workers=2)
+    'collective'
+    """
+    if first_difference is None:
+        return None
+    quantity = first_difference["quantity"]
+    if quantity == "gradients" and workers > 1:
+        return "collective"
+    return CAUSE_OF_QUANTITY[quantity]
+
+
+# Operations that `torch.use_deterministic_algorithms` documents, as torch 2.13 names them in a
+# trace: those that have a reproducible algorithm, and those that then raise an error.
+# fmt: off
+REPRODUCIBLE = {
+    "aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_",
+    "aten::_unsafe_index_put", "aten::index_add", "aten::index_add_", "aten::index_copy",
+    "aten::index_copy_", "aten::scatter", "aten::scatter_", "aten::scatter_add",
+    "aten::scatter_add_", "aten::scatter_reduce", "aten::scatter_reduce_", "aten::gather",
+    "aten::convolution", "aten::convolution_backward", "aten::bmm",
+    "aten::replication_pad1d_backward", "aten::replication_pad2d_backward",
+    "aten::replication_pad3d_backward", "aten::max_pool3d_with_indices_backward",
+}
+NOT_REPRODUCIBLE = {
+    "aten::avg_pool3d_backward", "aten::_adaptive_avg_pool2d_backward",
+    "aten::_adaptive_avg_pool3d_backward", "aten::adaptive_max_pool2d_backward",
+    "aten::fractional_max_pool2d_backward", "aten::fractional_max_pool3d_backward",
+    "aten::max_unpool2d", "aten::max_unpool3d", "aten::upsample_linear1d_backward",
+    "aten::upsample_bilinear2d_backward", "aten::upsample_bicubic2d_backward",
+    "aten::upsample_trilinear3d_backward", "aten::reflection_pad1d_backward",
+    "aten::reflection_pad2d_backward", "aten::reflection_pad3d_backward",
+    "aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::_ctc_loss_backward",
+    "aten::_embedding_bag_backward", "aten::put_", "aten::histc", "aten::bincount",
+    "aten::median", "aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward",
+    "aten::cumsum",
+}
+# fmt: on
+
+
+def remedy_of(op: str, *, deterministic: bool) -> str:
+    """Say in a clause what torch documents against an operation that does not repeat.
+
+    Args:
+        op: its name, such as `aten::index_put`.
+        deterministic: whether only reproducible algorithms were asked for already.
+    """
+    if op in NOT_REPRODUCIBLE:
+        return "torch documents no reproducible algorithm for it on every device: use another one"
+    if op in REPRODUCIBLE and not deterministic:
+        return "torch has a reproducible algorithm for it: set `deterministic: true`"
+    if op in REPRODUCIBLE:
+        return "torch documents its algorithm as reproducible, and it was asked for: report it"
+    return "torch documents no remedy for it"

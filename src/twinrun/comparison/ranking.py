@@ -1,0 +1,107 @@
+"""The trials of a sweep, ranked by a metric.
+
+A trial that failed or was stopped has no rank and comes last, with the reason; so does one whose
+metric is no number. Does without torch.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from twinrun import artifacts, run_files
+from twinrun.errors import TwinrunError
+
+
+def rank(
+    runs: Sequence[str | Path],
+    *,
+    workload: str,
+    metric: str,
+    best: str,
+    table: str | Path,
+    summary: str | Path,
+) -> None:
+    """Write the ranking as a table, and with what it is made of as JSON.
+
+    Args:
+        runs: run.json of every trial and seed; the table of epochs lies beside it.
+        workload: the one that the trials vary.
+        metric: of the test, or of the last epoch.
+        best: `highest` or `lowest`.
+        table: path of the CSV.
+        summary: path of the JSON.
+
+    Raises:
+        TwinrunError: if trials have finished and none has the metric.
+    """
+    manifests = [run_files.read_run(run) for run in runs]
+    trials = [
+        _trial(manifest, Path(run), point, metric)
+        for manifest, run, point in zip(manifests, runs, _points(manifests), strict=True)
+    ]
+    _check_metric(trials, metric)
+    sign = -1 if best == "highest" else 1
+    trials.sort(key=lambda trial: math.inf if trial["rank"] is None else sign * trial["value"])
+    ranked = [trial for trial in trials if trial["rank"] is not None]
+    for place, trial in enumerate(ranked, start=1):
+        trial["rank"] = place
+    rows = [
+        {"rank": trial["rank"], **trial["point"], metric: trial["value"], **trial["metrics"]}
+        | {"ended": trial["ended"]}
+        for trial in trials
+    ]
+    artifacts.write_csv(table, pd.DataFrame(rows).astype({"rank": "Int64"}))
+    artifacts.write_json(
+        summary,
+        {
+            "workload": workload,
+            "metric": metric,
+            "best": best,
+            "finished": sum(trial["ended"] == "finished" for trial in trials),
+            "trials": trials,
+        },
+    )
+
+
+def _points(manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give of each trial the hyperparameters, variant and seed that are not the same in all."""
+    found = [
+        manifest["settings"]["workload"]["hyperparameters"]
+        | {key: manifest[key] for key in ("variant", "seed")}
+        for manifest in manifests
+    ]
+    names = dict.fromkeys(name for values in found for name in values)
+    varied = [n for n in names if len({repr(values.get(n)) for values in found}) > 1]
+    return [{name: values.get(name) for name in varied} for values in found]
+
+
+def _trial(
+    manifest: dict[str, Any], path: Path, point: dict[str, Any], metric: str
+) -> dict[str, Any]:
+    measured = dict(manifest["metrics"])
+    if manifest["ended"] == "finished":
+        epochs = pd.read_csv(path.with_name("epochs.csv"))
+        measured = epochs.drop(columns="epoch").iloc[-1].to_dict() | measured
+    value = measured.pop(metric, None)
+    return {
+        "rank": 0 if value is not None and math.isfinite(value) else None,
+        "point": point,
+        "label": ", ".join(f"{name} {value}" for name, value in point.items()) or "the only one",
+        "value": value,
+        "metrics": measured,
+        "fit_seconds": manifest.get("seconds", {}).get("fit"),
+        "ended": manifest["ended"],
+        "run": path.as_posix(),
+    }
+
+
+def _check_metric(trials: Sequence[dict[str, Any]], metric: str) -> None:
+    finished = [trial for trial in trials if trial["ended"] == "finished"]
+    if finished and all(trial["value"] is None for trial in finished):
+        known = ", ".join(finished[0]["metrics"])
+        raise TwinrunError(
+            f"sweep.metric: no trial has logged {metric!r}; what they log: {known or 'nothing'}"
+        )

@@ -1,0 +1,317 @@
+"""What locating a difference does in fresh processes: save a step's start, and replay the step.
+
+`save_start` trains as the run did, up to the step in which the pair parted (or, if a race makes
+this training part from the run earlier, up to that step), and saves all that the step starts with.
+`replay` does that step again, as often as asked, always from the saved start, with every operation
+fingerprinted; the first process to replay leaves a record, the second holds itself against it.
+Both go through Lightning's Trainer, so that every hook of the module is called.
+"""
+
+import copy
+import functools
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytorch_lightning as pl
+import torch
+import xxhash
+from torch.utils._pytree import tree_map
+from torch.utils.data import DataLoader
+
+from twinrun import artifacts
+from twinrun.acceleration.under_trainer import Speed
+from twinrun.checkpoint.stop_request import Stopped
+from twinrun.comparison.distances import distances
+from twinrun.parallel.whole_batch import Team
+from twinrun.process.determinism import SWITCHES, capture, determinism, restore
+from twinrun.trace.op_tracer import KEY, OpTracer
+from twinrun.trace.step_tracer import Tracer
+from twinrun.training.load_workload import build_data, build_module
+from twinrun.training.train import trainer_of
+
+MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
+
+
+def save_start(run: Mapping[str, Any], *, step: int, recorded: str, start: str) -> None:
+    """Train up to a step and save what it starts with.
+
+    Args:
+        run: `seed`, `workload`, `variant`, `dataset` and `search_path`, as for `training.train`.
+        step: the step in which the pair parted, from 1.
+        recorded: steps.csv of the first run of the pair.
+        start: path of the file.
+    """
+    steps = pd.read_csv(recorded, dtype=str)
+    with _trained(run) as (trainer, module, data):
+        tracer = Tracer()
+        trainer.callbacks[:0] = [tracer, _Saver(tracer, steps, step, Path(start))]
+        _fit(trainer, module, data)
+
+
+def replay(
+    run: Mapping[str, Any], *, start: str, record: str, repeats: int, found: str | None = None
+) -> None:
+    """Repeat the saved step with every operation fingerprinted.
+
+    Args:
+        run: as for `save_start`.
+        start: what `save_start` wrote.
+        record: a folder: without `found` it is written, after one repeat; else it is read.
+        repeats: how often to do the step.
+        found: path of the JSON: `step`, `epoch`, `repeats`, `firsts` (of each repeat the place of
+            the first operation that differed, or None) and `way` (the operations of the first
+            repeat that parted).
+    """
+    state = torch.load(start, weights_only=False)  # written by `save_start`, a moment ago
+    with _trained(run) as (trainer, module, data):
+        loader = DataLoader([state["batch"]] * repeats, batch_size=None)
+        data.train_dataloader = lambda: loader
+        replayer = _Recorder if found is None else _Comparer
+        callback = replayer(state, Path(record), repeats)
+        trainer.callbacks.insert(0, callback)
+        _fit(trainer, module, data)
+    if found is not None:
+        place = {"step": state["step"], "epoch": state["epoch"]}
+        artifacts.write_json(found, {**place, **callback.summary()})
+
+
+@contextmanager
+def _trained(
+    run: Mapping[str, Any],
+) -> Iterator[tuple[pl.Trainer, pl.LightningModule, pl.LightningDataModule]]:
+    """Make what a run is made of, in the order in which a run makes it."""
+    variant, seed = run["variant"], run["seed"]
+    switches = {key: variant[key] for key in SWITCHES}
+    with determinism(**switches), tempfile.TemporaryDirectory(prefix="twinrun-") as empty:
+        pl.seed_everything(seed, workers=True, verbose=False)
+        data = build_data(
+            run["workload"],
+            seed=seed,
+            dataset_path=run["dataset"],
+            data_workers=variant["data_workers"],
+            persistent_workers=variant["persistent_workers"],
+            search_path=run["search_path"],
+        )
+        module = build_module(run["workload"], run["search_path"])
+        Speed(module, variant)
+        trainer = trainer_of(run["workload"], variant, Team(), root=empty, callbacks=[])
+        yield trainer, module, data
+
+
+def _fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
+    with suppress(Stopped):
+        trainer.fit(module, datamodule=data)
+
+
+class _Saver(pl.Callback):
+    """Saves the start of the step in which the training ends or parts from what was recorded."""
+
+    def __init__(self, tracer: Tracer, recorded: pd.DataFrame, step: int, path: Path) -> None:
+        self._tracer, self._recorded, self._step, self._path = tracer, recorded, step, path
+        self._start: dict[str, Any] = {}
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        step = len(self._tracer.rows) + 1
+        place = {"step": step, "epoch": trainer.current_epoch + 1, "batch_idx": batch_idx}
+        self._start = place | {"batch": copied(batch), "state": state_of(trainer, pl_module)}
+        if step == self._step:
+            self._end()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        row = self._tracer.rows[-1]
+        recorded = self._recorded.iloc[row["step"] - 1]
+        if any(recorded[key] != row[key] for key in row if isinstance(row[key], str)):
+            self._end()
+
+    def _end(self) -> None:
+        torch.save(self._start, self._path)
+        raise Stopped
+
+
+class _Replayer(pl.Callback):
+    """Does the saved step in place of each of the Trainer's, with every operation fingerprinted."""
+
+    def __init__(self, start: Mapping[str, Any], record: Path, repeats: int) -> None:
+        self._start, self._record, self._repeats = start, record, repeats
+        self._done = 0
+
+    def watch(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> None:
+        """Look at what an operation gave, while it is there."""
+
+    def end_repeat(self, rows: list[dict[str, Any]]) -> None:
+        """Take the operations of a repeat."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        step, start = pl_module.training_step, self._start
+
+        @functools.wraps(step)  # Lightning passes what the step's signature asks for
+        def saved_step(batch: Any, *index: Any) -> Any:
+            return step(self._batch, *([start["batch_idx"]] if index else []))
+
+        pl_module.training_step = saved_step
+        pl_module.log = pl_module.log_dict = _log_nothing  # it adds up from repeat to repeat
+        trainer.fit_loop.epoch_progress.current.processed = start["epoch"] - 1
+        for optimizer in trainer.optimizers:
+            optimizer.register_step_post_hook(lambda *_: self._set_phase("forward"))
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+    ) -> None:
+        set_state(trainer, pl_module, self._start["state"])
+        self._batch = copied(self._start["batch"])
+        self._tracer = OpTracer(pl_module, self.watch)
+        self._following = self._tracer.following()
+        self._following.__enter__()
+
+    def on_before_backward(self, *_: Any) -> None:
+        self._set_phase("backward")
+
+    def on_after_backward(self, *_: Any) -> None:
+        self._set_phase("forward")
+
+    def on_before_optimizer_step(self, *_: Any) -> None:
+        self._set_phase("optimizer")
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._following.__exit__(None, None, None)
+        self.end_repeat(self._tracer.rows)
+        self._done += 1
+        if self._done == self._repeats:
+            raise Stopped
+
+    def _set_phase(self, phase: str) -> None:
+        self._tracer.phase = phase
+
+
+class _Recorder(_Replayer):
+    """Leaves the operations of one repeat and a sample of what each gave."""
+
+    def watch(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> None:
+        for place, tensor in enumerate(outputs):
+            np.save(self._record / f"{_file_of(row)}.{place}.npy", sample_of(tensor))
+
+    def end_repeat(self, rows: list[dict[str, Any]]) -> None:
+        artifacts.write_json(self._record / "ops.json", rows)
+
+
+class _Comparer(_Replayer):
+    """Holds the operations of each repeat against the record."""
+
+    def __init__(self, start: Mapping[str, Any], record: Path, repeats: int) -> None:
+        super().__init__(start, record, repeats)
+        self._recorded = {_key(row): row for row in artifacts.read_json(record / "ops.json")}
+        self._firsts: list[dict[str, Any] | None] = []
+        self._way: list[dict[str, Any]] = []
+
+    def watch(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> None:
+        recorded = self._recorded.get(_key(row))
+        row["is_known"] = recorded is not None
+        for side in ("inputs", "outputs"):
+            row[f"{side}_equal"] = recorded is not None and recorded[side] == row[side]
+        if recorded is not None and not row["outputs_equal"] and not self._way:
+            row |= self._measured(row, outputs)
+
+    def end_repeat(self, rows: list[dict[str, Any]]) -> None:
+        first = first_of(rows, len(self._recorded))
+        self._firsts.append(first)
+        if first is not None and not self._way:
+            self._way = rows
+
+    def summary(self) -> dict[str, Any]:
+        """Give what was found."""
+        return {"repeats": self._done, "firsts": self._firsts, "way": self._way}
+
+    def _measured(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> dict[str, Any]:
+        """Give the distances of the output that is farthest from the recorded one."""
+        found = []
+        for place, tensor in enumerate(outputs):
+            recorded = np.load(self._record / f"{_file_of(row)}.{place}.npy")
+            own = sample_of(tensor)
+            if own.shape == recorded.shape and own.dtype == recorded.dtype:
+                found.append(distances(recorded, own, str(tensor.dtype).split(".")[1]))
+        return max(found, key=lambda distance: distance["relative_l2"], default={})
+
+
+def first_of(rows: Sequence[Mapping[str, Any]], recorded: int) -> dict[str, Any] | None:
+    """Give the first operation that differs: its place in the step, its row, and in what.
+
+    Args:
+        rows: operations in order, with `is_known`, `inputs_equal` and `outputs_equal`.
+        recorded: how many operations the other process did.
+
+    Returns:
+        The row with `place` and `differs_in`: `outputs` (of equal inputs), `inputs` (no operation
+        before it made them differ: they came from outside of torch) or `operations` (the two
+        processes did not do the same); None if all is equal.
+    """
+    for place, row in enumerate(rows):
+        if not row["is_known"]:
+            return {**row, "place": place, "differs_in": "operations"}
+        if not row["inputs_equal"]:
+            return {**row, "place": place, "differs_in": "inputs"}
+        if not row["outputs_equal"]:
+            return {**row, "place": place, "differs_in": "outputs"}
+    if len(rows) < recorded:
+        return {**rows[-1], "place": len(rows) - 1, "differs_in": "operations"}
+    return None
+
+
+def _log_nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def copied(tree: Any) -> Any:
+    """Copy nested tensors and whatever else."""
+    return tree_map(
+        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else copy.copy(leaf), tree
+    )
+
+
+def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+    """Copy what a step starts with: parameters, gradients, buffers, optimizers, random streams."""
+    parameters = dict(module.named_parameters())
+    return {
+        "parameters": {name: p.detach().clone() for name, p in parameters.items()},
+        "gradients": {name: copied(p.grad) for name, p in parameters.items()},
+        "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
+        "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
+        "process": capture(),
+    }
+
+
+def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
+    """Put back what `state_of` copied."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(state["parameters"][name])
+            parameter.grad = copied(state["gradients"][name])
+        for name, buffer in module.named_buffers():
+            buffer.copy_(state["buffers"][name])
+    for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(copy.deepcopy(saved))
+    restore(state["process"])
+
+
+def sample_of(tensor: torch.Tensor) -> np.ndarray:
+    """Give at most MOST_ELEMENTS evenly spaced elements, flat; of bfloat16 the bits as uint16."""
+    if tensor.layout is not torch.strided:
+        tensor = tensor.coalesce().values()
+    flat = tensor.detach().reshape(-1)
+    flat = flat[:: max(1, -(-flat.numel() // MOST_ELEMENTS))].cpu().resolve_conj().resolve_neg()
+    return (flat.view(torch.uint16) if flat.dtype == torch.bfloat16 else flat).numpy()
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return json.dumps([row[part] for part in KEY])
+
+
+def _file_of(row: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(_key(row).encode())

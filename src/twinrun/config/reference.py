@@ -1,0 +1,80 @@
+"""The reference of the config: python -m twinrun.config.reference > docs/config.md."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
+HEADER = """\
+# The configuration
+
+<!-- Made from config.schema.yaml by: python -m twinrun.config.reference > docs/config.md -->
+
+`config.yaml` holds the full-size studies. A file of your own, given by `--configfile mine.yaml`, is
+merged into it: mappings are united key by key, lists are replaced. So `studies: [reproducibility]`
+and `reproducibility: {workloads: [mine]}` run your workload and not ours. Every key is checked
+before any job starts; unknown keys are errors.
+
+`<name>` stands for a name of yours: letters, digits, `_` and `-`, beginning with a letter, at most
+40 characters.
+
+| key | what it is for | allowed | default |
+| --- | --- | --- | --- |
+"""
+
+
+def reference(schema: Mapping[str, Any]) -> str:
+    """Give the Markdown page of a schema: a row for each key, in the schema's order."""
+    rows = [" | ".join(["", *row, ""]).strip() for row in _rows(schema, schema, prefix="")]
+    return HEADER + "\n".join(rows) + "\n"
+
+
+def _rows(
+    node: Mapping[str, Any], schema: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, str, str, str]]:
+    for name, value in node.get("properties", {}).items():
+        entry = {**_referenced(value, schema), **value}
+        key = f"{prefix}{name}"
+        description = " ".join(entry.get("description", "").split())
+        default = _default(entry, required=name in node.get("required", []))
+        yield f"`{key}`", description, _allowed(entry, schema), default
+        yield from _rows(entry, schema, prefix=f"{key}.")
+        named = entry.get("additionalProperties")
+        if isinstance(named, Mapping):
+            yield from _rows(named, schema, prefix=f"{key}.<name>.")
+
+
+def _referenced(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return schema["$defs"][value["$ref"].rpartition("/")[2]] if "$ref" in value else {}
+
+
+def _allowed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    if "enum" in entry:
+        return ", ".join(f"`{_shown(value)}`" for value in entry["enum"])
+    kind = entry.get("type", "any")
+    text = " or ".join([kind] if isinstance(kind, str) else kind)
+    if kind == "array":
+        items = entry["items"]
+        text = f"list of: {_allowed({**_referenced(items, schema), **items}, schema)}"
+    if "pattern" in entry and "import_path" in schema["$defs"]:
+        is_path = entry["pattern"] == schema["$defs"]["import_path"]["pattern"]
+        text = "`package.module:name`" if is_path else "a name"
+    if "minimum" in entry:
+        text += f", {entry['minimum']} to {entry['maximum']}"
+    return text
+
+
+def _default(entry: Mapping[str, Any], *, required: bool) -> str:
+    if "default" in entry:
+        return f"`{_shown(entry['default'])}`"
+    return "required" if required else ""
+
+
+def _shown(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n...\n").strip()
+
+
+if __name__ == "__main__":
+    print(reference(yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))), end="")

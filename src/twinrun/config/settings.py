@@ -1,0 +1,365 @@
+"""The validated configuration as frozen dataclasses; all config errors at once.
+
+`resolve` checks a config against the schema (see `schema_check`), then for what a schema cannot say
+(see `consistency`), and raises one error with a line for each mistake. What `accelerator: auto`
+means and which variants this machine cannot run is decided here, so that the workflow asks for no
+run that could not start.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from twinrun.config import matrix_cells, resume_variants
+from twinrun.config.consistency import contradictions
+from twinrun.config.matrix_cells import Cell
+from twinrun.config.schema_check import validate
+from twinrun.config.sweep_trials import trials
+from twinrun.errors import TwinrunError
+
+# What the timings of a study are called; a workload's name follows.
+TIMINGS = {
+    "reproducibility": "determinism",
+    "devices": "devices",
+    "acceleration": "acceleration",
+}
+# What is measured in them.
+PHASES = {
+    "reproducibility": ["train"],
+    "devices": ["train", "trainer"],
+    "acceleration": ["train", "trainer", "predict"],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A dataset: made by a function, or a file of the user's."""
+
+    make: str | None = None
+    """Import path of the function that makes it."""
+    parameters: Mapping[str, Any]
+    """Its keyword arguments."""
+    file: str | None = None
+    """The user's own file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A LightningModule, a LightningDataModule and their hyperparameters."""
+
+    module: str
+    """Import path of the LightningModule."""
+    data: str
+    """Import path of the LightningDataModule."""
+    dataset: str | None
+    """Name of its dataset."""
+    hyperparameters: Mapping[str, Any]
+    """Keyword arguments of the two constructors."""
+    epochs: int
+    """Epochs of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Execution settings: never what is computed, only how."""
+
+    accelerator: str
+    """`cpu` or `gpu`, resolved."""
+    deterministic: bool
+    """Only reproducible algorithms."""
+    threads: int
+    """torch's threads."""
+    data_workers: int
+    """Processes that prepare batches."""
+    precision: str
+    """Lightning's name of it."""
+    devices: int
+    """Worker processes; on GPUs each has one."""
+    nodes: int
+    """Machines of a cluster that share the workers evenly."""
+    sharing: str
+    """How workers share the data: `canonical` or `partitioned`."""
+    scale_batch_with_devices: bool
+    """Mini-batches as many times larger as there are workers."""
+    batch_norm: str
+    """How workers join the statistics: `joined` or `synchronised`."""
+    compile: str
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
+    fill_uninitialized_memory: bool
+    """Fill what an operation leaves uninitialised; deterministic variants only."""
+    persistent_workers: bool
+    """Keep the data workers from epoch to epoch."""
+    accumulate: int
+    """Parts that each mini-batch is cut into; their gradients are accumulated."""
+    validation: bool
+    """Validate while training."""
+    checkpointing: bool
+    """Write Lightning's checkpoints while training."""
+    logging: bool
+    """Show Lightning's progress bar and write its logger."""
+    environment: Mapping[str, str]
+    """Environment variables of the run's fresh process."""
+    stop: str
+    """Where the training is stopped, for a second process to go on: see `checkpoint.interrupt`."""
+    resume: str
+    """By what it goes on: `lightning` or `twinrun`."""
+
+    @property
+    def cores(self) -> int:
+        """What a run needs, on each of its nodes."""
+        return self.devices // self.nodes * self.threads
+
+    @property
+    def gpus(self) -> int:
+        """What a run needs."""
+        return self.devices if self.accelerator == "gpu" else 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timing, which is one process that does whole steps, can measure it."""
+        is_plain = self.accumulate == 1 and not self.environment and self.stop == "none"
+        return self.devices == 1 and is_plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Variants of one workload to be measured in turn; the first is the yardstick."""
+
+    workload: str
+    variants: list[str]
+    rounds: int
+    steps: int
+    """Steps in a round of one variant, at least: short ones are repeated (see `timed_variant`)."""
+    phases: list[str]
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
+    size: str | None = None
+    """The hyperparameter that takes the values of `sizes` in turn."""
+    sizes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything the config asks for, resolved for this machine."""
+
+    config: dict[str, Any]
+    """The config with every default filled in."""
+    studies: list[str]
+    datasets: dict[str, Dataset]
+    workloads: dict[str, Workload]
+    variants: dict[str, Variant]
+    timings: dict[str, Timing]
+    not_run: dict[str, str]
+    """Variants that this machine cannot run, and why."""
+    trials: dict[str, str]
+    """The trials of the sweep, each a workload of its own, and the workload that it varies."""
+    cells: dict[str, Cell]
+    """Of the study matrix; their variants are among `variants`."""
+
+    def variants_of(self, study: str) -> list[str]:
+        """Name the variants of a study that can run here."""
+        return [name for name in self.config[study]["variants"] if name not in self.not_run]
+
+    def timings_of(self, study: str) -> list[str]:
+        """Name the timings of a study."""
+        if study not in TIMINGS:
+            return []
+        names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
+        return [name for name in names if name in self.timings]
+
+    def trials_of(self, workload: str) -> list[str]:
+        """Name the trials of a workload."""
+        return [trial for trial, varied in self.trials.items() if varied == workload]
+
+    def cores_of(self, workload: str, variant: str, *, available: int) -> int:
+        """Give the cores that a run asks for: its own, or so many that only few run at once.
+
+        Args:
+            workload: its workload, or its trial.
+            variant: its variant.
+            available: cores that the workflow has.
+        """
+        needed, study = self.variants[variant].cores, self.config["parallel"]
+        at_once = None
+        if workload in self.trials:
+            at_once = self.config["sweep"]["at_once"]
+        elif workload in study["workloads"] and variant in study["variants"]:
+            at_once = study["at_once"]
+        return max(needed, -(-available // at_once)) if at_once else needed
+
+    def active_workloads(self) -> list[str]:
+        """Name the workloads of the chosen studies."""
+        named = [name for study in self.studies for name in self.config[study]["workloads"]]
+        return list(dict.fromkeys(named))
+
+    def stops_of(self, variant: str) -> list[dict[str, str]]:
+        """Give the pairs of variants by which the study resume examines a variant."""
+        return resume_variants.pairs(variant, self.config["resume"]["stops"])
+
+    def not_run_of(self, study: str) -> dict[str, str]:
+        """Name the variants of a study that cannot run here, and why."""
+        names = self.config[study].get("variants", [])
+        return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
+        """Give variant, seed and repeat of the baseline's run and of a cell's."""
+        cell, matrix = self.cells[name], self.config["matrix"]
+        baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
+        return [baseline, {key: getattr(cell, key) for key in baseline}]
+
+    def fingerprinted_variants(self) -> list[str]:
+        """Name the variants whose runs must end in the expected weights."""
+        if "fingerprint" not in self.config["require"]:
+            return []
+        names = self.variants_of("reproducibility")
+        return [name for name in names if self.variants[name].deterministic]
+
+    def hindrance_of_cell(self, name: str) -> str | None:
+        """Say why a cell cannot run on this machine."""
+        variants = [pair["variant"] for pair in self.pair_of_cell(name)]
+        return next((self.not_run[name] for name in variants if name in self.not_run), None)
+
+    def cells_that_run(self) -> list[str]:
+        """Name the cells of the matrix that can run on this machine."""
+        return [name for name in self.cells if self.hindrance_of_cell(name) is None]
+
+    def listed_cells(self) -> list[dict[str, Any]]:
+        """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
+        return [
+            {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
+            for name, cell in self.cells.items()
+        ]
+
+    def most_threads(self, timing: str) -> int:
+        """Give the threads a timing's process needs."""
+        return max(self.variants[name].threads for name in self.timings[timing].variants)
+
+    def any_deterministic(self, timing: str) -> bool:
+        """Say whether the process of a timing must be ready for deterministic algorithms."""
+        return any(self.variants[name].deterministic for name in self.timings[timing].variants)
+
+
+def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Settings:
+    """Validate a config and resolve it for a machine.
+
+    Args:
+        config: as read from YAML.
+        schema: path of the JSON schema, in YAML.
+        gpus: how many GPUs the runs will find.
+
+    Raises:
+        TwinrunError: with one line for each mistake.
+    """
+    rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
+    config, problems = validate(config, rules)
+    problems = problems or contradictions(config, rules)
+    if problems:
+        count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
+        raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
+    return _settings(config, gpus)
+
+
+def _settings(config: dict[str, Any], gpus: int) -> Settings:
+    default = config["accelerator"]
+    if default == "auto":
+        default = "gpu" if gpus else "cpu"
+    variants, not_run = {}, {}
+    cells = matrix_cells.cells(config["matrix"]) if "matrix" in config["studies"] else []
+    changed = {
+        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
+        for cell in cells
+    }
+    for name, values in {**config["variants"], **changed, **_stopped(config)}.items():
+        accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
+        variants[name] = Variant(**{**values, "accelerator": accelerator})
+        # `accelerator: gpu` at the top is a promise about machines this one may not be.
+        promised = math.inf if config["accelerator"] == "gpu" else gpus
+        if (reason := _hindrance(variants[name], gpus=promised)) is not None:
+            not_run[name] = reason
+    settings = Settings(
+        config=config,
+        studies=config["studies"],
+        datasets={name: Dataset(**values) for name, values in config["datasets"].items()},
+        workloads={name: Workload(**values) for name, values in config["workloads"].items()},
+        variants=variants,
+        timings={},
+        not_run=not_run,
+        trials={},
+        cells={cell.name: cell for cell in cells},
+    )
+    settings.timings.update(_timings(settings))
+    for trial, varied, hyperparameters in trials(config):
+        settings.trials[trial] = varied
+        workload = settings.workloads[varied]
+        settings.workloads[trial] = replace(
+            workload,
+            hyperparameters={**workload.hyperparameters, **hyperparameters},
+            epochs=config["sweep"]["epochs"] or workload.epochs,
+        )
+    return settings
+
+
+def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Give the variants that the study resume makes of its own, with those that it holds whole."""
+    if "resume" not in config["studies"]:
+        return {}
+    asked = config["resume"]
+    found = (
+        resume_variants.variants(n, config["variants"][n], asked["stops"])
+        for n in asked["variants"]
+    )
+    return {name: values for variants in found for name, values in variants.items()}
+
+
+def _hindrance(variant: Variant, *, gpus: float) -> str | None:
+    """Say why a variant cannot run on this machine."""
+    if variant.gpus > gpus:
+        return (
+            f"needs {variant.gpus} GPUs, this machine has {gpus}"
+            if gpus
+            else "no GPU on this machine"
+        )
+    if variant.batch_norm == "synchronised" and not variant.gpus:
+        return "synchronised batch normalisation needs GPUs"
+    if variant.cuda_graph and not variant.gpus:
+        return "a CUDA graph needs a GPU"
+    if variant.layout == "features_first" and variant.gpus:
+        return "features_first is a layout for CPUs"
+    return None
+
+
+def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
+    """Name the timings the studies lead to, `<timing>_<workload>`."""
+    for study, prefix in TIMINGS.items():
+        if study not in settings.studies:
+            continue
+        asked = settings.config[study]
+        variants = [
+            name for name in settings.variants_of(study) if settings.variants[name].is_timed
+        ]
+        # A growth over sizes is worth measuring alone, a ratio takes two.
+        if len(variants) < (1 if "sizes" in asked else 2):
+            continue
+        cost = asked.get("cost", asked)
+        options = {key: asked[key] for key in ("size", "sizes") if key in asked}
+        for workload in asked["workloads"]:
+            yield (
+                f"{prefix}_{workload}",
+                Timing(
+                    workload=workload,
+                    variants=variants,
+                    phases=PHASES[study],
+                    rounds=cost["rounds"],
+                    steps=cost["steps"],
+                    **options,
+                ),
+            )

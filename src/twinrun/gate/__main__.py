@@ -1,0 +1,7 @@
+"""The command line of the gate: python -m twinrun.gate results/gate.json."""
+
+import sys
+
+from twinrun.gate.gate.gate import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""One network trained by several workers."""

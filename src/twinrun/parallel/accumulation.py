@@ -1,0 +1,151 @@
+"""Mini-batches cut into parts whose gradients are accumulated before the optimizer steps.
+
+Lightning accumulates over several batches of a loader. Here the loader's batches stay what they are
+and each is cut, so that the order, the mini-batches and every random number drawn to prepare them
+are those of a training that does not accumulate. A part of m_j samples of M counts with weight
+m_j / M, so that the sum of the parts' gradients is that of the mean over the mini-batch. A step,
+its loss and its fingerprints are those of the whole mini-batch.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.data import DataLoader
+
+from twinrun.errors import TwinrunError
+from twinrun.parallel.batch_sharding import shares
+from twinrun.trace.step_tracer import Tracer
+
+
+class Parts:
+    """Stands in for a training loader: yields each of its mini-batches in parts."""
+
+    def __init__(self, loader: DataLoader, number: int) -> None:
+        self.whole: Any = None
+        """The mini-batch under way."""
+        self.factor = 1.0
+        """By how much a part counts more than an equal one: m_j / M x their number."""
+        # Where Lightning looks for `set_epoch`.
+        self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
+        self._loader, self._number = loader, number
+
+    def __len__(self) -> int:
+        return len(self._loader) * self._number
+
+    def __iter__(self) -> Iterator[Any]:
+        for whole in self._loader:
+            self.whole, size = whole, _size(whole)
+            if size < self._number:
+                raise _not_cut(f"a mini-batch of {size} is not enough for {self._number} parts")
+            start = 0
+            for share in shares(size, self._number):
+                self.factor = self._number * share / size
+                yield _cut(whole, start, start + share)
+                start += share
+
+
+class WholeSteps(Tracer):
+    """Traces steps as if the mini-batches had not been cut."""
+
+    def __init__(self, made: list[Parts], number: int) -> None:
+        super().__init__()
+        self._made, self._number = made, number
+        self._losses: list[torch.Tensor] = []
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin a step with its first part."""
+        step, part = divmod(batch_idx, self._number)
+        if part == 0 or not self._start:  # a training may be resumed between two parts
+            self._losses = []
+            whole = trainer.precision_plugin.convert_input(self._made[0].whole)
+            super().on_train_batch_start(trainer, pl_module, whole, step)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """End it with its last one; Lightning has divided each part's loss by their number."""
+        loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
+        self._losses += [] if loss is None else [loss]
+        step, part = divmod(batch_idx, self._number)
+        if part == self._number - 1:
+            total = torch.stack(self._losses).sum() if self._losses else None
+            super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
+
+
+def accumulate(
+    module: pl.LightningModule, data: pl.LightningDataModule, *, parts: int
+) -> WholeSteps:
+    """Have a module train on parts of its mini-batches; the Trainer must accumulate as many.
+
+    Args:
+        module: its `training_step` is exchanged for one that weighs the parts.
+        data: its `train_dataloader` is exchanged for one that cuts.
+        parts: how many, at least 2.
+
+    Returns:
+        The tracer of the training.
+
+    Raises:
+        TwinrunError: if the module optimizes manually; later, if a mini-batch cannot be cut.
+    """
+    if not module.automatic_optimization:
+        raise TwinrunError(
+            f"accumulate: {type(module).__name__} optimizes manually and has to accumulate by "
+            f"itself; say accumulate: 1"
+        )
+    made: list[Parts] = []
+    original, plain_step = data.train_dataloader, module.training_step
+
+    @functools.wraps(original)
+    def train_dataloader() -> Parts:
+        loader = original()
+        if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
+            raise _not_cut(
+                f"train_dataloader gives a {type(loader).__name__}, where a torch DataLoader with "
+                f"a length is needed"
+            )
+        made[:] = [Parts(loader, parts)]
+        return made[0]
+
+    @functools.wraps(plain_step)
+    def training_step(*arguments: Any, **options: Any) -> Any:
+        found, factor = plain_step(*arguments, **options), made[0].factor
+        if factor == 1 or found is None:
+            return found
+        if isinstance(found, Mapping):
+            return {**found, "loss": found["loss"] * factor}
+        return found * factor
+
+    data.train_dataloader, module.training_step = train_dataloader, training_step
+    return WholeSteps(made, parts)
+
+
+def _size(batch: Any) -> int:
+    """Give the samples of a mini-batch: the length that all its tensors share."""
+    leaves = tree_leaves(batch)
+    other = next((leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)), None)
+    if other is not None:
+        raise _not_cut(f"a mini-batch holds a {type(other).__name__}, where tensors are needed")
+    lengths = {len(leaf) if leaf.ndim else 0 for leaf in leaves}
+    if len(lengths) != 1:
+        raise _not_cut(f"a mini-batch holds tensors of {len(lengths)} lengths")
+    return lengths.pop()
+
+
+def _cut(batch: Any, start: int, end: int) -> Any:
+    return tree_map(lambda tensor: tensor[start:end], batch)
+
+
+def _not_cut(why: str) -> TwinrunError:
+    return TwinrunError(f"accumulate: {why}; say accumulate: 1")

@@ -1,0 +1,231 @@
+"""How the workers of one run share its mini-batches.
+
+A mini-batch of M samples is cut into floor(M/N) for each of N workers, one more for the first
+M mod N. `canonical`: there is one global order, the one that a single process would have drawn, and
+each mini-batch is cut into shares, so that mini-batches are the same whatever the number of
+workers. `partitioned`: the samples are dealt out once, without overlap; each worker shuffles its
+own part as often as the loader does, and an epoch ends for all as soon as one has run out.
+
+What is exchanged is the batch sampler of the training loader, so any data module will do whose
+loader draws batches of indices from a dataset that has a length.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+
+from twinrun.errors import TwinrunError
+from twinrun.parallel.workers import Workers
+
+
+def shares(size: int, workers: int) -> list[int]:
+    """Cut a mini-batch into one share for each worker.
+
+    >>> shares(130, 4)
+    [33, 33, 32, 32]
+    """
+    return [size // workers + (rank < size % workers) for rank in range(workers)]
+
+
+class SharedBatches:
+    """Stands in for a loader's batch sampler: yields this worker's share of each mini-batch.
+
+    `sizes` holds the shares of all workers, step by step, of the epoch that was begun last. A
+    worker whose share is empty gets one sample all the same, so that it takes part in every step;
+    it counts nothing.
+    """
+
+    sizes: list[list[int]]
+
+    def __init__(self, set_epoch: Callable[[int], None] | None) -> None:
+        self.sizes = []
+        self.sampler = self  # where Lightning looks for `set_epoch`
+        self._set_epoch = set_epoch
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take the epoch's number; the sampler this one stands in for is told as well."""
+        self._epoch = epoch
+        if self._set_epoch is not None:
+            self._set_epoch(epoch)
+
+
+class CanonicalBatches(SharedBatches):
+    """Cuts the mini-batches of the one global order."""
+
+    def __init__(
+        self, batches: Any, *, scale: int, workers: Workers, set_epoch: Callable[[int], None] | None
+    ) -> None:
+        """Cut `batches`, each `scale` of them first joined to one."""
+        super().__init__(set_epoch)
+        self._batches = batches
+        self._scale = scale
+        self._workers = workers
+        drops = getattr(batches, "drop_last", False)
+        self._length = len(batches) // scale if drops else -(-len(batches) // scale)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        # The first worker's generators are those of a single process; the others have their own.
+        drawn = [_checked(b) for b in self._batches] if self._workers.is_first else None
+        order = self._workers.first(drawn)
+        starts = range(0, self._length * self._scale, self._scale)
+        whole = [_joined(order[start : start + self._scale]) for start in starts]
+        self.sizes = [shares(len(batch), self._workers.count) for batch in whole]
+        rank = self._workers.rank
+        for batch, sizes in zip(whole, self.sizes, strict=True):
+            start = sum(sizes[:rank])
+            yield batch[start : start + sizes[rank]] if sizes[rank] else batch[:1]
+
+
+class PartitionedBatches(SharedBatches):
+    """Keeps of the order that is drawn each epoch what lies in this worker's own part."""
+
+    def __init__(
+        self,
+        batches: BatchSampler,
+        *,
+        samples: int,
+        scale: int,
+        seed: int,
+        workers: Workers,
+        set_epoch: Callable[[int], None] | None,
+    ) -> None:
+        """Deal out `samples` samples by chance."""
+        super().__init__(set_epoch)
+        size = batches.batch_size * scale
+        own_sizes = shares(size, workers.count)
+        if not all(own_sizes):
+            raise TwinrunError(
+                f"sharing: partitioned: a mini-batch of {size} is not enough for {workers.count} "
+                f"workers; make it {workers.count} or more, or say canonical"
+            )
+        self._order = batches.sampler
+        self._workers = workers
+        self._size = own_sizes[workers.rank]
+        self._samples = samples
+        owners = np.arange(samples) % workers.count
+        self._is_own = np.random.default_rng(seed).permutation(owners) == workers.rank
+        steps = [
+            [min(own, part - start) for start in range(0, part, own)]
+            for part, own in zip(shares(samples, workers.count), own_sizes, strict=True)
+        ]
+        if batches.drop_last:
+            steps = [[s for s in cut if s == cut[0]] for cut in steps]
+        # An epoch ends for all as soon as one of them has run out.
+        self.sizes = [list(step) for step in zip(*steps, strict=False)]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = np.array(self._workers.first(list(self._order)))
+        # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
+        own = order[self._is_own[order % self._samples]].tolist()
+        if len(own) != self._is_own.sum():
+            raise _not_shared("draws some samples more than once, which no partition allows")
+        for step in range(len(self)):
+            yield own[step * self._size : (step + 1) * self._size]
+
+
+def share_training(
+    data: pl.LightningDataModule, *, sharing: str, scale_batch: bool, seed: int, workers: Workers
+) -> list[SharedBatches]:
+    """Have the data module's training loader yield this worker's shares.
+
+    Args:
+        data: its `train_dataloader` is exchanged.
+        sharing: `canonical` or `partitioned`.
+        scale_batch: make mini-batches as many times larger as there are workers.
+        seed: of the run.
+        workers: this worker and the others.
+
+    Returns:
+        A list that holds the shared batches once the loader has been made.
+
+    Raises:
+        TwinrunError: when the loader is made, if it cannot be shared.
+    """
+    made: list[SharedBatches] = []
+    original = data.train_dataloader
+    scale = workers.count if scale_batch else 1
+
+    def train_dataloader() -> DataLoader:
+        loader = original()
+        key = _place_of_batches(loader)
+        batches = getattr(loader, key)
+        # What Lightning would tell the epoch to, were it not for us.
+        told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
+        options = {
+            "scale": scale,
+            "workers": workers,
+            "set_epoch": getattr(told, "set_epoch", None),
+        }
+        if sharing == "canonical":
+            shared = CanonicalBatches(batches, **options)
+        else:
+            samples = _check_partition(loader, batches)
+            shared = PartitionedBatches(batches, samples=samples, seed=seed, **options)
+        # DataLoader refuses this by assignment, for fear of a sampler of another kind.
+        object.__setattr__(loader, key, shared)
+        made[:] = [shared]
+        return loader
+
+    data.train_dataloader = train_dataloader
+    return made
+
+
+def _check_partition(loader: DataLoader, batches: Any) -> int:
+    """Give the number of samples, if every one of them is drawn once an epoch."""
+    if not isinstance(batches, BatchSampler):
+        raise _not_shared(
+            f"draws from a {type(batches).__name__}, where a partition needs torch's BatchSampler"
+        )
+    samples, drawn = len(loader.dataset), len(batches.sampler)
+    if samples != drawn:
+        raise _not_shared(f"draws {drawn} of {samples} samples, where a partition needs them all")
+    return samples
+
+
+def _place_of_batches(loader: Any) -> str:
+    """Name the attribute of a loader that yields batches of indices."""
+    if type(loader).__iter__ is not getattr(DataLoader, "__iter__", None):
+        kind = type(loader).__name__
+        raise _not_shared(f"is a {kind}, and what can be shared is a torch DataLoader")
+    if isinstance(loader.dataset, IterableDataset):
+        raise _not_shared("reads an iterable dataset, and what can be shared has indices")
+    key = "sampler" if loader.batch_sampler is None else "batch_sampler"
+    if not hasattr(getattr(loader, key), "__len__"):
+        raise _not_shared(f"has a {key} without a length")
+    return key
+
+
+def _checked(batch: Any) -> Any:
+    if isinstance(batch, list | torch.Tensor | np.ndarray) and np.ndim(batch) == 1:
+        return batch
+    if isinstance(batch, tuple):
+        return list(batch)
+    raise _not_shared(
+        f"draws values of type {type(batch).__name__}, where lists or tensors of indices are needed"
+    )
+
+
+def _joined(batches: Sequence[Any]) -> Any:
+    """Make one mini-batch of several."""
+    if len(batches) == 1:
+        return batches[0]
+    if isinstance(batches[0], torch.Tensor):
+        return torch.cat(list(batches))
+    if isinstance(batches[0], np.ndarray):
+        return np.concatenate(batches)
+    return [index for batch in batches for index in batch]
+
+
+def _not_shared(why: str) -> TwinrunError:
+    return TwinrunError(f"devices: train_dataloader {why}; train with devices: 1")

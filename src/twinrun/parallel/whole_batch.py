@@ -1,0 +1,328 @@
+"""What belongs to a whole mini-batch when several workers share it: gradients, loss, metrics.
+
+Worker j holds m_j of the mini-batch's M samples. Its gradients, its loss and what its training step
+logs count with weight w_j = m_j / M, so that the sums over the workers are those of the whole
+mini-batch. This holds for losses and metrics that are means over the samples; a sum over them would
+need weight 1.
+
+DistributedDataParallel does the exchange of gradients, with a hook that weighs them. Buffers are
+not broadcast from the first worker: for batch normalisation see `batch_norm`, other buffers are the
+first worker's own.
+"""
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+import torch.distributed as dist
+from pytorch_lightning.strategies import DDPStrategy
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torchmetrics import Metric
+
+from twinrun.checkpoint.stop_request import Stop
+from twinrun.errors import TwinrunError
+from twinrun.parallel.batch_norm import JoinedBatchNorm
+from twinrun.parallel.batch_sharding import SharedBatches, share_training
+from twinrun.parallel.workers import Workers
+from twinrun.trace.fingerprints import fingerprint, join
+from twinrun.trace.step_tracer import Tracer
+
+
+class Team:
+    """What a run's Trainer needs to train with the other workers; of one worker, nothing."""
+
+    def __init__(self) -> None:
+        self.tracer = Tracer()
+        self.callbacks: list[pl.Callback] = []
+        self.strategy: str | DDPStrategy = "auto"
+
+    def communication(self) -> float:
+        """Give the seconds since the last call in which workers exchanged or waited."""
+        return 0.0
+
+    def steps_per_epoch(self) -> int | None:
+        """Give the steps that an epoch must have, if the sharing of batches says so."""
+        return None
+
+
+class _SeveralWorkers(Team):
+    def __init__(
+        self,
+        workers: Workers,
+        module: pl.LightningModule,
+        shared: Sequence[SharedBatches],
+        stop: Stop,
+        *,
+        joins_batch_norm: bool,
+    ) -> None:
+        statistics = JoinedBatchNorm(module, workers) if joins_batch_norm else None
+        self._whole_batch = WholeBatch(workers, shared, stop, statistics)
+        self._shared = shared
+        self.tracer = WholeBatchTracer(workers, self._whole_batch)
+        self.callbacks = [self._whole_batch]
+        # With manual optimisation a backward pass may leave out another optimizer's parameters.
+        self.strategy = DDPStrategy(
+            broadcast_buffers=False, find_unused_parameters=not module.automatic_optimization
+        )
+
+    def communication(self) -> float:
+        return self._whole_batch.seconds()
+
+    def steps_per_epoch(self) -> int:
+        return len(self._shared[0])
+
+
+def join_team(
+    workers: Workers,
+    module: pl.LightningModule,
+    data: pl.LightningDataModule,
+    stop: Stop,
+    *,
+    variant: Mapping[str, Any],
+    seed: int,
+) -> Team:
+    """Make a run's module and data part of one training by several workers.
+
+    The first worker's random generators go on as those of a single process do; the others get
+    streams of their own, so that dropout, say, does not repeat itself in every share.
+    """
+    if workers.count == 1:
+        return Team()
+    if not workers.is_first:
+        own = np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0]
+        pl.seed_everything(int(own), workers=True, verbose=False)
+    # Lightning would go back to this seed when it sets up the strategy, but not for one process.
+    del os.environ["PL_GLOBAL_SEED"]
+    # It advises what is done here, or what a validation of the whole set by every worker needs not.
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
+    shared = share_training(
+        data,
+        sharing=variant["sharing"],
+        scale_batch=variant["scale_batch_with_devices"],
+        seed=seed,
+        workers=workers,
+    )
+    joins = variant["batch_norm"] == "joined"
+    return _SeveralWorkers(workers, module, shared, stop, joins_batch_norm=joins)
+
+
+class WholeBatch(pl.Callback):
+    """Weighs gradients and logged values by the shares, and holds the one exchange after a step."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        shared: Sequence[SharedBatches],
+        stop: Stop,
+        statistics: JoinedBatchNorm | None,
+    ) -> None:
+        self.loss: torch.Tensor | None = None
+        """The loss of the last step's whole mini-batch."""
+        self.own_gradients = 0
+        """A fingerprint of every worker's gradients of the last step, before they were summed."""
+        self._workers = workers
+        self._shared = shared
+        self._stop = stop
+        self._statistics = statistics
+        self._own_gradients: list[torch.Tensor] = []
+        self._intervals: list[tuple[Any, Any]] = []
+        self._is_in_step = False
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stand between the module and its log."""
+        pl_module.log = self._joined(pl_module.log, trainer)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Weigh the gradients; Lightning itself registers such hooks on GPUs only."""
+        trainer.strategy.model.register_comm_hook(self, _weighted_sum)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Take the shares of the mini-batch."""
+        self._workers.sizes = self._shared[0].sizes[batch_idx]
+        self._own_gradients.clear()
+        self._is_in_step = True
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any
+    ) -> None:
+        """Exchange the loss, the statistics of batch normalisation and requests to stop."""
+        self._is_in_step = False
+        loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
+        weight = self._workers.weight
+        weighted = float(loss) * weight if weight and loss is not None else 0.0
+        # A fingerprint's two halves: float64 holds 53 bits.
+        halves = divmod(join([fingerprint(bucket) for bucket in self._own_gradients]), 2**32)
+        own = torch.tensor([self._stop.asked(), weighted, *halves], dtype=torch.float64)
+        if self._statistics is not None:
+            own = torch.cat([own, self._statistics.noted()])
+        seen = self._workers.gather(own)
+        self._stop.agree(seen[:, 0].tolist())
+        self.loss = None if loss is None else seen[:, 1].sum().to(loss.dtype)
+        self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
+        if self._statistics is not None:
+            self._statistics.update(seen[:, 4:])
+
+    def seconds(self) -> float:
+        """Give the seconds since the last call in which workers exchanged or waited."""
+        seconds = self._workers.seconds + covered(_in_seconds(self._intervals))
+        self._workers.seconds = 0.0
+        self._intervals.clear()
+        return seconds
+
+    def weighted_sum(self, gradients: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+        """Begin to sum gradients over the workers, weighted by their shares."""
+        self._own_gradients.append(gradients.clone())
+        started = _now(gradients.device)
+        future = dist.all_reduce(gradients.mul_(self._workers.weight), async_op=True).get_future()
+
+        def ended(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+            self._intervals.append((started, _now(gradients.device)))
+            return future.value()[0]
+
+        return future.then(ended)
+
+    def _joined(self, log: Callable[..., None], trainer: pl.Trainer) -> Callable[..., None]:
+        """Give a log that makes of this worker's value the whole mini-batch's."""
+
+        def joined(name: str, value: Any, *flags: Any, **options: Any) -> None:
+            is_mean = options.get("reduce_fx", "mean") in ("mean", "avg", torch.mean)
+            options["sync_dist"] = trainer.training
+            if self._is_in_step and is_mean and not isinstance(value, Metric):
+                share = self._workers.share
+                size = (options.get("batch_size") or share) if share else 0
+                if options.get("on_step") is False:
+                    # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
+                    # sum over the workers it divides by their number as an integer.
+                    options["batch_size"] = size * self._workers.count
+                else:
+                    value, options["batch_size"] = self._mean(value, size)
+                    options["sync_dist"] = False
+            log(name, value, *flags, **options)
+
+        return joined
+
+    def _mean(self, value: Any, size: float) -> tuple[torch.Tensor, int]:
+        """Give the mean over the workers, weighted by their sizes, and the sum of the sizes."""
+        value = torch.as_tensor(value).detach()
+        own = [float(value) * size if size else 0.0, size]
+        total, sizes = self._workers.gather(torch.tensor(own, dtype=torch.float64)).sum(0).tolist()
+        kind = value.dtype if value.is_floating_point() else torch.get_default_dtype()
+        return torch.tensor(total / sizes, dtype=kind, device=value.device), int(sizes)
+
+
+def _weighted_sum(state: WholeBatch, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Reduce one bucket of gradients: DDP's communication hook."""
+    return state.weighted_sum(bucket.buffer())
+
+
+def _now(device: torch.device) -> Any:
+    """Take the time, on a GPU the time at which it comes to this point."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _in_seconds(intervals: Sequence[tuple[Any, Any]]) -> list[tuple[float, float]]:
+    if not intervals or isinstance(intervals[0][0], float):
+        return list(intervals)
+    torch.cuda.synchronize()
+    base = intervals[0][0]
+    return [tuple(base.elapsed_time(mark) / 1000 for mark in marks) for marks in intervals]
+
+
+def covered(intervals: Sequence[tuple[float, float]]) -> float:
+    """Give the length that intervals cover together.
+
+    >>> covered([(0, 2), (1, 3), (5, 6)])
+    4.0
+    """
+    length, reached = 0.0, float("-inf")
+    for start, end in sorted(intervals):
+        length += max(end - max(start, reached), 0.0)
+        reached = max(reached, end)
+    return length
+
+
+class WholeBatchTracer(Tracer):
+    """Fingerprints the whole mini-batch, at the first worker; gradients are the same at all."""
+
+    def __init__(self, workers: Workers, whole_batch: WholeBatch) -> None:
+        super().__init__()
+        self._workers = workers
+        self._whole_batch = whole_batch
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Take the mini-batch's fingerprint, its shares put together."""
+        own = tree_map(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf, batch)
+        found = self._workers.collect(own if self._workers.share else None)
+        if found:
+            whole = put_together([share for share in found if share is not None])
+            super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
+
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
+    ) -> None:
+        """Take the fingerprints of the gradients, which are summed by now."""
+        if self._workers.is_first:
+            super().on_before_optimizer_step(trainer, pl_module, optimizer)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Add the step's row, with the whole mini-batch's loss."""
+        if self._workers.is_first:
+            loss = self._whole_batch.loss
+            self.own_gradients = self._whole_batch.own_gradients
+            super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
+
+
+def put_together(shares: Sequence[Any]) -> Any:
+    """Join the shares of a mini-batch, tensor by tensor along the first dimension.
+
+    Shares of unlike structure (lists of strings, say) come back as they are.
+    """
+    flattened = [tree_flatten(share) for share in shares]
+    structure = flattened[0][1]
+    if any(found != structure for _, found in flattened):
+        return list(shares)
+    leaves = [
+        torch.cat(parts)
+        if all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
+        else parts[0]
+        for parts in zip(*(leaves for leaves, _ in flattened), strict=True)
+    ]
+    return tree_unflatten(leaves, structure)
+
+
+def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
+    """Make sure that all workers have trained the same network.
+
+    Raises:
+        TwinrunError: at the first worker, if a parameter differs.
+    """
+    if workers.count == 1:
+        return
+    own = {name: fingerprint(parameter) for name, parameter in module.named_parameters()}
+    for rank, other in enumerate(workers.collect(own)):
+        for name in own:
+            if other[name] != own[name]:
+                raise TwinrunError(
+                    f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
+                    f"training; the optimizer's step must not depend on a worker's own share"
+                )

@@ -1,0 +1,130 @@
+"""What machine and which versions a result came from.
+
+`describe` separates the identity, which two runs must share to be a pair, from the context, which
+may differ between them. `versions` and `count_gpus` do without importing torch: the Snakefile asks
+them at every start.
+"""
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata, util
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PACKAGES = ("torch", "pytorch-lightning", "numpy", "safetensors", "xxhash")
+
+
+def versions() -> dict[str, str]:
+    """Give the installed versions of what computes a result, and the CUDA version of torch."""
+    found = {}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    spec = util.find_spec("torch")
+    if spec is not None and spec.origin is not None:
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
+        match = re.search(r"^cuda.*= '([\d.]+)'", text, re.MULTILINE)
+        found["cuda"] = match.group(1) if match else "none"
+    return found
+
+
+def count_gpus() -> int:
+    """Count the GPUs that torch would see in a process started here: CUDA devices, or Apple's."""
+    if platform.system() == "Darwin":
+        return int(platform.machine() == "arm64")
+    return len(visible_gpus())
+
+
+def visible_gpus() -> list[str]:
+    """Name the CUDA devices that torch would see in a process started here, by their UUIDs."""
+    if versions().get("cuda") == "none" or shutil.which("nvidia-smi") is None:
+        return []
+    listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)  # noqa: S607
+    uuids = re.findall(r"UUID: (.*?)\)", listing.stdout)
+    present = [uuid for uuid in uuids if uuid.startswith("GPU-")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return present
+
+    def named(device: str) -> str | None:
+        if device.startswith(("GPU-", "MIG-")):
+            return next((uuid for uuid in uuids if uuid.startswith(device)), None)
+        return present[int(device)] if device.isdecimal() and int(device) < len(present) else None
+
+    # CUDA reads the list up to the first device that does not exist, such as -1.
+    return list(takewhile(bool, (named(device.strip()) for device in visible.split(","))))
+
+
+def describe() -> dict[str, dict[str, Any]]:
+    """Describe this process's machine and software; `started` is now.
+
+    Returns:
+        `identity`: what must be equal in two runs for them to be a pair. `context`: what may
+        differ (host name, load, commit, time).
+    """
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    identity = {
+        "python": platform.python_version(),
+        **versions(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "libc": " ".join(platform.libc_ver()),
+        "cpu": _cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "gpu": gpus[0] if gpus else "none",
+        "driver": _driver() if gpus else "none",
+        "cudnn": str(torch.backends.cudnn.version() or "none"),
+    }
+    context = {
+        "host": platform.node(),
+        "kernel": platform.release(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "gpus": len(gpus),
+        "load_1min": round(os.getloadavg()[0], 2),
+        "commit": _commit(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return {"identity": identity, "context": context}
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _driver() -> str:
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    with contextlib.suppress(OSError):
+        answer = subprocess.run(query, capture_output=True, text=True, check=False)  # noqa: S603
+        return answer.stdout.split("\n")[0].strip() or "unknown"
+    return "unknown"
+
+
+def _commit() -> str:
+    """Give the commit of Twinrun's own sources, with a plus sign where they were edited since."""
+    folder = Path(__file__).parents[1]
+    answers = []
+    for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "."]):
+        git = ["git", "-C", str(folder), *arguments]
+        with contextlib.suppress(OSError):
+            done = subprocess.run(git, capture_output=True, text=True, check=False)  # noqa: S603
+            if done.returncode == 0:
+                answers.append(done.stdout.strip())
+    if len(answers) != 2:
+        return "unknown"
+    return answers[0] + ("+" if answers[1] else "")

@@ -1,0 +1,109 @@
+"""What surrounds every job: its output goes into its log, its failure is one sentence.
+
+Snakemake's `log:` is only a promise: nothing of a Python script lands there by itself. `job`
+redirects the file descriptors 1 and 2, so that C++ libraries and child processes are caught too,
+and ends the process with exit code 1 after one sentence on the terminal. The traceback and
+everything printed stay in the log. On Linux a job ends with the Snakemake that started it, killed
+or not: two writers of one result are never left.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from twinrun.errors import TwinrunError, sentence_of
+
+
+@contextmanager
+def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
+    """Run the body of a script with its output in `snakemake.log[0]`.
+
+    Args:
+        snakemake: the object Snakemake gives to a script.
+        threads: what the job needs; Snakemake clips requests above `--cores` without a word.
+
+    Raises:
+        SystemExit: with code 1, after any exception in the body.
+    """
+    name = " ".join([snakemake.rule, *(f"{k}={v}" for k, v in snakemake.wildcards.items())])
+    log = Path(snakemake.log[0])
+    with _output_into(log), _ended_with_parent():
+        try:
+            require_threads(threads, granted=snakemake.threads)
+            yield
+        except Exception as error:  # every failure must leave one sentence and its traceback
+            with contextlib.suppress(OSError):  # a full disk takes no log either
+                traceback.print_exc()
+            sentence = sentence_of(error)
+        else:
+            return
+        say(f"{name}: {sentence} (log: {log})")
+    sys.exit(1)
+
+
+def say(text: str) -> None:
+    """Show one line on the terminal from inside a job; outside of one, on stderr."""
+    os.write(_terminal or 2, f"{text}\n".encode())
+
+
+def require_threads(needed: int, *, granted: int) -> None:
+    """Refuse to go on with fewer threads than the bits of the result depend on.
+
+    Raises:
+        TwinrunError: if fewer threads were granted than needed.
+    """
+    if granted < needed:
+        raise TwinrunError(
+            f"this job needs {needed} threads but was given {granted}: the thread count is part of "
+            f"a run's identity, so run with --cores {needed} or more, or lower the variant's "
+            f"`threads`"
+        )
+
+
+@contextmanager
+def _ended_with_parent() -> Iterator[None]:
+    """Have the system kill this process when the one that started it ends; Linux alone can."""
+    if sys.platform != "linux":
+        yield
+        return
+    pr_set_pdeathsig = 1
+    prctl = ctypes.CDLL(None).prctl
+    prctl(pr_set_pdeathsig, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        prctl(pr_set_pdeathsig, 0)
+
+
+_terminal: int | None = None  # the descriptor of the stderr from before `_output_into`
+
+
+@contextmanager
+def _output_into(log: Path) -> Iterator[None]:
+    """Point the file descriptors 1 and 2 at `log`."""
+    global _terminal
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    _terminal = saved[1]
+    try:
+        yield
+    finally:
+        _terminal = None
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # a full disk takes no log either
+                stream.flush()
+        for target, copy in enumerate(saved, start=1):
+            os.dup2(copy, target)
+            os.close(copy)

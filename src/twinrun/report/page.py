@@ -1,0 +1,84 @@
+"""The report: one self-contained page for a reader who was not there.
+
+`write_report` reads what the workflow left in results/, lets one function a study turn it into
+what that study's template needs, and fills the page's template. The page has no script, asks for
+nothing outside itself and escapes every text that is not ours: names, settings and metrics come
+from configs and modules. Whoever adds a study adds a function to SECTIONS and a template beside
+the others.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from twinrun import formatting
+from twinrun.artifacts import write_text
+from twinrun.report import (
+    acceleration,
+    devices,
+    matrix,
+    parallel,
+    reproducibility,
+    resume,
+    runs,
+    sweep,
+    verdicts,
+)
+from twinrun.report.results import Material, read_material
+
+SECTIONS: Mapping[str, Callable[[Material], dict[str, Any]]] = {
+    "reproducibility": reproducibility.section,
+    "devices": devices.section,
+    "acceleration": acceleration.section,
+    "parallel": parallel.section,
+    "sweep": sweep.section,
+    "matrix": matrix.section,
+    "resume": resume.section,
+}
+
+
+def write_report(
+    *,
+    config: Mapping[str, Any],
+    not_run: Mapping[str, str],
+    files: Sequence[str],
+    templates: str | Path,
+    output: str | Path,
+) -> None:
+    """Write the page.
+
+    Args:
+        config: the config with every default filled in.
+        not_run: variants that the machine could not run, and why.
+        files: everything that belongs to the report, by its place in results/: verdicts.csv, the
+            JSON of runs, comparisons, timings and datasets, the figures. Their tables lie beside.
+        templates: folder of page.html.j2, sections/{study}.html.j2 and style.css.
+        output: path of the page, in the results folder.
+    """
+    material = read_material(config, not_run, files, results=Path(output).parent)
+    jinja = Environment(
+        loader=FileSystemLoader(templates),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("count", "measure", "percent", "plural", "seconds"):
+        jinja.filters[name] = getattr(formatting, name)
+    studies = [study for study in SECTIONS if study in config["studies"]]
+    page = jinja.get_template("page.html.j2").render(
+        style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
+        verdicts=verdicts.rows(material),
+        summary=verdicts.summary(material),
+        sections={study: SECTIONS[study](material) for study in studies},
+        left_out=[study for study in SECTIONS if study not in studies],
+        runs=runs.table(material),
+        environments=runs.environments(material),
+        datasets=runs.datasets(material),
+        settings=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=88),
+    )
+    write_text(output, page)

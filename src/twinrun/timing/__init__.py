@@ -1,0 +1,1 @@
+"""Variants of one workload, timed side by side."""

@@ -1,0 +1,282 @@
+"""Variants of one workload, measured in turn, round by round, in one process.
+
+Each variant gets its own module from copies of the same initial weights, and batches that are
+already on its device. Inside the clock of `train` is the LightningModule's own `training_step`, the
+backward pass and the step of its own optimizer, as fast as the variant makes them; of `predict`,
+its `predict_step`; of `trainer`, a training step through Lightning's Trainer, with loading,
+transfer, hooks and logging. `transfer` (moving the batches) and `first_call` (compilation,
+allocation and capture) are reported apart, and untimed calls follow them. A round measures every
+variant once, the batches going round, and the next round begins with another variant. The
+device is synchronised at both ends of the clock. Before all that each variant predicts the same
+batch, and what it gives is held against the yardstick's.
+
+What cannot run on this machine is reported with the reason, and the others are still measured.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+import torch
+
+from twinrun import artifacts
+from twinrun.acceleration.compilation import compiler_switches
+from twinrun.errors import TwinrunError, sentence_of
+from twinrun.process import environment
+from twinrun.process.launching import report_progress
+from twinrun.process.memory_limit import bounded_memory
+from twinrun.timing import ratios
+from twinrun.timing.timed_variant import Entrant, Material
+
+PROGRESS_SECONDS = 10.0
+TRAINER_EVERY = 3  # rounds
+# Units in the last place. Sums of some thousand products in another order are a few units off, and
+# each layer adds its own; a wrong weight or a lost layer is a million off.
+TOLERANCE = 100
+
+
+def measure(
+    *,
+    name: str,
+    timing: Mapping[str, Any],
+    workload: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    dataset: str | None,
+    search_path: Sequence[str] = (),
+    seed: int = 1,
+    outputs: Mapping[str, str],
+) -> None:
+    """Measure the variants of a workload and write every round and the summary.
+
+    Args:
+        name: of the timing.
+        timing: `workload` (name), `rounds`, `steps` (training steps, or prediction batches, in a
+            round), `phases` (of train, trainer, predict), and optionally `size` (a hyperparameter's
+            name) with `sizes` (the values it takes in turn).
+        workload: its settings.
+        variants: settings by name; the first is the yardstick.
+        dataset: path of the dataset's file.
+        search_path: folders with the user's own modules.
+        seed: of the initial weights and the data's order.
+        outputs: paths of `rounds` (CSV) and `summary` (JSON).
+
+    Raises:
+        TwinrunError: if a number is not positive.
+    """
+    for key in ("rounds", "steps"):
+        if timing[key] < 1:
+            raise TwinrunError(f"{name}.{key}: {timing[key]} is out of range, at least 1 is needed")
+    described = environment.describe()
+    rows: list[dict[str, Any]] = []
+    skipped: list[dict[str, Any]] = []
+    compilation: list[dict[str, Any]] = []
+    agreement: list[dict[str, Any]] = []
+    extents: list[dict[str, Any]] = []
+    with compiler_switches(), bounded_memory():
+        for size, sized in _sizes(timing, workload):
+            label = name if size is None else f"{name}, {timing['size']} {size}"
+            # A dimension that had another size before, in the same lines of code, is one that
+            # changes to torch, whose graph for every size is slower than that for one.
+            torch.compiler.reset()
+            found = measure_size(
+                sized,
+                variants,
+                _of_size(timing, size),
+                dataset=dataset,
+                search_path=search_path,
+                seed=seed,
+                label=label,
+            )
+            rows += [{"size": size, **row} for row in found.rows]
+            compilation += [{"size": size, **row} for row in found.compilation]
+            extents += [{"size": size, **found.extent}] if found.extent else []
+            agreement += [{"size": size, **row} for row in found.agreement]
+            skipped += [{"variant": v, "size": size, "reason": r} for v, r in found.skipped.items()]
+    identity = {"timing": name, "workload": timing["workload"]}
+    columns = ["variant", "device", "size", "phase", "round", "steps", "seconds"]
+    table = pd.DataFrame(rows, columns=columns)
+    artifacts.write_csv(outputs["rounds"], table.assign(**identity)[[*identity, *columns]])
+    yardstick = next(iter(variants))
+    summary = {
+        **identity,
+        "yardstick": yardstick,
+        "settings": {"timing": timing, "workload": workload, "variants": variants, "seed": seed},
+        "environment": described,
+        "medians": ratios.medians(table),
+        "ratios": ratios.ratios(table, yardstick),
+        "trainer": ratios.overheads(table),
+        "compilation": compilation,
+        "agreement": agreement,
+        "extents": extents,
+        "skipped": skipped,
+    }
+    artifacts.write_json(outputs["summary"], summary)
+
+
+def _of_size(timing: Mapping[str, Any], size: int | None) -> Mapping[str, Any]:
+    """Leave to the largest size what is much the same at any: the Trainer's loop, the agreement.
+
+    A prediction that is compiled only to be held against another's is also seconds of compilation.
+    """
+    is_largest = size is None or size == max(timing["sizes"])
+    phases = [phase for phase in timing["phases"] if is_largest or phase != "trainer"]
+    return {**timing, "phases": phases, "agreement": is_largest or "predict" in phases}
+
+
+def _of_round(phases: Sequence[str], number: int) -> list[str]:
+    """Leave the Trainer out of two rounds in three: each of its own is a whole fit."""
+    is_with_trainer = number % TRAINER_EVERY == 1
+    return [phase for phase in phases if is_with_trainer or phase != "trainer"]
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """What was measured of the variants at one size."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """A row for each measurement; a variant that fails on the way leaves none."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """For each variant that failed, the reason."""
+    compilation: list[dict[str, Any]] = field(default_factory=list)
+    """For each compiled variant and phase, calls, compilations and reasons."""
+    extent: dict[str, int | None] = field(default_factory=dict)
+    """Batches of an epoch of training, and of the whole prediction."""
+    agreement: list[dict[str, Any]] = field(default_factory=list)
+    """For each variant but the yardstick, how far its prediction is off."""
+
+
+def measure_size(
+    workload: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    timing: Mapping[str, Any],
+    *,
+    label: str,
+    **source: Any,
+) -> Measured:
+    """Measure variants in turn, at one size; `source` is what `Material` needs besides."""
+    try:
+        material = Material(workload, **source)
+    except Exception as error:  # a size may be too large, or none that the workload has
+        traceback.print_exc()
+        return Measured(skipped=dict.fromkeys(variants, sentence_of(error)))
+    return measure_rounds(material, variants, timing, label=label)
+
+
+def measure_rounds(
+    material: Material,
+    variants: Mapping[str, Mapping[str, Any]],
+    timing: Mapping[str, Any],
+    *,
+    label: str,
+) -> Measured:
+    """Measure variants of one material in turn."""
+    entrants: dict[str, Entrant] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
+    outputs: dict[str, list[torch.Tensor]] = {}
+    reasons: dict[str, str] = {}
+
+    def attempt(name: str, act: Callable[[], list[dict[str, Any]]]) -> None:
+        try:
+            rows.setdefault(name, []).extend({"variant": name, **row} for row in act())
+        except Exception as error:  # a user's module, a compiler or a device may raise anything
+            traceback.print_exc()
+            reasons[name] = sentence_of(error)
+            rows.pop(name)
+            entrants.pop(name, None)
+            report_progress(f"{label}: {name} is skipped, {reasons[name]}")
+
+    def enter(name: str) -> list[dict[str, Any]]:
+        entrant = Entrant(material, variants[name], phases=timing["phases"], steps=timing["steps"])
+        if timing["agreement"]:
+            outputs[name] = entrant.output()
+        settled = entrant.settle()
+        entrants[name] = entrant
+        return settled
+
+    for name in variants:
+        report_progress(f"{label}: first call of {name}")
+        attempt(name, lambda name=name: enter(name))
+    progress = _Progress(label, timing["rounds"])
+    for number in range(1, timing["rounds"] + 1):
+        phases = _of_round(timing["phases"], number)
+        for name in _rotated(list(entrants), number):
+            attempt(
+                name,
+                lambda e=entrants[name], n=number, p=phases: [e.round(phase, n) for phase in p],
+            )
+        progress.say(number)
+    return Measured(
+        rows=[row for found in rows.values() for row in found],
+        skipped=reasons,
+        compilation=[
+            {"variant": name, **row}
+            for name, entrant in entrants.items()
+            for row in entrant.compilation()
+        ],
+        extent={phase: material.extent(phase) for phase in ("train", "predict")},
+        agreement=list(_agreement(outputs, variants)),
+    )
+
+
+def _agreement(
+    outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Hold the predictions of each variant against the first's."""
+    yardstick = next(iter(variants))
+    for name, output in outputs.items():
+        if name != yardstick and output and yardstick in outputs:
+            precisions = {variants[variant]["precision"] for variant in (name, yardstick)}
+            tolerance = TOLERANCE * max(map(_rounding_of, precisions))
+            distance = _distance(output, outputs[yardstick])
+            yield {"variant": name, "distance": distance, "tolerance": tolerance}
+
+
+def _rounding_of(precision: str) -> float:
+    """Give how far 1 and the next number are apart in what a precision computes with."""
+    names = {"64": torch.float64, "32": torch.float32, "16": torch.float16}
+    return torch.finfo(names.get(precision.split("-")[0], torch.bfloat16)).eps
+
+
+def _distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """Give the largest relative L2 distance of a tensor from the expected one, in float64."""
+    pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
+    tiny = torch.finfo(torch.float64).tiny
+    return max(float((a - b).norm() / b.norm().clamp(min=tiny)) for a, b in pairs)
+
+
+def _sizes(
+    timing: Mapping[str, Any], workload: Mapping[str, Any]
+) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Give each size with the workload of that size; without sizes, None and the workload."""
+    if not timing.get("sizes"):
+        yield None, workload
+        return
+    for size in timing["sizes"]:
+        hyperparameters = {**workload["hyperparameters"], timing["size"]: size}
+        yield size, {**workload, "hyperparameters": hyperparameters}
+
+
+def _rotated(names: Sequence[str], number: int) -> list[str]:
+    """Begin with another one in each round: whoever follows a rival finds other caches."""
+    start = number % len(names) if names else 0
+    return [*names[start:], *names[:start]]
+
+
+class _Progress:
+    """Says every few seconds how far the rounds are."""
+
+    def __init__(self, label: str, rounds: int) -> None:
+        self._label, self._rounds = label, rounds
+        self._started = self._said = time.monotonic()
+
+    def say(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_SECONDS:
+            self._said = now
+            left = (now - self._started) * (self._rounds / done - 1)
+            report_progress(
+                f"{self._label}: round {done} of {self._rounds}, about {left:.0f} s left"
+            )

@@ -1,0 +1,87 @@
+"""Training steps through Lightning's Trainer, clocked with the loop around them.
+
+The Trainer is set up as a run's, but for what a run keeps: it fetches the batches from the data
+module's loader, moves them, calls hooks and logs. The clock runs from the end of one step to the
+end of another, so what a fit costs once stays outside. Several fits go on with one module and one
+optimizer, as the rounds of a timing want it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
+
+from twinrun.acceleration.under_trainer import Speed
+
+LEAD_IN = 2  # steps before the clock starts: the loader fetches, the loop sets up
+
+
+class TrainerLoop:
+    """A module that is trained a few steps at a time."""
+
+    def __init__(
+        self,
+        module: pl.LightningModule,
+        data: pl.LightningDataModule,
+        variant: Mapping[str, Any],
+        device: torch.device,
+    ) -> None:
+        """Take over a module of one's own.
+
+        Raises:
+            TwinrunError: if the variant's settings contradict each other, the device or the
+                optimizer.
+        """
+        self._module, self._data = module.to(device), data
+        self._variant, self._device = variant, device
+        Speed(self._module, variant)
+        configured = self._module.configure_optimizers()
+        self._module.configure_optimizers = lambda: configured
+
+    def seconds(self, steps: int) -> float:
+        """Train on, and give the seconds of the last `steps` steps."""
+        clock = _Clock(first=LEAD_IN, last=LEAD_IN + steps)
+        trainer = pl.Trainer(
+            accelerator=self._variant["accelerator"],
+            devices=1,
+            strategy=_Staying(self._device),
+            precision=self._variant["precision"],
+            max_epochs=-1,
+            max_steps=LEAD_IN + steps,
+            limit_val_batches=0,
+            callbacks=[clock],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            plugins=[LightningEnvironment()],
+        )
+        trainer.fit(self._module, datamodule=self._data)
+        return clock.seconds
+
+
+class _Clock(pl.Callback):
+    def __init__(self, *, first: int, last: int) -> None:
+        self._first, self._last = first, last
+        self._ended = 0
+        self.seconds = 0.0
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self._ended += 1
+        if self._ended == self._first:
+            self._started = timer()
+        elif self._ended == self._last:
+            self.seconds = timer() - self._started
+
+
+class _Staying(SingleDeviceStrategy):
+    """Leaves the module on its device after a fit, where a captured graph expects it."""
+
+    def teardown(self) -> None:
+        pass

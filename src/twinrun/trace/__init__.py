@@ -1,0 +1,1 @@
+"""What a training step leaves: fingerprints of batch, gradients, parameters and operations."""

@@ -1,0 +1,1 @@
+"""One run: a workload trained under a variant from a seed."""

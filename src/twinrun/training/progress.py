@@ -1,0 +1,97 @@
+"""Where a training stands, while it runs: a line on the terminal, and curves in TensorBoard.
+
+`tensorboard --logdir results/runs` shows the curves of every run. Both only read.
+"""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from torch.utils.tensorboard import SummaryWriter
+
+from twinrun.process.launching import report_progress
+from twinrun.trace.step_tracer import Tracer
+
+LINE_SECONDS = 10.0  # between two lines
+POINT_SECONDS = 1.0  # between two points of the loss
+EPOCH_SECONDS = 0.05  # between two points of epochs; an epoch may be a single short step
+
+
+class Progress(pl.Callback):
+    """Says every few seconds where the training stands and when it will be done."""
+
+    def __init__(self, label: str, tracer: Tracer, workers: int) -> None:
+        self._label = label
+        self._tracer = tracer
+        self._workers = "1 worker" if workers == 1 else f"{workers} workers"
+        self._started = self._said = time.monotonic()
+        self._begun = 0  # the epoch (from 0) from which a resumed training goes on
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._started = self._said = time.monotonic()
+        self._begun = trainer.current_epoch
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Say it, if it is time to."""
+        now = time.monotonic()
+        if now - self._said < LINE_SECONDS or not self._tracer.rows:
+            return
+        self._said = now
+        done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
+        left = (now - self._started) * (trainer.max_epochs - done) / (done - self._begun)
+        step = self._tracer.rows[-1]
+        report_progress(
+            f"{self._label}: epoch {step['epoch']} of {trainer.max_epochs}, step {step['step']}, "
+            f"loss {step['loss']:.4g}, {self._workers}, about {left:.0f} s left"
+        )
+
+
+class Curves(pl.Callback):
+    """Writes the loss and what the module logs as TensorBoard events."""
+
+    def __init__(self, folder: Path, tracer: Tracer) -> None:
+        self._folder = folder
+        self._tracer = tracer
+        self._written = self._summed = 0.0
+        self._writer: SummaryWriter | None = None
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Add a point of the loss, if it is time to."""
+        if not self._tracer.rows:
+            return
+        step = self._tracer.rows[-1]
+        if self._writer is None:
+            if step["step"] == 1:  # an earlier run's events would be drawn into the same curves
+                shutil.rmtree(self._folder, ignore_errors=True)
+            # A resumed run takes back what was drawn of the steps that it does once more.
+            self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step["step"])
+        now = time.monotonic()
+        if now - self._written >= POINT_SECONDS:
+            self._written = now
+            self._writer.add_scalar("loss", step["loss"], step["step"])
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add a point of everything logged, if it is time to or this is the last epoch."""
+        if self._writer is None:  # a training may be resumed after an epoch's last step
+            return
+        now, is_last = time.monotonic(), trainer.current_epoch + 1 == trainer.max_epochs
+        if now - self._summed < EPOCH_SECONDS and not is_last:
+            return
+        self._summed = now
+        for name, value in trainer.callback_metrics.items():
+            self._writer.add_scalar(name, float(value), len(self._tracer.rows))
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Close the file, however the training ended."""
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,67 @@
+"""What of Lightning a run cannot do, refused by name before the first step.
+
+docs/audit-your-module.md lists what works. What is refused here would train, but could not be
+traced, compared or counted, and would fail later with words of somebody else.
+"""
+
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.nn.parameter import is_lazy
+
+from twinrun.errors import TwinrunError
+
+# Types that can be written and compared; see `artifacts` and `distances`.
+DTYPES = {
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+}
+
+
+def check_tensors(module: pl.LightningModule) -> None:
+    """Refuse parameters and buffers that have no values yet, or values that cannot be compared.
+
+    Raises:
+        TwinrunError: naming the first of them.
+    """
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(tensor):
+            raise TwinrunError(
+                f"module: {name} of {type(module).__name__} belongs to a lazy layer, which has no "
+                f"weights before the first step; give the layer its sizes"
+            )
+        if tensor.dtype not in DTYPES or tensor.layout is not torch.strided:
+            kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
+            raise TwinrunError(
+                f"module: {name} of {type(module).__name__} is {kind}, which cannot be compared; "
+                f"keep it out of the module's parameters and buffers"
+            )
+
+
+class Supported(pl.Callback):
+    """Refuses what shows only when the Trainer has looked at the loaders."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse a training whose epochs have no known length."""
+        if trainer.num_training_batches == float("inf"):
+            raise TwinrunError(
+                "data: train_dataloader has no length, as with an iterable dataset; give the "
+                "dataset a __len__ and indices"
+            )
+
+    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse several prediction loaders: whose predictions would be compared?"""
+        loaders = trainer.predict_dataloaders
+        if isinstance(loaders, list | tuple | dict):
+            raise TwinrunError(
+                f"data: predict_dataloader gives {len(loaders)} loaders, where one is needed"
+            )
+
+
+def wrong_package(found: Any) -> str:
+    """Say if a class comes from the other package that Lightning is published in."""
+    is_other = any(
+        base.__module__.startswith("lightning.pytorch") for base in getattr(found, "__mro__", ())
+    )
+    return ", but of the package lightning; import pytorch_lightning instead" if is_other else ""

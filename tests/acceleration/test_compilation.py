@@ -1,0 +1,93 @@
+"""What a user is told of compiled steps: what compiles again, and what random numbers do."""
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from twinrun.acceleration.compilation import Compiled, compiler_switches, empty_cache
+
+
+class Settings:
+    scale, count = 1.0, 0
+
+
+SETTINGS = Settings()
+
+
+def scaled(batch, index):
+    return batch * SETTINGS.scale
+
+
+def counted(batch, index):
+    return batch * SETTINGS.count
+
+
+def noisy(batch, index):
+    return batch + torch.rand(8)
+
+
+@pytest.fixture(autouse=True)
+def switches():
+    with compiler_switches():
+        yield
+
+
+def compilations(function, name, values):
+    """Call with a Python number that changes; give how often that compiled, and why."""
+    compiled = Compiled(function)
+    for value in values:
+        setattr(SETTINGS, name, value)
+        assert compiled(torch.ones(2), 0)[0] == torch.tensor(value, dtype=torch.float32)
+    assert compiled.calls == len(values)
+    return compiled.compilations, compiled.reasons
+
+
+def test_a_float_that_changes_compiles_once_more():
+    number, reasons = compilations(scaled, "scale", [0.5, 0.25, 0.125, 0.3])
+    assert number == 2
+    assert "SETTINGS" in reasons[0]
+    assert "0.5" in reasons[0]
+
+
+def test_an_integer_that_changes_compiles_every_time():
+    number, reasons = compilations(counted, "count", [3, 4, 5, 6])
+    assert (number, len(reasons)) == (4, 3)
+
+
+def test_random_numbers_are_redrawn_and_repeat_with_the_seed_but_are_not_the_eager_ones():
+    compiled, batch = Compiled(noisy), torch.zeros(8)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        first, second = compiled(batch, 0), compiled(batch, 1)
+        torch.manual_seed(1)
+        again = compiled(batch, 0)
+        torch.manual_seed(1)
+        eager = noisy(batch, 0)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, eager)
+
+
+def test_graphs_of_two_compilations_of_one_function_are_counted_apart():
+    one, other = Compiled(noisy), Compiled(noisy)
+    one(torch.zeros(8), 0)
+    other(torch.zeros(8), 0)
+    assert one.counts() == other.counts() == {"calls": 1, "compilations": 1, "reasons": []}
+
+
+def shifted(batch):
+    return batch + 1
+
+
+def test_in_an_empty_cache_everything_is_compiled_again():
+    def compiled_anew():
+        torch.compiler.reset()
+        counters["inductor"].clear()
+        Compiled(shifted)(torch.ones(10))
+        return counters["inductor"]["fxgraph_cache_miss"]
+
+    compiled_anew()
+    assert compiled_anew() == 0  # it is in the machine's cache
+    with empty_cache():
+        assert compiled_anew() == 1
+    assert compiled_anew() == 0

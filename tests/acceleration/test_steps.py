@@ -1,0 +1,194 @@
+"""Fast steps compute what the plain step computes, and count what they compile."""
+
+import copy
+
+import pytest
+import torch
+from points_and_images import Images, Regression, images, points
+
+from twinrun.acceleration.compilation import compiler_switches
+from twinrun.acceleration.placement import Place
+from twinrun.acceleration.steps import Prediction, TrainingStep, check, optimizer_of, optimizers_in
+from twinrun.errors import TwinrunError
+
+PLAIN = {
+    "accelerator": "cpu",
+    "precision": "32-true",
+    "compile": "none",
+    "layout": "default",
+    "optimizer": "default",
+    "cuda_graph": False,
+}
+WHOLE = {**PLAIN, "compile": "step"}
+STEPS = 50
+
+
+class Trained:
+    """A module after some steps under a variant."""
+
+    def __init__(self, module, batches, *, steps=STEPS, **changes):
+        variant = {**PLAIN, **changes}
+        torch.manual_seed(3)
+        place = Place(variant)
+        self.module = place.module(copy.deepcopy(module))
+        self.module.log = lambda *arguments: None
+        self.optimizer = optimizer_of(self.module)
+        self.step = TrainingStep(place.around(self.module.training_step), self.optimizer, variant)
+        self.losses = [
+            float(self.step(place.batch(batches[i % len(batches)]), i)) for i in range(steps)
+        ]
+
+    def error(self, exact):
+        """The largest difference of a parameter or buffer from those of an exact training."""
+        mine, others = (of.module.state_dict().values() for of in (self, exact))
+        return max((a.double() - b.double()).abs().max() for a, b in zip(mine, others, strict=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def switches():
+    with compiler_switches():
+        yield
+
+
+@pytest.fixture(scope="module")
+def regression():
+    torch.manual_seed(0)
+    return Regression()
+
+
+@pytest.fixture(scope="module")
+def whole(regression):
+    return Trained(regression, [points()], compile="step", layout="features_first")
+
+
+@pytest.fixture(scope="module")
+def plain(regression):
+    return Trained(regression, [points()])
+
+
+def assert_as_exact(fast, exact):
+    """Hold a fast training to a bound of rounding against float64.
+
+    A step rounds every value by half a unit in the last place of the largest at most, several times
+    over; in a well-conditioned problem that adds up over the steps and does not grow. A missing or
+    doubled step is a thousand times as far off, as the planted fault shows.
+    """
+    largest = max(float(value.abs().max()) for value in exact.module.state_dict().values())
+    assert fast.error(exact) <= STEPS * torch.finfo(torch.float32).eps * max(largest, 1)
+
+
+def test_a_whole_step_with_features_first_equals_the_plain_one(whole, regression):
+    exact = Trained(regression, [points()], precision="64-true")
+    assert_as_exact(whole, exact)
+    assert whole.losses == pytest.approx(exact.losses, rel=1e-5)
+    one_step_less = Trained(regression, [points()], steps=STEPS - 1)
+    assert one_step_less.error(exact) > 1000 * whole.error(exact)
+    assert torch.equal(whole.module.unused.weight, regression.unused.weight)
+
+
+def test_channels_last_compiled_equals_the_plain_step():
+    torch.manual_seed(0)
+    module, batches = Images(), [images(seed=1), images(seed=2)]
+    fast = Trained(module, batches, compile="step", layout="channels_last")
+    exact = Trained(module, batches, precision="64-true")
+    assert_as_exact(fast, exact)
+    assert fast.module.network[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert fast.module.network[1].num_batches_tracked == STEPS
+
+
+@pytest.mark.parametrize("form", ["foreach", "fused"])
+def test_another_form_of_the_optimizer_equals_the_plain_one(regression, form):
+    exact = Trained(regression, [points()], precision="64-true")
+    assert_as_exact(Trained(regression, [points()], optimizer=form), exact)
+
+
+def test_gradients_can_be_seen_after_a_whole_step(whole, plain):
+    for (name, fast), slow in zip(
+        whole.module.named_parameters(), plain.module.parameters(), strict=True
+    ):
+        assert (fast.grad is None) == (slow.grad is None), name
+        if slow.grad is not None:
+            torch.testing.assert_close(fast.grad, slow.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_one_graph_serves_all_steps(whole):
+    counts = whole.step.compiled.counts()
+    assert counts == {  # the first step of all was a plain one
+        "calls": STEPS - 1,
+        "compilations": 1,
+        "reasons": [],
+    }
+
+
+def test_another_shape_compiles_again_and_says_why(whole, capsys):
+    step, compiled = whole.step, whole.step.compiled
+    before = compiled.calls
+    whole.module.zero_grad()  # as the Trainer does when a fit begins
+    for count in (640, 640, 1280, 640):
+        step(points(count), 0)
+    assert compiled.calls == before + 4
+    assert compiled.compilations == 2
+    assert "640" in compiled.reasons[0]
+    assert compiled.reasons[0] in capsys.readouterr().out
+
+
+def test_a_prediction_compiles_once():
+    torch.manual_seed(0)
+    module, batch = Images().eval(), images()
+    predict = Prediction(module.predict_step, WHOLE)
+    found = predict(batch, 0)
+    assert not found.requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(found, module.predict_step(batch, 0), rtol=1e-5, atol=1e-5)
+    predict(batch, 1)
+    assert predict.compiled.counts()["compilations"] == 1
+
+
+def test_a_module_that_cannot_be_one_graph_says_so():
+    class Reading(Regression):
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)["loss"]
+            return loss if loss.item() > 0 else -loss
+
+    with pytest.raises(Exception, match=r"data-dependent|Unsupported Tensor\.item"):
+        Trained(Reading(), [points(8)], steps=2, compile="step")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layout": "features_first"}, "layout: features_first works on code compiled"),
+        ({"compile": "step", "optimizer": "fused"}, "a compiled step fuses it by itself"),
+        ({"cuda_graph": True}, "cuda_graph: needs a CUDA device"),
+    ],
+)
+def test_settings_that_contradict_each_other(changes, message):
+    with pytest.raises(TwinrunError, match=message):
+        check({**PLAIN, **changes})
+
+
+def test_an_optimizer_without_a_fused_form_is_named(regression):
+    regression = copy.deepcopy(regression)
+    regression.configure_optimizers = lambda: torch.optim.Rprop(regression.parameters())
+    with pytest.raises(TwinrunError, match="Rprop has no fused form"):
+        Trained(regression, [points()], optimizer="fused")
+
+
+def test_optimizers_are_found_in_every_form(regression):
+    one, other = (torch.optim.SGD(regression.parameters()) for _ in range(2))
+    for configured in (one, [one], ([one], []), {"optimizer": one}, [{"optimizer": one}]):
+        assert optimizers_in(configured) == [one]
+    assert optimizers_in(([one, other], [])) == optimizers_in((one, other)) == [one, other]
+    assert optimizers_in(None) == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "automatic", "message"),
+    [(None, True, "gives 0 optimizers"), (None, False, "optimizes manually")],
+)
+def test_a_module_that_needs_the_trainer_says_so(regression, configured, automatic, message):
+    regression = copy.deepcopy(regression)
+    regression.configure_optimizers = lambda: configured
+    regression.automatic_optimization = automatic
+    with pytest.raises(TwinrunError, match=message):
+        optimizer_of(regression)

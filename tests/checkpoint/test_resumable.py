@@ -1,0 +1,243 @@
+"""A training that was killed and resumed ends in the same bits; what cannot be resumed is not."""
+
+import contextlib
+import pickle
+import shutil
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from example_trainings import FILES, VARIANT, WORKLOAD, arguments
+from small import Points, Restless
+from torch.utils.data import RandomSampler
+
+from twinrun import artifacts
+from twinrun.checkpoint import resumable
+from twinrun.checkpoint.resumable import Resumable
+from twinrun.errors import TwinrunError
+from twinrun.process.launching import environment_of, launch
+from twinrun.trace.step_tracer import Tracer
+
+EPOCHS, STEPS = 4, 5
+
+
+class Killed(BaseException):
+    pass
+
+
+class Kill(pl.Callback):
+    """Ends the training after a step, as far as one can inside the test's own process."""
+
+    def __init__(self, step):
+        self._step = step
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.fit_loop.total_batch_idx + 1 == self._step:
+            raise Killed
+
+
+class OwnGenerator(Points):
+    """Its order comes from a generator that is nobody else's."""
+
+    def train_dataloader(self):
+        return self._loader(shuffle=True, generator=torch.Generator().manual_seed(3))
+
+
+class OwnSampler(Points):
+    def train_dataloader(self):
+        generator = torch.Generator().manual_seed(3)
+        return self._loader(sampler=RandomSampler(self.inputs, generator=generator))
+
+
+def fit(folder, data=Points, *, kill=0, minutes=0, **options):
+    """Train in this process, from the last checkpoint where there is one."""
+    pl.seed_everything(1, verbose=False)
+    said = []
+    resumable, tracer = Resumable(folder, minutes=minutes, say=said.append), Tracer()
+    module = Restless()
+    options = {"max_epochs": EPOCHS, **options}
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        callbacks=[resumable, tracer, Kill(kill)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        **options,
+    )
+    last = resumable.last()
+    with contextlib.suppress(Killed):
+        trainer.fit(module, data(size=70), ckpt_path=last, weights_only=True)
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    hashes = {name: value.detach().numpy().tobytes() for name, value in state.items()}
+    return tracer.rows, hashes, tracer.resumed_at, said
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted training."""
+    return fit(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize(("kill", "resumed_at"), [(5, []), (6, [5]), (15, [10])])
+def test_a_resumed_training_ends_in_the_same_bits(whole, tmp_path, kill, resumed_at):
+    rows, hashes, _, _ = whole
+    fit(tmp_path, kill=kill)
+    assert fit(tmp_path) == (rows, hashes, resumed_at, [])
+
+
+def test_a_training_killed_twice_ends_in_the_same_bits(whole, tmp_path):
+    rows, hashes, _, _ = whole
+    for kill in (7, 19):
+        fit(tmp_path, kill=kill)
+    assert fit(tmp_path) == (rows, hashes, [5, 15], [])
+
+
+@pytest.mark.parametrize("data", [OwnGenerator, OwnSampler])
+def test_generators_of_loaders_and_samplers_go_on(tmp_path, data):
+    rows, hashes, _, _ = fit(tmp_path / "whole", data)
+    fit(tmp_path / "killed", data, kill=12)
+    assert fit(tmp_path / "killed", data) == (rows, hashes, [10], [])
+
+
+@pytest.mark.parametrize(
+    ("lost", "column"),
+    [
+        ("restore_random_states", "batch"),  # the order is drawn first
+        ("_transient_buffers", "loss_fingerprint"),
+    ],
+)
+def test_what_is_not_restored_would_be_noticed(whole, tmp_path, monkeypatch, lost, column):
+    rows = whole[0]
+    fit(tmp_path, kill=12)
+    monkeypatch.setattr(resumable, lost, lambda _: ())
+    again = fit(tmp_path)[0]
+    differing = [(a, b) for a, b in zip(rows, again, strict=True) if a != b]
+    first, other = differing[0]
+    assert first["step"] == 2 * STEPS + 1
+    columns = ["batch", "loss_fingerprint", "gradients", "parameters"]
+    assert next(name for name in columns if first[name] != other[name]) == column
+
+
+class Opaque(pl.Callback):
+    def state_dict(self):
+        return {"object": TwinrunError("no plain value")}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"max_steps": 6}, "counts steps"),
+        ({"check_val_every_n_epoch": 2, "max_epochs": 2}, "not every epoch is validated"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused_in_a_sentence(tmp_path, options, sentence):
+    *_, said = fit(tmp_path, **options)
+    assert len(said) == 1
+    assert sentence in said[0]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_state_that_is_more_than_data_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Restless, "configure_callbacks", lambda self: [Opaque()])
+    *_, said = fit(tmp_path)
+    assert len(said) == 1
+    assert "more than data" in said[0]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
+    fit(folder, kill=12)
+    return folder
+
+
+@pytest.fixture
+def killed(killed_once, tmp_path):
+    folder = tmp_path / "checkpoints"
+    shutil.copytree(killed_once, folder)
+    (file,) = folder.glob("*.ckpt")
+    return folder, file
+
+
+def spoil(file, how):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content if how == "flip" else content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("epoch2.ckpt", "flip"), ("epoch2.ckpt", "cut"), ("checkpoint.json", "cut")]
+)
+def test_a_corrupt_checkpoint_is_named_and_ignored(killed, name, how):
+    folder, _ = killed
+    spoil(folder / name, how)
+    said = []
+    assert Resumable(folder, say=said.append).last() is None
+    assert said == [f"{folder / name} is corrupt: the training starts from its beginning"]
+
+
+def test_a_planted_pickle_is_never_executed(killed, tmp_path):
+    folder, file = killed
+
+    class Bomb:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "executed"), "w"))
+
+    torch.save({"callbacks": Bomb()}, file, pickle_module=pickle)
+    entry = artifacts.read_json(folder / "checkpoint.json")
+    artifacts.write_json(folder / "checkpoint.json", entry | {"sha256": artifacts.sha256(file)})
+    said = []
+    assert Resumable(folder, say=said.append).last() is None
+    assert "corrupt" in said[0]
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_checkpoint_of_other_settings_is_not_used(tmp_path):
+    artifacts.write_text(tmp_path / "epoch1.ckpt", "")
+    entry = {"file": "epoch1.ckpt", "sha256": artifacts.sha256(tmp_path / "epoch1.ckpt")}
+    identity = {"seed": 1, "settings": {"threads": 2}}
+    artifacts.write_json(tmp_path / "checkpoint.json", entry | {"identity": identity})
+    said = []
+    other = Resumable(tmp_path, identity=identity | {"settings": {}}, say=said.append)
+    assert other.last() is None
+    assert "is of another settings" in said[0]
+
+
+def test_checkpoints_are_no_more_frequent_than_asked_for(tmp_path):
+    fit(tmp_path, minutes=9, max_epochs=2)
+    assert not list(tmp_path.iterdir())
+
+
+def start(folder, death):
+    workload = {
+        **WORKLOAD,
+        "module": "small:Restless",
+        "hyperparameters": {"size": 70, "death": str(death)},
+        "epochs": EPOCHS,
+    }
+    launch(
+        "twinrun.training.train:train",
+        arguments(folder, workload, VARIANT, minutes=0),
+        environment_of(seed=1, deterministic=True, threads=2),
+    )
+
+
+def test_a_run_killed_with_signal_9_ends_in_the_same_files(tmp_path):
+    death, folders = tmp_path / "death", [tmp_path / "whole", tmp_path / "killed"]
+    start(folders[0], death)
+    death.write_text("17")
+    with pytest.raises(TwinrunError, match="SIGKILL"):
+        start(folders[1], death)
+    assert not list(folders[1].glob("*.*"))
+    start(folders[1], death)
+    for name in ("weights", "steps", "epochs", "fingerprints", "predictions"):
+        left, right = ((folder / FILES[name]).read_bytes() for folder in folders)
+        assert left == right, name
+    manifest = artifacts.read_json(folders[1] / "run.json")
+    assert manifest["resumed_at"] == [15]
+    assert manifest["ended"] == "finished"
+    assert len(manifest["seconds"]["epochs"]) == EPOCHS
+    assert not (tmp_path / "killed-checkpoints").exists()

@@ -1,0 +1,211 @@
+"""How far tensors are apart, against arithmetic by hand and the numbers of each type."""
+
+import doctest
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from twinrun.comparison import distances as module
+from twinrun.comparison.distances import (
+    differences,
+    differing_elements,
+    distances,
+    relative,
+    ulps,
+    values,
+)
+
+FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
+WIDTHS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 64}
+UNSIGNED = {16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+def from_bits(dtype, *bits):
+    """Give values of a type from their bits, bfloat16 as it is read: as the bits."""
+    array = np.array(bits, dtype=UNSIGNED[WIDTHS[dtype]])
+    return array if dtype == "bfloat16" else array.view(FLOATS[dtype])
+
+
+@st.composite
+def bit_patterns(draw, number):
+    """Draw a floating-point type and so many of its values, any bits: also NaN and infinity."""
+    dtype = draw(st.sampled_from(list(WIDTHS)))
+    bits = st.integers(0, 2 ** WIDTHS[dtype] - 1)
+    return dtype, [from_bits(dtype, draw(bits)) for _ in range(number)]
+
+
+def test_examples_in_the_docstrings_hold():
+    assert doctest.testmod(module).failed == 0
+
+
+# Measures of two tensors
+
+
+def test_measures_are_those_computed_by_hand():
+    first = np.float32([[3.0, 0.0], [4.0, 12.0]])
+    second = np.float32([[3.0, 0.0], [4.5, 11.0]])
+
+    assert distances(first, second, "float32") == {
+        "elements": 4,
+        "elements_differing": 2,
+        "share": 0.5,
+        "max_abs": 1.0,
+        # From 4.0 to 4.5 an eighth of the 2^23 numbers of [4, 8), from 11 to 12 as many of [8, 16).
+        "max_ulp": 2**20,
+        "relative_l2": pytest.approx(np.sqrt(1.25) / 13, rel=1e-15),
+        "equal": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype", "differing", "max_abs", "max_ulp"),
+    [
+        pytest.param([1, 2], [2, 1], "float32", 2, 1.0, 2**23, id="two values swapped"),
+        pytest.param([0.0], [-0.0], "float32", 1, 0.0, 1, id="sign of zero"),
+        pytest.param([np.inf], [np.inf], "float32", 0, 0.0, 0, id="infinity twice"),
+        pytest.param([np.nan], [np.nan], "float64", 0, 0.0, 0, id="NaN twice"),
+        pytest.param([np.nan], [1.0], "float32", 1, np.inf, 0x40400000, id="NaN and a number"),
+        pytest.param([65504], [np.inf], "float16", 1, np.inf, 1, id="largest number and infinity"),
+        pytest.param([np.inf], [-np.inf], "float16", 1, np.inf, 0xF801, id="both infinities"),
+        pytest.param([7, 7], [7, 5], "int64", 1, 2.0, 2, id="integers"),
+        pytest.param([-128], [127], "int8", 1, 255.0, 255, id="integers of both signs"),
+        pytest.param([0], [255], "uint8", 1, 255.0, 255, id="unsigned integers"),
+        pytest.param([2**63 + 1], [2**63], "uint64", 1, 0.0, 1, id="beyond what a double resolves"),
+        pytest.param([True, False], [True, True], "bool", 1, 1.0, 1, id="booleans"),
+    ],
+)
+def test_planted_differences_are_measured(first, second, dtype, differing, max_abs, max_ulp):
+    measured = distances(np.array(first, dtype), np.array(second, dtype), dtype)
+
+    assert measured["elements_differing"] == differing
+    assert measured["max_abs"] == max_abs
+    assert measured["max_ulp"] == max_ulp
+    assert measured["equal"] is (differing == 0)
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_a_nan_of_other_bits_differs(dtype):
+    nan = 2 ** (WIDTHS[dtype] - 1) - 1  # every bit but the sign
+    measured = distances(from_bits(dtype, nan), from_bits(dtype, nan - 1), dtype)
+
+    assert not measured["equal"]
+    assert (measured["max_ulp"], measured["max_abs"]) == (1, np.inf)
+
+
+@pytest.mark.parametrize("bit", range(32))
+def test_one_flipped_bit_is_one_differing_element(bit):
+    first = np.linspace(-1, 1, 60, dtype=np.float32).reshape(3, 4, 5)
+    second = first.copy()
+    second.view(np.uint32)[1, 2, 3] ^= np.uint32(1 << bit)
+
+    assert np.flatnonzero(differing_elements(first, second)).tolist() == [33]
+    assert distances(first, second, "float32")["max_ulp"] > 0
+
+
+def test_bfloat16_is_measured_by_its_values():
+    one, next_up = from_bits("bfloat16", 0x3F80), from_bits("bfloat16", 0x3F81)
+
+    measured = distances(one, next_up, "bfloat16")
+
+    assert (measured["max_ulp"], measured["max_abs"]) == (1, 2.0**-7)
+    assert measured["relative_l2"] == 2.0**-7
+
+
+def test_memory_order_does_not_matter():
+    first = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert distances(first, np.asfortranarray(first), "float32")["equal"]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0)])
+def test_scalars_and_empty_tensors_are_equal_to_themselves(shape):
+    measured = distances(np.ones(shape, np.float32), np.ones(shape, np.float32), "float32")
+    assert measured["equal"]
+    assert (measured["max_abs"], measured["max_ulp"], measured["relative_l2"]) == (0, 0, 0)
+
+
+def test_relative_distance_where_there_is_no_size():
+    zeros, ones = np.zeros(3), np.ones(3)
+    assert distances(zeros, zeros, "float64")["relative_l2"] == 0
+    assert distances(zeros, ones, "float64")["relative_l2"] == np.inf
+    assert distances(zeros * np.nan, zeros * np.nan, "float64")["relative_l2"] == 0
+    assert distances(ones, ones * np.nan, "float64")["relative_l2"] == np.inf
+    assert relative(3.0, 4.0) == 0.75
+
+
+@given(
+    arrays(np.float64, 5, elements=st.floats(-1e6, 1e6)),
+    arrays(np.float64, 5, elements=st.floats(-1e6, 1e6)),
+)
+def test_differences_are_the_distance_of_the_values(first, second):
+    assert np.array_equal(differences(first, second, "float64"), np.abs(first - second))
+
+
+# Units in the last place
+
+
+@given(bit_patterns(2))
+def test_ulp_distance_is_symmetric_and_zero_for_equal_bits_only(drawn):
+    dtype, (first, second) = drawn
+    distance = ulps(first, second, dtype)
+
+    assert distance == ulps(second, first, dtype)
+    assert (distance[0] > 0) == differing_elements(first, second)[0]
+
+
+@given(bit_patterns(2))
+def test_ulp_distance_is_that_of_plain_integers(drawn):
+    dtype, pair = drawn
+    sign = 2 ** (WIDTHS[dtype] - 1)
+    places = []
+    for value in pair:
+        bits = int(value.view(UNSIGNED[WIDTHS[dtype]])[0])
+        places.append(bits if bits < sign else -(bits - sign) - 1)  # -0.0 has a place of its own
+    assert int(ulps(*pair, dtype)[0]) == abs(places[0] - places[1])
+
+
+@given(bit_patterns(3))
+def test_ulp_distances_add_up_along_a_line(drawn):
+    dtype, three = drawn
+    assume(not any(np.isnan(values(one, dtype))[0] for one in three))
+    low, middle, high = sorted(three, key=lambda one: (values(one, dtype)[0], -_is_negative(one)))
+
+    whole = int(ulps(low, high, dtype)[0])
+    assert whole == int(ulps(low, middle, dtype)[0]) + int(ulps(middle, high, dtype)[0])
+
+
+def _is_negative(array):
+    bits = array.view(f"u{array.dtype.itemsize}")
+    return int(bits[0] >> (8 * array.dtype.itemsize - 1))
+
+
+@given(st.sampled_from(list(FLOATS)), st.data())
+def test_neighbouring_numbers_are_one_apart(dtype, data):
+    value = FLOATS[dtype](data.draw(st.floats(allow_nan=False, width=WIDTHS[dtype])))
+    assume(value != 0)  # from zero the next number is one step from the zero of its own sign
+    for direction in (np.inf, -np.inf):
+        with np.errstate(over="ignore", under="ignore"):
+            neighbour = np.nextafter(value, FLOATS[dtype](direction))
+        expected = int(value != neighbour)  # infinity has none beyond it
+        if neighbour == 0:
+            neighbour = np.copysign(neighbour, value)
+        assert ulps(np.array([value]), np.array([neighbour]), dtype) == expected
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_smallest_numbers_are_one_step_from_their_zero(dtype):
+    zero = np.zeros(1, FLOATS[dtype])
+    smallest = np.nextafter(zero, FLOATS[dtype](1))
+
+    assert ulps(zero, smallest, dtype) == 1
+    assert ulps(-zero, -smallest, dtype) == 1
+    assert ulps(-smallest, smallest, dtype) == 3
+
+
+def test_the_widest_distance_fits():
+    lowest, highest = from_bits("float64", 2**64 - 1), from_bits("float64", 2**63 - 1)
+    assert int(ulps(lowest, highest, "float64")[0]) == 2**64 - 1
+    ends = np.array([-(2**63)]), np.array([2**63 - 1])
+    assert int(ulps(*ends, "int64")[0]) == 2**64 - 1

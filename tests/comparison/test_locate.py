@@ -1,0 +1,114 @@
+"""A pair that differs is replayed, and the operation that parted it is named."""
+
+import json
+
+import pandas as pd
+import pytest
+from example_runs import write_run
+from example_trainings import VARIANT, WORKLOAD
+
+from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
+from twinrun.comparison.compare import compare_seeds
+from twinrun.comparison.locate import WAY_COLUMNS, locate, sentence_of
+
+OP = {
+    "phase": "backward",
+    "module": "encoder.embedding",
+    "op": "aten::index_put",
+    "call": 1,
+    "parameter": "encoder.embedding.table",
+    "source": "model.py:12",
+    "draws": False,
+    "differs_in": "outputs",
+    "elements": 32000,
+    "elements_differing": 4464,
+    "max_ulp": 1024,
+}
+RUN = {
+    "workload": WORKLOAD,
+    "variant": {**VARIANT, "deterministic": False},
+    "dataset": None,
+    "search_path": [],
+}
+
+
+def located(folder, planted, run=RUN):
+    """Locate in a pair with planted differences; give the answer and the table of operations."""
+    runs = [write_run(folder, 1), write_run(folder, 2, planted=planted)]
+    files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files)
+    output, way = folder / "location.json", folder / "location.csv"
+    locate(comparisons=files["summary"], run=run, output=str(output), way=str(way))
+    (found,) = json.loads(output.read_text())
+    return found, pd.read_csv(way)
+
+
+def no_process(*_, **__):
+    raise AssertionError("a process was started")
+
+
+def test_an_equal_pair_starts_no_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinrun.comparison.locate.launch", no_process)
+    found, way = located(tmp_path, [])
+    assert (found["answer"], found["cause"], found["op"]) == ("equal", None, None)
+    assert list(way.columns) == WAY_COLUMNS
+    assert way.empty
+
+
+@pytest.mark.parametrize(
+    ("planted", "variant", "cause", "words"),
+    [
+        ((2, "batch", None), {}, "data content", "No operation of a step decides it: look for"),
+        ((2, "random", "numpy"), {}, "random stream", "random streams (numpy)"),
+        ((0, "initial", "encoder.bias"), {}, "initial weights", "before the first step: initial"),
+        ((2, "loss", None), {"devices": 2}, "forward", "several workers are not replayed"),
+        ((2, "loss", None), {"accumulate": 2}, "forward", "several parts are not replayed"),
+        ((2, "loss", None), {"compile": "module"}, "forward", "steps show no operations"),
+    ],
+)
+def test_what_no_operation_decides_is_not_replayed(
+    tmp_path, monkeypatch, planted, variant, cause, words
+):
+    monkeypatch.setattr("twinrun.comparison.locate.launch", no_process)
+    run = RUN | {"variant": RUN["variant"] | variant}
+    found, _ = located(tmp_path, [planted], run)
+    assert (found["answer"], found["cause"], found["op"]) == ("not located", cause, None)
+    assert words in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {},
+            "aten::index_put in the backward pass of encoder.embedding, parameter "
+            "encoder.embedding.table, model.py:12, gave other values from equal inputs in 3 of 20 "
+            "repeats of step 1, 4,464 of 32,000 elements by up to 1,024 ULP; torch has a "
+            "reproducible algorithm for it: set `deterministic: true`.",
+        ),
+        (
+            {"module": "", "parameter": "", "source": "", "differs_in": "inputs"},
+            "aten::index_put in the backward pass of Small, was given another input in 3 of 20 "
+            "repeats of step 1, which no operation before it made: it comes from outside of torch "
+            "(a clock, a set, NumPy, another library).",
+        ),
+        (
+            {"op": "aten::bernoulli_", "phase": "forward", "draws": True, "parameter": ""},
+            "aten::bernoulli_ in the forward pass of encoder.embedding, model.py:12, drew other "
+            "random numbers in 3 of 20 repeats of step 1: seed its generator from the run's seed.",
+        ),
+    ],
+)
+def test_the_sentence_says_what_to_do(changes, sentence):
+    assert sentence_of(OP | changes, step=1, fired=3, repeats=20, run=RUN) == sentence
+
+
+def test_the_remedies_are_of_operations_that_torch_has():
+    import torch
+
+    for name in REPRODUCIBLE | NOT_REPRODUCIBLE:
+        assert hasattr(torch.ops.aten, name.removeprefix("aten::")), name
+    assert not REPRODUCIBLE & NOT_REPRODUCIBLE
+    assert "it was asked for" in remedy_of("aten::index_put", deterministic=True)
+    assert "no reproducible" in remedy_of("aten::histc", deterministic=False)
+    assert "no remedy" in remedy_of("aten::add", deterministic=False)

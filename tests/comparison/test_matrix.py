@@ -1,0 +1,173 @@
+"""What a matrix says of planted differences: answer, size, predictions, sentence."""
+
+import pandas as pd
+import pytest
+import torch
+from example_runs import example_parameters, write_run
+
+from twinrun import artifacts
+from twinrun.comparison.compare import compare
+from twinrun.comparison.matrix import tabulate
+from twinrun.figures.matrix import cells as draw
+
+STEPS = 6
+IDENTITY = {"workload": "denoiser", "baseline": "plain", "seed": 1}
+HOW = {"accelerator": "cpu", "threads": 2, "precision": "32-true"}
+CLASSES = torch.eye(10)  # of ten samples, each its own class
+
+
+class Study:
+    """Cells in a folder, each a run held against the baseline's."""
+
+    def __init__(self, folder):
+        self.folder, self.cells, self.comparisons = folder, [], []
+        self.baseline = self.run("baseline", 1)
+
+    def run(self, name, repeat, *, predictions=CLASSES, precision="32-true", seed=1, **options):
+        changes = {
+            "variant": name if name not in ("baseline", "repeat", "seed") else "plain",
+            "seed": seed,
+            "settings.variant": HOW | {"precision": precision},
+        } | options.pop("changes", {})
+        path = write_run(self.folder / name, repeat, changes=changes, **options)
+        artifacts.write_tensors(path.with_name("predictions.safetensors"), {"scores": predictions})
+        return path
+
+    def add(self, name, *, not_run=None, **options):
+        self.cells.append({"name": name, "label": f"{name}: changed", "not_run": not_run})
+        if not_run is None:
+            stem = self.folder / f"matrix/{name}"
+            compare(
+                [self.baseline, self.run(name, 2 if name == "repeat" else 1, **options)],
+                summary=f"{stem}.json",
+                tensors=f"{stem}.tensors.csv",
+                steps=f"{stem}.steps.csv",
+                across=True,
+            )
+            self.comparisons.append(f"{stem}.json")
+
+    def tabulated(self):
+        table, summary = self.folder / "matrix.csv", self.folder / "matrix.json"
+        tabulate(self.cells, self.comparisons, identity=IDENTITY, table=table, summary=summary)
+        return pd.read_csv(table).set_index("cell"), artifacts.read_json(summary)
+
+
+LOSSES = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5]
+
+
+def other_weights(by=1e-3):
+    return {name: value + by for name, value in example_parameters().items()}
+
+
+def parted(step, factor, *, by=1e-3):
+    """A run whose losses are `factor` times those of the baseline from a step on."""
+    return {
+        "planted": [(n, "loss", None) for n in range(step, STEPS + 1)],
+        "losses": [loss * (factor if n >= step else 1) for n, loss in enumerate(LOSSES, start=1)],
+        "parameters": other_weights(by),
+    }
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    study = Study(tmp_path_factory.mktemp("study"))
+    swapped = CLASSES.clone()
+    swapped[0], swapped[1] = CLASSES[1], CLASSES[0]
+    study.add("repeat")
+    study.add("same")
+    study.add("tiny", **parted(2, 1 + 2**-23), predictions=CLASSES * 2)
+    study.add("large", **parted(3, 1.01), predictions=swapped)
+    study.add("bfloat", **parted(1, 1.01), precision="bf16-mixed")
+    study.add("shuffled", **parted(1, 1.2), precision="bf16-mixed")
+    study.add("other", changes={"data.sha256": "e" * 64})
+    study.add("absent", not_run="no GPU on this machine")
+    study.add("seed", **parted(1, 1.5), seed=2)
+    return study
+
+
+def test_answers_and_where_runs_part(study):
+    table, summary = study.tabulated()
+    assert summary["answer"] == "equal"
+    assert summary["scale"] == pytest.approx(0.5)
+    assert table["answer"].to_dict() == {
+        "repeat": "equal",
+        "same": "equal",
+        "tiny": "differs",
+        "large": "differs",
+        "bfloat": "differs",
+        "shuffled": "differs",
+        "other": "not comparable",
+        "absent": "not run",
+        "seed": "differs",
+    }
+    assert table["first_step"].dropna().to_dict() == {
+        "tiny": 2,
+        "large": 3,
+        "bfloat": 1,
+        "shuffled": 1,
+        "seed": 1,
+    }
+    assert table.loc["tiny", "relative_l2"] > table.loc["same", "relative_l2"] == 0
+
+
+def test_the_size_is_told_by_the_numbers_computed_with_and_by_another_seed(study):
+    """1 % is far beyond rounding in float32, within it in bfloat16; 20 % is like another seed."""
+    assert study.tabulated()[0]["size"].dropna().to_dict() == {
+        "tiny": "rounding",
+        "large": "stream",
+        "bfloat": "rounding",
+        "shuffled": "stream",
+        "seed": "stream",
+    }
+
+
+def test_scores_count_by_the_class_that_they_predict(study):
+    table, _ = study.tabulated()
+    assert set(table["predictions"].dropna()) == {"predicted classes"}
+    shares = table["predictions_changed"]
+    assert (shares["same"], shares["tiny"], shares["large"]) == (0, 0, 0.2)
+
+
+def test_values_count_by_their_bytes(tmp_path):
+    study = Study(tmp_path)
+    study.baseline = study.run("baseline", 1, predictions=torch.zeros(4))
+    study.add("repeat", predictions=torch.zeros(4))
+    study.add("other", **parted(1, 1.1), predictions=torch.tensor([0.0, -0.0, 1.0, 0.0]))
+    table, _ = study.tabulated()
+    assert table["predictions_changed"]["other"] == 0.5
+    assert table["predictions"]["other"] == "predicted values"
+
+
+def test_a_sentence_for_each_cell(study):
+    sentences = study.tabulated()[0]["sentence"]
+    assert sentences["same"] == "same: changed: every bit of 6 steps stays the same."
+    assert sentences["absent"] == "absent: changed: not run, no GPU on this machine."
+    assert sentences["large"].startswith("large: changed: differs from step 3, first in the loss")
+    assert "more than rounding explains" in sentences["large"]
+    assert sentences["large"].endswith("20% of the predicted classes change.")
+    assert "not comparable, data.sha256 is" in sentences["other"]
+
+
+def test_where_the_baseline_does_not_repeat_no_cell_is_comparable(tmp_path):
+    study = Study(tmp_path)
+    study.add("repeat", **parted(1, 1.1))
+    study.add("same")
+    table, summary = study.tabulated()
+    assert summary["answer"] == "differs"
+    assert table["answer"].to_dict() == {"repeat": "differs", "same": "not comparable"}
+    assert "the baseline does not repeat" in table["sentence"]["same"]
+
+
+def test_nothing_ran(tmp_path):
+    study = Study(tmp_path)
+    study.add("repeat", not_run="no GPU on this machine")
+    table, summary = study.tabulated()
+    assert summary["answer"] == table["answer"]["repeat"] == "not run"
+
+
+def test_the_map_says_each_value_in_words(study, tmp_path):
+    study.tabulated()
+    draw(study.folder / "matrix.json", output=tmp_path / "cells.svg")
+    text = (tmp_path / "cells.svg").read_text()
+    for words in ("tiny: changed", "rounding", "stream", "not comparable", "not run", "20%"):
+        assert f">{words}</text>" in text, words

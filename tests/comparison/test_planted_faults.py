@@ -1,0 +1,221 @@
+"""Every planted fault is found with the right class and place; clean modules raise no alarm.
+
+Trainings and replays run in this process, one after another; only where the fault is about
+processes do they have their own.
+"""
+
+import json
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from example_trainings import FILES, HERE, VARIANT
+
+from twinrun.comparison.compare import compare_seeds
+from twinrun.comparison.locate import locate
+from twinrun.process.import_path import import_object
+from twinrun.process.launching import launch
+
+NOT_DETERMINISTIC = {"deterministic": False, "fill_uninitialized_memory": False}
+PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}
+
+
+def here(function, arguments, environment=None):
+    """Call what would have a process of its own."""
+    import_object(function)(**json.loads(json.dumps(arguments)))
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    monkeypatch.setattr("twinrun.comparison.locate.launch", here)
+    monkeypatch.setattr("twinrun.comparison.locate.REPEATS", 3)
+    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "0")
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def workload(module="Base", data="Points"):
+    return {
+        "module": f"faults:{module}",
+        "data": f"faults:{data}",
+        "dataset": None,
+        "hyperparameters": {},
+        "epochs": 1,
+    }
+
+
+def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, environment=None):
+    """Train and give the path of run.json."""
+    folder = folder / name / f"repeat{repeat}"
+    folder.mkdir(parents=True)
+    start(
+        "twinrun.training.train:train",
+        {
+            "identity": {"workload": "w", "variant": name, "seed": 1, "repeat": repeat},
+            "workload": settings,
+            "variant": variant,
+            "dataset": None,
+            "source_sha256": "5" * 64,
+            "search_path": [HERE],
+            "outputs": {key: str(folder / file) for key, file in FILES.items()},
+            "checkpoints": f"{folder}-checkpoints",
+            "checkpoint_minutes": 10,
+        },
+        environment or {},
+    )
+    return folder / "run.json"
+
+
+def compared(folder, runs, **options):
+    files = {key: folder / f"seed1.{key}" for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files, **options)
+    (summary,) = json.loads(files["summary"].read_text())
+    return summary
+
+
+def audit(folder, variant=PLAIN, **names):
+    """Train twice, compare, locate; give the comparison and the location."""
+    settings = workload(**names)
+    summary = compared(folder, [train(folder, repeat, settings, variant) for repeat in (1, 2)])
+    return summary, located(folder, settings, variant)
+
+
+def located(folder, settings, variant):
+    run = {"workload": settings, "variant": variant, "dataset": None}
+    output, way = folder / "location.json", folder / "location.csv"
+    locate(
+        comparisons=str(folder / "seed1.summary"),
+        run=run | {"search_path": [HERE]},
+        output=str(output),
+        way=str(way),
+    )
+    (location,) = json.loads(output.read_text())
+    return location
+
+
+def test_a_random_augmentation_without_a_seed(tmp_path):
+    found, location = audit(tmp_path, data="UnseededAugmentation")
+    first = found["first_difference"]
+    assert (first["step"], first["cause"]) == (1, "data content")
+    assert first["quantity"] == "content of the batch"
+    assert "No operation of a step decides it" in location["sentence"]
+
+
+def test_numpy_draws_in_data_workers(tmp_path):
+    settings = workload(data="NumpyInWorkers")
+    runs = [
+        train(tmp_path, 1, settings, PLAIN | {"data_workers": n}, name=name)
+        for name, n in (("none", 0), ("two", 2))
+    ]
+    first = compared(tmp_path, runs, across=True)["first_difference"]
+    assert (first["step"], first["cause"], first["tensor"]) == (1, "random stream", "numpy")
+
+
+def test_iteration_over_a_set_of_strings(tmp_path):
+    settings = workload(data="SetOfStrings")
+    with ThreadPoolExecutor() as both:
+        runs = both.map(
+            lambda seed: train(
+                tmp_path, seed, settings, start=launch, environment={"PYTHONHASHSEED": str(seed)}
+            ),
+            (1, 2),
+        )
+    first = compared(tmp_path, list(runs))["first_difference"]
+    assert (first["step"], first["cause"]) == (1, "data order")
+
+
+def test_a_dropout_seeded_from_the_clock(tmp_path):
+    found, location = audit(tmp_path, module="TimeSeededDropout")
+    assert found["first_difference"]["cause"] == "forward"
+    op = location["op"]
+    assert (location["step"], location["cause"]) == (1, "random stream")
+    assert (op["phase"], op["module"], op["op"]) == ("forward", "dropout", "aten::bernoulli")
+    assert op["source"].endswith(f"faults.py:{line_of('torch.bernoulli')}")
+
+
+def test_a_callback_that_draws_a_random_number(tmp_path):
+    found, location = audit(tmp_path, module="DrawingCallback")
+    first = found["first_difference"]
+    assert (first["step"], first["cause"], first["tensor"]) == (3, "random stream", "torch")
+    assert "a callback" in location["sentence"]
+
+
+def test_a_swapped_batch(tmp_path):
+    found, _ = audit(tmp_path, data="SwappedBatch")
+    first = found["first_difference"]
+    assert (first["step"], first["cause"]) == (2, "data order")
+
+
+def test_a_flipped_sign_in_the_backward_of_one_layer(tmp_path):
+    found, location = audit(tmp_path, module="FlippedSign")
+    assert found["first_difference"]["cause"] == "backward"
+    assert found["first_difference"]["tensor"] == "norm.bias"  # the nearest before the layer
+    op = location["op"]
+    assert (op["phase"], op["module"], op["op"]) == ("backward", "dropout", "aten::mul")
+    assert op["differs_in"] == "inputs"
+
+
+def test_a_buffer_updated_from_the_clock(tmp_path):
+    found, location = audit(tmp_path, module="ClockBuffer")
+    first = found["first_difference"]
+    assert (first["step"], first["cause"], first["tensor"]) == (1, "forward", "clock")
+    op = location["op"]
+    assert (op["phase"], op["op"], op["differs_in"]) == ("forward", "aten::fill_", "inputs")
+    assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="a race takes two cores")
+def test_a_racing_gather(tmp_path):
+    """A race need not fire: it has ten trainings to, and a crowded machine may need them all."""
+    settings, variant = workload(module="RacingGather"), PLAIN | {"threads": 2}
+    runs = [train(tmp_path, repeat, settings, variant) for repeat in range(1, 11)]
+    found = compared(tmp_path, runs)
+    if found["answer"] == "equal":
+        pytest.skip("the race did not fire in 10 trainings of 5 steps")
+    first = found["first_difference"]
+    assert (first["cause"], first["tensor"]) == ("backward", "table")
+    location = located(tmp_path, settings, variant)
+    if location["answer"] == "not located":
+        assert "what parted the runs did not happen again" in location["sentence"]
+    else:
+        op = location["op"]
+        assert (op["op"], op["phase"], op["parameter"]) == ("aten::index_put", "backward", "table")
+        assert op["source"].endswith(f"faults.py:{line_of('self.table[rows]')}")
+        assert "`deterministic: true`" in location["sentence"]
+
+
+def test_memory_that_nothing_has_written(tmp_path):
+    """Whether it differs is chance; that nothing else is blamed for it is not."""
+    _, location = audit(tmp_path, module="Uninitialised")
+    if location["answer"] == "located":
+        assert location["op"]["op"] == "aten::nan_to_num"
+
+
+def test_weights_that_the_seed_does_not_decide(tmp_path):
+    found, _ = audit(tmp_path, module="UnseededWeights")
+    first = found["first_difference"]
+    assert (first["step"], first["cause"], first["tensor"]) == (
+        0,
+        "initial weights",
+        "second.weight",
+    )
+
+
+@pytest.mark.parametrize("module", ["Base", "TwoOptimizers", "Frozen"])
+def test_a_clean_module_raises_no_alarm(tmp_path, module):
+    runs = [train(tmp_path, repeat, workload(module)) for repeat in (1, 2, 3)]
+    found = compared(tmp_path, runs)
+    assert (found["answer"], found["first_difference"]) == ("equal", None)
+    steps = pd.read_csv(runs[0].with_name("steps.csv"))
+    assert steps["optimizer"].nunique() == steps["gradients"].nunique() == 5
+
+
+def line_of(code):
+    lines = Path(HERE, "faults.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if code in line)

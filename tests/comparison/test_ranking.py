@@ -1,0 +1,123 @@
+"""A sweep: a trial that fails is kept as failed, trials are ranked, the best one is named."""
+
+import pandas as pd
+import pytest
+from drawing import Drawing
+from example_runs import write_manifest
+
+from twinrun import artifacts
+from twinrun.comparison.ranking import rank
+from twinrun.errors import TwinrunError
+from twinrun.figures.sweep import trials
+from twinrun.training.failed_trial import failure_kept
+from twinrun.verdicts import studies
+
+IDENTITY = {"workload": "digits~lr~9", "variant": "one-worker", "seed": 1, "repeat": 1}
+# By learning rate: the test accuracy; a text is how a trial ended otherwise.
+PLANTED = {
+    0.1: 0.5,
+    0.2: 0.9,
+    0.3: float("nan"),
+    0.4: "failed: ValueError: Invalid learning rate",
+    0.5: "stopped: SIGTERM",
+    0.6: 0.7,
+}
+
+
+def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy"):
+    has_failed = isinstance(found, str)
+    manifest = {
+        "workload": f"digits~lr~{rate}",
+        "variant": "one-worker",
+        "seed": seed,
+        "settings": {"workload": {"hyperparameters": {"lr": rate, "batch_size": 32}}},
+        "metrics": {} if has_failed else {metric: found},
+        "ended": found if has_failed else "finished",
+    }
+    run = folder / f"{rate}-{seed}/run.json"
+    table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
+    artifacts.write_csv(run.with_name("epochs.csv"), table)
+    write_manifest(run, manifest, run.with_name("epochs.csv"))
+    return run
+
+
+def ranked(folder, runs, metric="test_accuracy", best="highest"):
+    files = {"table": folder / "digits.csv", "summary": folder / "digits.json"}
+    rank(runs, workload="digits", metric=metric, best=best, **files)
+    return artifacts.read_json(files["summary"])
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [write_trial(tmp_path, rate, found) for rate, found in PLANTED.items()]
+
+
+def test_trials_are_ranked_and_those_without_a_number_come_last(runs, tmp_path):
+    found = ranked(tmp_path, runs)
+    assert found["finished"] == 4
+    order = [(trial["rank"], trial["point"]["lr"]) for trial in found["trials"]]
+    assert order == [(1, 0.2), (2, 0.6), (3, 0.1), (None, 0.3), (None, 0.4), (None, 0.5)]
+    table = pd.read_csv(tmp_path / "digits.csv")
+    assert table.columns.tolist() == ["rank", "lr", "test_accuracy", "train_loss", "ended"]
+    assert table["ended"].tolist()[4:] == [PLANTED[0.4], PLANTED[0.5]]
+
+
+def test_the_last_epoch_ranks_too_and_the_lowest_may_be_best(runs, tmp_path):
+    found = ranked(tmp_path, runs, metric="train_loss", best="lowest")
+    assert [trial["point"]["lr"] for trial in found["trials"]][:4] == [0.1, 0.2, 0.3, 0.6]
+    assert found["trials"][0]["value"] == 0.1
+
+
+def test_seeds_are_trials_of_their_own(tmp_path):
+    runs = [write_trial(tmp_path, 0.1, value, seed=seed) for seed, value in ((1, 0.5), (2, 0.6))]
+    assert [trial["label"] for trial in ranked(tmp_path, runs)["trials"]] == ["seed 2", "seed 1"]
+
+
+def test_a_metric_that_nobody_logs_is_one_sentence(runs, tmp_path):
+    with pytest.raises(TwinrunError, match=r"no trial has logged 'accuracy'; what they log: tr.*"):
+        ranked(tmp_path, runs, metric="accuracy")
+
+
+def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):
+    found = ranked(tmp_path, runs) | {"path": "sweeps/digits.json"}
+    (row,) = studies.sweep([found], [], [])
+    assert (row["question"], row["answer"]) == ("Did every trial of the sweep finish?", "no")
+    assert row["figure"] == "4 of 6 trials finished; highest test_accuracy: 0.900 with lr 0.2"
+
+
+def test_when_all_have_failed_there_is_no_best(tmp_path):
+    found = ranked(tmp_path, [write_trial(tmp_path, 0.1, "failed: no memory")]) | {"path": "x"}
+    assert studies.sweep([found], [], [])[0]["figure"] == "0 of 1 trial finished"
+    trials(tmp_path / "digits.json", output=tmp_path / "trials.svg")
+    assert "no trial has finished" in Drawing(tmp_path / "trials.svg").text
+
+
+def test_the_figure_names_the_best_and_the_failed(runs, tmp_path):
+    ranked(tmp_path, runs)
+    trials(tmp_path / "digits.json", output=tmp_path / "trials.svg")
+    drawing = Drawing(tmp_path / "trials.svg")
+    for words in ("1. lr 0.2: 0.900", "–. lr 0.3: –", "failed: lr 0.4", "stopped: lr 0.5"):
+        assert words in drawing.texts, words
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    return {name: str(tmp_path / name) for name in ("weights", "steps", "manifest", "checksums")}
+
+
+def test_a_failed_trial_leaves_all_its_files_and_its_sentence(outputs, capfd):
+    with failure_kept(True, IDENTITY, {"hyperparameters": {"lr": 9}}, outputs):
+        raise TwinrunError("ValueError: Invalid learning rate: 9")
+    manifest = artifacts.read_json(outputs["manifest"])
+    assert manifest["ended"] == "failed: ValueError: Invalid learning rate: 9"
+    assert manifest["settings"]["workload"]["hyperparameters"] == {"lr": 9}
+    assert "this trial failed, the others go on" in capfd.readouterr().err
+    rows = [artifacts.read_json(outputs["manifest"])]
+    assert rows[0].items() >= IDENTITY.items()
+
+
+@pytest.mark.parametrize(("is_trial", "error"), [(False, TwinrunError), (True, OSError)])
+def test_other_failures_are_the_workflows(outputs, is_trial, error, tmp_path):
+    with pytest.raises(error), failure_kept(is_trial, IDENTITY, {}, outputs):
+        raise error("no")
+    assert not list(tmp_path.iterdir())

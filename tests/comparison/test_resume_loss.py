@@ -1,0 +1,254 @@
+"""What resuming loses is found and named: by Lightning's own checkpoint, and by planted faults."""
+
+import pandas as pd
+import pytest
+import pytorch_lightning as pl
+from example_runs import MANIFEST, seal
+from small import Points, Restless, Small
+from torch.nn import functional
+
+from twinrun import artifacts
+from twinrun.checkpoint import interrupt, resumable
+from twinrun.checkpoint.interrupt import Interrupt
+from twinrun.checkpoint.resumable import Resumable
+from twinrun.comparison.resume_loss import diagnose
+from twinrun.process.determinism import random_states
+from twinrun.trace.step_tracer import Tracer
+from twinrun.verdicts.studies import resume
+from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
+
+EPOCHS = 3  # of 5 steps
+
+
+class Killed(BaseException):
+    pass
+
+
+class Ordered(Points):
+    """Its order comes from seed and epoch alone."""
+
+    def train_dataloader(self):
+        data = ResidentTensors(self.inputs, self.targets)
+        order = EpochOrder(len(data), seed=1)
+        return loader(data, order, batch_size=16, drop_last=False, workers=0)
+
+
+class WithoutValidation(Ordered):
+    val_dataloader = pl.LightningDataModule.val_dataloader
+
+
+class Drops(Small):
+    """Nothing but its dropout draws a random number."""
+
+    def forward(self, inputs):
+        return super().forward(functional.dropout(inputs))
+
+
+class LosesRandomStates(Restless):
+    def on_load_checkpoint(self, checkpoint):
+        checkpoint[resumable.KEY]["random"] = random_states()
+
+
+class LosesOptimizer(Restless):
+    def on_load_checkpoint(self, checkpoint):
+        for optimizer in checkpoint["optimizer_states"]:
+            optimizer["state"].clear()
+
+
+class LosesLearningRate(Restless):
+    def on_load_checkpoint(self, checkpoint):
+        for optimizer in checkpoint["optimizer_states"]:
+            optimizer["param_groups"][0]["lr"] *= 2
+
+
+def train(folder, module, data, *, checkpoint=None, callbacks=()):
+    """Train in this process as a fresh one would, and leave the files of a run."""
+    pl.seed_everything(1, verbose=False)
+    module, data, tracer = module(), data(size=70), Tracer()
+    trainer = pl.Trainer(
+        max_epochs=EPOCHS,
+        accelerator="cpu",
+        callbacks=[*callbacks, tracer],
+        enable_checkpointing=any(isinstance(callback, Interrupt) for callback in callbacks),
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    parameters = dict(module.named_parameters())
+    tensors = {**parameters, **dict(module.named_buffers())}
+    artifacts.write_tensors(folder / "weights.safetensors", tensors)
+    artifacts.write_csv(folder / "steps.csv", pd.DataFrame(tracer.rows))
+    artifacts.write_arrays(folder / "fingerprints.npz", tracer.arrays())
+    manifest = MANIFEST | {
+        "repeat": 1,
+        "tensors": [
+            {
+                "name": name,
+                "kind": "parameter" if name in parameters else "buffer",
+                "shape": list(tensor.shape),
+                "dtype": str(tensor.dtype)[6:],
+            }
+            for name, tensor in tensors.items()
+        ],
+        "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
+        "steps": len(tracer.rows),
+        "resumed_at": tracer.resumed_at,
+    }
+    artifacts.write_json(folder / "run.json", manifest)
+    seal(folder)
+    return str(folder / "run.json")
+
+
+def stopped_and_resumed(folder, module, data, stop, by):
+    file = folder.parent / interrupt.FILE if by == "lightning" else None
+    kept = [] if file else [Resumable(folder.parent / "checkpoints", minutes=0)]
+    try:
+        train(folder, module, data, callbacks=[*kept, Interrupt(stop, file)])
+    except Killed:
+        checkpoint = file or kept[0].last()
+        return train(folder, module, data, checkpoint=checkpoint, callbacks=kept)
+    return str(folder / "run.json")
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch, request):
+    """What the diagnosis says of one stop; what a fault would lose is planted at resuming."""
+    module, data, stop, by = request.param
+
+    def end(_):
+        raise Killed
+
+    monkeypatch.setattr(interrupt.os, "_exit", end)
+    pair = {
+        "stop": stop,
+        "resume": by,
+        "whole": train(tmp_path / "whole", module, data),
+        "stopped": stopped_and_resumed(tmp_path / "stopped", module, data, stop, by),
+    }
+    diagnose(
+        [pair],
+        identity={"workload": "small", "variant": "plain", "seed": 1},
+        folder=tmp_path / "comparisons",
+        table=tmp_path / "stops.csv",
+        summary=tmp_path / "stops.json",
+    )
+    return artifacts.read_json(tmp_path / "stops.json")
+
+
+def case(module, data, stop, by, answer, resumed_at, lost):
+    return pytest.param(
+        (module, data, stop, by),
+        (answer, resumed_at, lost),
+        id=f"{module.__name__}-{data.__name__}-{stop}-{by}",
+    )
+
+
+OPTIMIZER = "the optimizer's state or settings are not those of the stop"
+TORCH = "the random streams of torch are not where they were"
+ALL_STREAMS = "the random streams of python, numpy and torch are not where they were"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        case(Restless, Points, "mid_epoch", "twinrun", "equal", 5, "nothing was lost"),
+        case(Restless, Points, "last_batch", "twinrun", "equal", 5, "nothing was lost"),
+        case(Restless, Points, "epoch_end", "twinrun", "equal", 5, "nothing was lost"),
+        case(Restless, Points, "before_validation", "twinrun", "equal", 5, "nothing was lost"),
+        case(Restless, Points, "after_validation", "twinrun", "equal", 5, "nothing was lost"),
+    ],
+    indirect=["found"],
+)
+def test_twinruns_checkpoint_loses_nothing(found, expected):
+    (stop,) = found["stops"]
+    assert (stop["answer"], stop["resumed_at"], stop["lost"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        case(
+            Restless,
+            Points,
+            "epoch_end",
+            "lightning",
+            "differs",
+            10,
+            f"the order of epoch 1 is replayed in epoch 3; {ALL_STREAMS}",
+        ),
+        case(
+            Small,
+            Ordered,
+            "mid_epoch",
+            "lightning",
+            "differs",
+            7,
+            f"epoch 2 begins again, leaving out 2 of 3 mini-batches to come; {TORCH}",
+        ),
+        case(
+            Small,
+            Ordered,
+            "epoch_end",
+            "lightning",
+            "differs",
+            10,
+            f"{TORCH}; the parameters are equal all the same",
+        ),
+        case(Small, WithoutValidation, "epoch_end", "lightning", "equal", 10, "nothing was lost"),
+        case(
+            Drops,
+            Ordered,
+            "epoch_end",
+            "lightning",
+            "differs",
+            10,
+            TORCH,
+        ),
+        case(
+            LosesRandomStates,
+            Points,
+            "mid_epoch",
+            "twinrun",
+            "differs",
+            5,
+            f"the order of epoch 1 is replayed in epoch 2; {ALL_STREAMS}",
+        ),
+        case(
+            LosesOptimizer,
+            Points,
+            "epoch_end",
+            "twinrun",
+            "differs",
+            5,
+            OPTIMIZER,
+        ),
+        case(
+            LosesLearningRate,
+            Points,
+            "epoch_end",
+            "twinrun",
+            "differs",
+            5,
+            OPTIMIZER,
+        ),
+        case(
+            Small,
+            WithoutValidation,
+            "before_validation",
+            "lightning",
+            "not run",
+            None,
+            "the training has no validation",
+        ),
+    ],
+    indirect=["found"],
+)
+def test_what_was_lost_is_named(found, expected):
+    (stop,) = found["stops"]
+    assert (stop["answer"], stop["resumed_at"], stop["lost"]) == expected
+    rows = resume([{**found, "path": "stops.json"}], [], [])
+    assert [row["answer"] for row in rows] == ([] if expected[0] == "not run" else [expected[0]])
+    kept = 1 if expected[0] == "equal" else 0
+    assert all(row["figure"].startswith(f"{kept} of 1 kind of stop") for row in rows)

@@ -1,0 +1,134 @@
+"""From the section matrix of a config to its cells, and what is wrong with one."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twinrun.config.matrix_cells import cells
+from twinrun.config.reference import SCHEMA
+from twinrun.config.settings import resolve
+from twinrun.errors import TwinrunError
+
+CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
+BASELINE = "deterministic"  # two threads
+
+
+def settings(changes, gpus=0, **matrix):
+    config = copy.deepcopy(CONFIG)
+    config["studies"] = ["matrix"]
+    config["matrix"] = {
+        "workloads": ["digits"],
+        "baseline": BASELINE,
+        "changes": changes,
+        **matrix,
+    }
+    return resolve(config, SCHEMA, gpus=gpus)
+
+
+def test_each_value_changes_one_setting_of_the_baseline():
+    found = settings([{"threads": 1}, {"threads": 4}, {"environment": {"MKL_CBWR": "AVX2"}}])
+    assert list(found.cells) == [
+        "repeat",
+        "threads-1",
+        "threads-4",
+        "environment-MKL_CBWR-AVX2",
+        "seed",
+    ]
+    baseline = found.variants[BASELINE]
+    changed = found.variants["deterministic-threads-4"]
+    assert (baseline.threads, changed.threads) == (2, 4)
+    differing = [k for k in vars(baseline) if getattr(baseline, k) != getattr(changed, k)]
+    assert differing == ["threads"]
+    assert found.variants["deterministic-environment-MKL_CBWR-AVX2"].environment == {
+        "MKL_CBWR": "AVX2"
+    }
+
+
+def test_the_pairs_are_a_repeat_the_changed_runs_and_another_seed():
+    found = settings([{"threads": 1}], seed=3, other_seed=5)
+    first = {"variant": BASELINE, "seed": 3, "repeat": 1}
+    assert [found.pair_of_cell(name) for name in found.cells] == [
+        [first, first | {"repeat": 2}],
+        [first, first | {"variant": "deterministic-threads-1"}],
+        [first, first | {"seed": 5}],
+    ]
+
+
+def test_settings_change_together_where_one_needs_the_other():
+    found = settings([{"data_workers": 2, "persistent_workers": True}])
+    cell = found.cells["data_workers-2-persistent_workers-true"]
+    assert cell.label == "data_workers: 2, persistent_workers: true"
+    assert found.variants[cell.variant].persistent_workers
+
+
+def test_names_are_parts_of_paths():
+    matrix = {
+        "baseline": "b",
+        "seed": 1,
+        "other_seed": 2,
+        "changes": [{"environment": {"A": "../x y"}}],
+    }
+    assert cells(matrix)[1].name == "environment-A-x-y"
+
+
+def test_what_this_machine_cannot_run_is_said():
+    found = settings([{"accelerator": "gpu"}])
+    assert found.cells_that_run() == ["repeat", "seed"]
+    assert found.hindrance_of_cell("accelerator-gpu") == "no GPU on this machine"
+    assert settings([{"accelerator": "cpu"}], gpus=1).cells_that_run() == [
+        "repeat",
+        "accelerator-cpu",
+        "seed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"thread": 1}, "matrix.changes.0.thread: unknown key, did you mean threads?"),
+        ({"threads": 0}, "matrix.changes.0.threads: 0 is out of range, allowed are 1 to 1024"),
+        ({"threads": 2}, "matrix.changes.0: threads=2 is what the baseline has, leave it out"),
+        ({}, "matrix.changes.0: "),
+        (3, "matrix.changes.0: 3 is of the wrong type, expected object"),
+        (
+            {"persistent_workers": True},
+            "matrix.changes.0.persistent_workers: true needs data_workers of 1 or more",
+        ),
+        (
+            {"accumulate": 2, "devices": 2},
+            "matrix.changes.0.accumulate: 2 needs devices: 1, not 2",
+        ),
+        (
+            {"environment": {"OMP_NUM_THREADS": "1"}},
+            "'OMP_NUM_THREADS' is given by the run and cannot be set",
+        ),
+        ({"environment": {"A": "x" * 200}}, "is longer than 100 letters"),
+    ],
+)
+def test_mistakes_are_named(change, message):
+    with pytest.raises(TwinrunError) as raised:
+        settings([change])
+    assert message in str(raised.value)
+
+
+def test_two_cells_may_not_share_their_runs():
+    with pytest.raises(TwinrunError) as raised:
+        settings([{"environment": {"A": "1-2"}}, {"environment": {"A": "1/2"}}])
+    message = "matrix.changes.1: its runs would be called environment-A-1-2, as those of another"
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ({"baseline": "determinstic"}, "matrix.baseline: no variant is called 'determinstic'"),
+        ({"other_seed": 1}, "matrix.other_seed: 1 is the baseline's seed, name another"),
+        ({"workloads": ["digit"]}, "matrix.workloads.0: no workload is called 'digit'"),
+    ],
+)
+def test_the_baseline_must_exist(matrix, message):
+    with pytest.raises(TwinrunError) as raised:
+        settings([], **matrix)
+    assert message in str(raised.value)

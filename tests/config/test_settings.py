@@ -1,0 +1,289 @@
+"""The config check: defaults, all errors at once, what a machine can run."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twinrun.config.reference import SCHEMA, reference
+from twinrun.config.settings import resolve
+from twinrun.errors import TwinrunError
+
+ROOT = Path(__file__).parents[2]
+CONFIG = yaml.safe_load((ROOT / "config.yaml").read_text())
+
+
+def changed(*changes):
+    """Give the standard config with values set: ("variants.deterministic.threads", 3)."""
+    config = copy.deepcopy(CONFIG)
+    for key, value in changes:
+        *parents, last = key.split(".")
+        place = config
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return config
+
+
+def errors(*changes):
+    with pytest.raises(TwinrunError) as raised:
+        resolve(changed(*changes), SCHEMA, gpus=0)
+    return str(raised.value).split("\n")[1:]
+
+
+def test_the_standard_config_is_valid():
+    settings = resolve(CONFIG, SCHEMA, gpus=0)
+    assert settings.studies == [
+        "reproducibility",
+        "devices",
+        "acceleration",
+        "parallel",
+        "sweep",
+        "matrix",
+        "resume",
+    ]
+    assert len(settings.cells) == 25
+    used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
+    used.append("denoiser-short")
+    assert settings.active_workloads() == used
+    assert list(settings.timings) == [
+        "determinism_denoiser",
+        "determinism_factorization",
+        "devices_peaks",
+        "acceleration_digits",
+    ]
+
+
+def test_a_study_without_its_gpu_times_the_other_device_at_every_size():
+    settings = resolve(CONFIG, SCHEMA, gpus=0)
+    timing = settings.timings["devices_peaks"]
+    assert (timing.variants, timing.phases) == (["cpu", "cpu-fast"], ["train", "trainer"])
+    assert (timing.size, timing.sizes) == ("points", [100, 200, 1000, 10000, 40000])
+    reason = "no GPU on this machine"
+    assert settings.not_run_of("devices") == {"gpu": reason, "gpu-fast": reason}
+    assert settings.timings_of("devices") == ["devices_peaks"]
+
+
+def test_a_ratio_takes_two_variants():
+    settings = resolve(changed(("acceleration.variants", ["eager"])), SCHEMA, gpus=0)
+    assert settings.timings_of("acceleration") == []
+
+
+def test_with_a_gpu_both_devices_are_timed():
+    settings = resolve(CONFIG, SCHEMA, gpus=1)
+    assert settings.timings["devices_peaks"].variants == ["cpu", "cpu-fast", "gpu", "gpu-fast"]
+    assert settings.timings["acceleration_digits"].phases == ["train", "trainer", "predict"]
+
+
+def test_defaults_are_filled_at_every_level():
+    settings = resolve({"studies": ["reproducibility"], **minimal()}, SCHEMA, gpus=0)
+    assert settings.config["reproducibility"]["cost"] == {"rounds": 12, "steps": 5}
+    assert settings.variants["plain"].threads == 2
+    assert settings.workloads["mine"].hyperparameters == {}
+
+
+def minimal():
+    return {
+        "workloads": {"mine": {"module": "a.b:C", "data": "a.b:D", "epochs": 1}},
+        "variants": {"plain": {}},
+        "reproducibility": {"workloads": ["mine"], "variants": ["plain"]},
+    }
+
+
+def test_the_config_given_is_not_changed():
+    before = copy.deepcopy(CONFIG)
+    resolve(CONFIG, SCHEMA, gpus=0)
+    assert before == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("studys", ["reproducibility"], "studys: unknown key, did you mean studies?"),
+        ("studies", [], "studies: the list is empty, name at least one"),
+        ("studies", "reproducibility", "'reproducibility' is of the wrong type, expected array"),
+        (
+            "studies",
+            ["reproducability"],
+            "is not one of reproducibility, .*, did you mean reproducibility",
+        ),
+        ("studies", ["reproducibility"] * 2, "names something twice"),
+        ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu"),
+        ("variants.deterministic.threads", 0, "threads: 0 is out of range, allowed are 1 to 1024"),
+        ("variants.deterministic.threads", 10**30, "is out of range"),
+        ("variants.deterministic.threads", "two", "'two' is of the wrong type, expected integer"),
+        ("variants.deterministic.threads", 1.5, "1.5 is of the wrong type, expected integer"),
+        ("variants.deterministic.deterministic", "yes", "expected boolean"),
+        ("variants.deterministic.treads", 1, "treads: unknown key, did you mean threads?"),
+        ("variants", {"a/../b": {}}, "'a/../b' is not a name"),
+        ("variants", {"$(touch x)": {}}, "is not a name"),
+        ("variants", {"x" * 41: {}}, "is not a name"),
+        ("variants", [], r"variants: \[\] is of the wrong type, expected object"),
+        ("reproducibility.repeats", 1, "repeats: 1 is out of range, allowed are 2 to 1000"),
+        ("devices.sizes", [0], "devices.sizes.0: 0 is out of range, allowed are 1 to 1000000000"),
+        ("acceleration.rounds", 0, "acceleration.rounds: 0 is out of range, allowed are 5 to"),
+        ("variants.compiled.compile", "all", "'all' is not one of none, module, step"),
+        ("variants.eager.layout", "features_first", "eager.layout: features_first needs `compile:"),
+        (
+            "variants.compiled.optimizer",
+            "fused",
+            "compiled.optimizer: `compile: step` fuses it by itself",
+        ),
+        (
+            "variants.compiled.devices",
+            2,
+            "compiled.devices: compile: step takes a step in one piece and",
+        ),
+        ("variants.eager.cuda_graph", 1, "cuda_graph: 1 is of the wrong type, expected boolean"),
+        (
+            "variants.compiled.precision",
+            "16-mixed",
+            "compiled.precision: 16-mixed scales gradients, for which",
+        ),
+        ("reproducibility.seeds", [-1], "seeds.0: -1 is out of range, allowed are 0 to 4294967295"),
+        ("reproducibility.seeds", [1, 1], "names something twice"),
+        ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),
+        ("reproducibility.variants", ["swift"], "no variant is called 'swift'; known: nondeterm"),
+        ("reproducibility.cost.rounds", 0, "rounds: 0 is out of range, allowed are 5 to 100000"),
+        (
+            "workloads.denoiser.dataset",
+            "digit",
+            "no dataset is called 'digit', did you mean",
+        ),
+        ("workloads.denoiser.epochs", 0, "epochs: 0 is out of range"),
+        (
+            "workloads.denoiser.module",
+            "a.b",
+            "'a.b' is not an import path like",
+        ),
+        ("workloads.denoiser.module", "a;b:C", "is not an import path"),
+        ("workloads.denoiser.hyperparameters", {"seed": 1}, "'seed' is given by the run"),
+        ("workloads.mine", {"module": "a:B"}, "workloads.mine: the key data, epochs is missing"),
+        ("datasets.mine", {}, "needs either `make` or `file`"),
+        ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
+        ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
+        ("checkpoint_minutes", -1, "checkpoint_minutes: -1 is out of range, allowed are 0 to"),
+        ("variants.two-workers.stop", "mid_epoch", "stop: mid_epoch needs devices: 1, not 2"),
+        (
+            "resume",
+            {"workloads": ["denoiser-short"], "variants": ["two-workers"], "stops": ["mid_epoch"]},
+            "resume.variants.0: stop: mid_epoch needs devices: 1",
+        ),
+        ("resume.workloads", ["once"], "no workload is called 'once'"),
+        ("workloads.denoiser-short.epochs", 1, "resume.workloads.0: denoiser-short trains 1 epoch"),
+        ("sweep.trials", [], "sweep.trials: the list is empty"),
+        ("sweep.trials", [{"lr": [1, 1]}], "sweep.trials: the trial digits~lr~1 is there twice"),
+        ("sweep.trials", [{"lr": ["../a"]}], "is no number, true, false or word, nor a list"),
+        ("sweep.trials", [{"seed": 1}], "'seed' is given by the run"),
+        ("sweep.trials", [{"x" * 99: 1, "y" * 99: 1}], "is too long for a folder's name"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_key(key, value, message):
+    (line,) = errors((key, value))
+    assert re.search(message, line), line
+    assert key.split(".")[0] in line
+
+
+def test_all_mistakes_come_at_once():
+    lines = errors(
+        ("studys", 1), ("reproducibility.repeats", 0), ("variants.deterministic.threads", -1)
+    )
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "gpus", "reason"),
+    [
+        ("eager", "cuda_graph", True, 0, "a CUDA graph needs a GPU"),
+        ("cpu-fast", "accelerator", "gpu", 1, "features_first is a layout for CPUs"),
+    ],
+)
+def test_fast_settings_that_need_another_device_are_not_run(name, key, value, gpus, reason):
+    settings = resolve(changed((f"variants.{name}.{key}", value)), SCHEMA, gpus=gpus)
+    assert settings.not_run[name] == reason
+
+
+@pytest.mark.parametrize(
+    ("top", "variant", "gpus", "accelerator", "runs"),
+    [
+        ("auto", "auto", 0, "cpu", True),
+        ("auto", "auto", 1, "gpu", True),
+        ("cpu", "auto", 1, "cpu", True),
+        ("gpu", "auto", 0, "gpu", True),  # the user promises that the jobs will find one
+        ("auto", "gpu", 0, "gpu", False),
+        ("auto", "cpu", 1, "cpu", True),
+    ],
+)
+def test_accelerators_are_resolved(top, variant, gpus, accelerator, runs):
+    config = changed(("accelerator", top), ("variants.deterministic.accelerator", variant))
+    settings = resolve(config, SCHEMA, gpus=gpus)
+    assert settings.variants["deterministic"].accelerator == accelerator
+    assert ("deterministic" not in settings.not_run) is runs
+    assert ("deterministic" in settings.variants_of("reproducibility")) is runs
+
+
+def trials_of(*trials):
+    return resolve(changed(("sweep.trials", list(trials))), SCHEMA, gpus=0)
+
+
+def test_lists_of_a_trial_are_crossed_and_others_stand_beside_them():
+    settings = trials_of({"learning_rate": [0.1, 0.01], "batch_size": [8, 16]}, {"fast": True})
+    assert list(settings.trials) == [
+        "digits~learning_rate~0.1~batch_size~8",
+        "digits~learning_rate~0.1~batch_size~16",
+        "digits~learning_rate~0.01~batch_size~8",
+        "digits~learning_rate~0.01~batch_size~16",
+        "digits~fast~true",
+    ]
+    assert settings.trials_of("digits") == list(settings.trials)
+
+
+def test_a_trial_is_its_workload_with_other_hyperparameters_and_epochs():
+    settings = trials_of({"learning_rate": [0.1]})
+    digits, trial = settings.workloads["digits"], settings.workloads["digits~learning_rate~0.1"]
+    assert trial.hyperparameters == {**digits.hyperparameters, "learning_rate": 0.1}
+    assert (trial.module, digits.epochs, trial.epochs) == (digits.module, 20, 2)
+
+
+def test_a_sweep_that_is_not_asked_for_has_no_trials():
+    settings = resolve(changed(("studies", ["parallel"])), SCHEMA, gpus=0)
+    assert settings.trials == {}
+    assert "digits~learning_rate~0.001~batch_size~32" not in settings.workloads
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "at_once", "cores"),
+    [
+        ("denoiser", "deterministic", 1, 2),  # no study limits it
+        ("digits-short", "one-worker", 1, 8),
+        ("digits-short", "one-worker", 3, 3),  # two of 3 cores, not three of 2.7
+        ("digits-short", "two-workers", 8, 2),
+        ("digits-short", "two-workers", None, 2),
+    ],
+)
+def test_runs_ask_for_so_many_cores_that_few_run_at_once(workload, variant, at_once, cores):
+    settings = resolve(changed(("parallel.at_once", at_once)), SCHEMA, gpus=0)
+    assert settings.cores_of(workload, variant, available=8) == cores
+
+
+def test_trials_run_side_by_side_or_one_after_the_other():
+    for at_once, cores in ((None, 1), (1, 8), (4, 2)):
+        settings = resolve(changed(("sweep.at_once", at_once)), SCHEMA, gpus=0)
+        trial = next(iter(settings.trials))
+        assert settings.cores_of(trial, "one-worker", available=8) == cores
+
+
+def test_the_reference_page_is_up_to_date():
+    page = reference(yaml.safe_load(SCHEMA.read_text()))
+    assert (ROOT / "docs/config.md").read_text() == page
+
+
+def test_environments_hold_the_pins_of_the_lock():
+    lock = {line for line in (ROOT / "requirements.lock").read_text().split() if "==" in line}
+    for file in (ROOT / "envs").glob("*.yaml"):
+        dependencies = yaml.safe_load(file.read_text())["dependencies"]
+        (pins,) = [entry["pip"] for entry in dependencies if isinstance(entry, dict)]
+        assert set(pins) <= lock, file.name
+        assert len(pins) >= 8

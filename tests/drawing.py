@@ -1,0 +1,30 @@
+"""An SVG that was drawn, read back."""
+
+from xml.etree import ElementTree
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Drawing:
+    """An SVG that was read back."""
+
+    def __init__(self, path):
+        self.bytes = path.read_bytes()
+        self.root = ElementTree.fromstring(self.bytes)  # noqa: S314 our own
+        self.texts = ["".join(text.itertext()) for text in self.root.iter(f"{SVG}text")]
+        self.text = "\n".join(self.texts)
+
+    def filled(self, colour, tag="path"):
+        return [
+            element
+            for element in self.root.iter(SVG + tag)
+            if f"fill: {colour}" in element.get("style", "")
+        ]
+
+    def marks(self, identity):
+        """Give the marks of the line with an id."""
+        (line,) = (group for group in self.root.iter(f"{SVG}g") if group.get("id") == identity)
+        return list(line.iter(f"{SVG}use"))
+
+    def ids(self):
+        return {element.get("id") for element in self.root.iter()}

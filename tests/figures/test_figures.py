@@ -1,0 +1,393 @@
+"""The figures: what is written in them, how many marks they have, and that bytes repeat."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from drawing import SVG, Drawing
+from example_results import (
+    SHAPES,
+    STEPS,
+    VARIANTS,
+    initial_tensors,
+    with_differences,
+    write_comparison,
+    write_digits,
+    write_location,
+    write_run,
+    write_timing,
+)
+from example_runs import seal
+from safetensors.numpy import load_file
+
+from twinrun import artifacts
+from twinrun.errors import TwinrunError
+from twinrun.figures.datasets import contact_sheet
+from twinrun.figures.growth import growth
+from twinrun.figures.operations import way
+from twinrun.figures.pairs import BINS, MOST_TENSORS, first_layer, layers
+from twinrun.figures.style import colour_of
+from twinrun.figures.timings import cost
+from twinrun.figures.training import curves, strip
+
+COLOURS = {variant: colour_of(variant, VARIANTS) for variant in VARIANTS}
+
+
+def height_of(bar):
+    heights = [float(y) for y in re.findall(r"[ML] \S+ (\S+)", bar.get("d"))]
+    return max(heights) - min(heights)
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "figure.svg"
+
+
+@pytest.fixture
+def write_pairs(tmp_path):
+    """Write a pair of runs per variant, the second with the given tensors; give the run.json."""
+
+    def write(first, *seconds, **options):
+        return [
+            write_run(tmp_path, tensors, workload="w", variant=variant, repeat=repeat, **options)
+            for variant, second in zip(VARIANTS, seconds, strict=False)
+            for repeat, tensors in enumerate([first, second], start=1)
+        ]
+
+    return write
+
+
+@pytest.fixture
+def denoiser():
+    return initial_tensors("denoiser")
+
+
+class TestFirstLayer:
+    def test_draws_a_bar_for_each_weight_and_a_zero_line_for_equal_ones(
+        self, write_pairs, denoiser, output
+    ):
+        runs = write_pairs(denoiser, with_differences(denoiser), denoiser)
+        first_layer(runs, variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert len(drawing.filled(COLOURS["nondeterministic"])) == 72
+        assert len(drawing.filled(COLOURS["deterministic"])) == 0
+        assert "zero-deterministic" in drawing.ids()
+        assert "First layer: encoder.0.weight (8×1×3×3)" in drawing.texts
+        assert "equal, bit for bit" in drawing.texts
+        panels = [text for text in drawing.texts if "of 72 differ" in text]
+        assert panels[0].startswith("nondeterministic: 71 of 72 differ, at most 2.5")
+        assert panels[1] == "deterministic: 0 of 72 differ"
+
+    def test_panels_share_one_scale(self, write_pairs, denoiser, output):
+        zeros = {name: np.zeros_like(tensor) for name, tensor in denoiser.items()}
+        ones, tens = ({n: t + np.float32(v) for n, t in zeros.items()} for v in (1, 10))
+        first_layer(write_pairs(zeros, ones, tens), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        small, large = (height_of(drawing.filled(COLOURS[v])[0]) for v in VARIANTS)
+        assert large / small == pytest.approx(10, rel=1e-3)
+
+    def test_sign_is_repeat_2_minus_repeat_1(self, write_pairs, denoiser, output):
+        zeros = {name: np.zeros_like(tensor) for name, tensor in denoiser.items()}
+        second = {name: tensor.copy() for name, tensor in zeros.items()}
+        second["encoder.0.weight"].flat[:2] = [3, -1]
+        first_layer(write_pairs(zeros, second), variants=VARIANTS, output=output)
+        up, down = Drawing(output).filled(COLOURS["nondeterministic"])[:2]
+        assert height_of(up) / height_of(down) == pytest.approx(3, rel=1e-3)
+        # The bar's first corner stands on the zero line; y grows downwards.
+        corners = [
+            [float(y) for y in re.findall(r"[ML] \S+ (\S+)", bar.get("d"))] for bar in (up, down)
+        ]
+        assert min(corners[0]) < corners[0][0]
+        assert max(corners[1]) > corners[1][0]
+
+    def test_large_tensor_is_binned_and_small(self, write_pairs, output):
+        first = initial_tensors("factorization")
+        second = {name: tensor.copy() for name, tensor in first.items()}
+        second["user_factors"][1000, 3] += 0.5  # one of 32,000 must be seen
+        first_layer(write_pairs(first, second, first), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        group = next(e for e in drawing.root.iter() if e.get("id") == "extremes-nondeterministic")
+        tall = [line for line in group.iter(f"{SVG}path") if height_of(line) > 10]
+        assert len(list(group.iter(f"{SVG}path"))) == BINS
+        assert len(tall) == 1
+        assert len(drawing.bytes) < 100_000
+        assert "(a line spans the extremes of 125)" in drawing.texts
+        assert "nondeterministic: 1 of 32,000 differ, at most 0.500" in drawing.texts
+
+    def test_signed_zero_differs_though_its_difference_is_none(self, write_pairs, output):
+        first = {"weight": np.zeros(5, np.float32)}
+        second = {"weight": np.array([0, 0, -0.0, 0, 0], np.float32)}
+        first_layer(write_pairs(first, second), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "nondeterministic: 1 of 5 differ, at most 0" in drawing.texts
+        assert "equal" not in drawing.text
+
+    def test_nan_is_equal_to_itself_and_infinity_is_drawn_as_nothing(self, write_pairs, output):
+        first = {"weight": np.array([np.nan, 1, 2], np.float32)}
+        second = {"weight": np.array([np.nan, np.inf, 2.5], np.float32)}
+        first_layer(write_pairs(first, second), variants=VARIANTS, output=output)
+        assert "nondeterministic: 2 of 3 differ, at most ∞" in Drawing(output).texts
+
+    def test_equal_first_tensor_of_an_unequal_pair(self, write_pairs, denoiser, output):
+        second = denoiser | {"head.weight": denoiser["head.weight"] + 1}
+        first_layer(write_pairs(denoiser, second), variants=VARIANTS, output=output)
+        assert "this tensor: equal, bit for bit" in Drawing(output).texts
+
+    def test_bfloat16_is_drawn_by_its_values(self, write_pairs, denoiser, output):
+        runs = write_pairs(denoiser, denoiser)
+        for run, value in zip(runs, (1.0, 1.5), strict=True):
+            weights = {"weight": torch.full((4,), value, dtype=torch.bfloat16)}
+            artifacts.write_tensors(run.with_name("weights.safetensors"), weights)
+            tensor = {"name": "weight", "kind": "parameter", "shape": [4], "dtype": "bfloat16"}
+            artifacts.write_json(run, artifacts.read_json(run) | {"tensors": [tensor]})
+            seal(run.parent)
+        first_layer(runs, variants=VARIANTS, output=output)
+        assert "nondeterministic: 4 of 4 differ, at most 0.500" in Drawing(output).texts
+
+    def test_names_are_text_and_not_markup(self, write_pairs, output):
+        name = "a$b_{$</text><script>&"
+        first = {name: np.ones(3, np.float32)}
+        first_layer(write_pairs(first, first), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert f"First layer: {name} (3)" in drawing.texts
+        assert not list(drawing.root.iter(f"{SVG}script"))
+
+    def test_of_many_seeds_and_repeats_the_lowest_are_drawn(self, tmp_path, denoiser, output):
+        runs = [
+            write_run(
+                tmp_path,
+                {n: t + np.float32(seed * repeat) for n, t in denoiser.items()},
+                workload="w",
+                variant="nondeterministic",
+                seed=seed,
+                repeat=repeat,
+            )
+            for seed in (12, 3)
+            for repeat in (10, 4, 2)
+        ]
+        first_layer(runs, variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "nondeterministic: 72 of 72 differ, at most 6.00" in drawing.texts
+        assert "repeat 4 − 2, in 10⁰" in drawing.texts
+
+    def test_one_run_alone_is_refused(self, write_pairs, denoiser, output):
+        runs = write_pairs(denoiser, denoiser)
+        with pytest.raises(TwinrunError, match=r"seed1/repeat1: needs two runs of one seed"):
+            first_layer(runs[:1], variants=VARIANTS, output=output)
+        assert not output.exists()
+
+
+class TestLayers:
+    def test_names_each_tensor_and_its_share(self, write_pairs, denoiser, output):
+        runs = write_pairs(denoiser, with_differences(denoiser), denoiser)
+        layers(runs, variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert [text for text in drawing.texts if text in SHAPES["denoiser"]] == [
+            *SHAPES["denoiser"]
+        ]
+        assert "98.6%" in drawing.texts  # 71 of 72
+        assert "deterministic: equal, bit for bit" in drawing.texts
+
+    def test_equal_pairs_say_so_without_a_logarithmic_axis(self, write_pairs, denoiser, output):
+        runs = write_pairs(denoiser, denoiser, denoiser)
+        layers(runs, variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "equal, bit for bit, in 5 tensors" in drawing.texts
+        assert "10⁻" not in drawing.text
+
+    def test_tensors_that_differ_by_nothing(self, write_pairs, output):
+        first, second = ({"weight": np.full(4, zero, np.float32)} for zero in (0.0, -0.0))
+        layers(write_pairs(first, second), variants=VARIANTS, output=output)
+        assert "100%" in Drawing(output).texts
+
+    def test_of_many_tensors_the_most_different_are_drawn(self, write_pairs, output):
+        first = {f"layer{i:03}": np.ones(2, np.float32) for i in range(100)}
+        second = {n: t + np.float32(0.01 * (i + 1)) for i, (n, t) in enumerate(first.items())}
+        layers(write_pairs(first, second), variants=VARIANTS, output=output)
+        names = [text for text in Drawing(output).texts if text.startswith("layer")]
+        assert names == [f"layer{i:03}" for i in range(100 - MOST_TENSORS, 100)]
+        assert f"({100 - MOST_TENSORS} tensors with smaller differences left out)" in (
+            Drawing(output).texts
+        )
+
+
+class TestWay:
+    def write(self, folder, denoiser, second):
+        pair = write_comparison(folder, denoiser, second, workload="w", variant="nondeterministic")
+        return [write_location(pair)]
+
+    def test_names_the_first_operation_and_draws_those_that_differ(
+        self, tmp_path, denoiser, output
+    ):
+        locations = self.write(tmp_path, denoiser, with_differences(denoiser))
+        way(locations, variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "nondeterministic: step 3" in drawing.texts
+        assert f"first (circled): aten::index_put, {next(iter(denoiser))}" in drawing.texts
+        assert {"forward", "backward", "optimizer"} <= set(drawing.texts)
+        assert len(drawing.marks("differing")) == 9
+        assert len(drawing.marks("equal")) == 21
+
+    def test_of_several_seeds_draws_the_first_that_was_located(self, tmp_path, denoiser, output):
+        comparisons = write_comparison(
+            tmp_path,
+            denoiser,
+            with_differences(denoiser),
+            workload="w",
+            variant="nondeterministic",
+            seeds=(1, 2, 3),
+        )
+        path = write_location(comparisons)
+        locations = artifacts.read_json(path)
+        artifacts.write_json(path, [{**locations[0], "answer": "not located"}, *locations[1:]])
+        table = pd.read_csv(path.with_suffix(".csv"))
+        table.loc[table["seed"] == 2, "outputs_equal"] = False
+        artifacts.write_csv(path.with_suffix(".csv"), table)
+        way([path], variants=VARIANTS, output=output)
+        assert len(Drawing(output).marks("equal")) == 0
+        assert len(Drawing(output).marks("differing")) == 9
+
+    def test_says_so_where_nothing_was_located(self, tmp_path, denoiser, output):
+        way(self.write(tmp_path, denoiser, denoiser), variants=VARIANTS, output=output)
+        assert "no operation was located" in Drawing(output).texts
+
+
+class TestGrowth:
+    def write(self, folder, denoiser, variants, seeds=(1,)):
+        return [
+            write_comparison(folder, denoiser, second, workload="w", variant=variant, seeds=seeds)
+            for variant, second in variants.items()
+        ]
+
+    def test_says_where_the_runs_part(self, tmp_path, denoiser, output):
+        pairs = {"nondeterministic": with_differences(denoiser), "deterministic": denoiser}
+        growth(self.write(tmp_path, denoiser, pairs), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "nondeterministic: apart from step 3 on" in drawing.texts
+        assert "deterministic: equal after every step" in drawing.texts
+        assert "10⁻⁶" in drawing.texts
+
+    @pytest.mark.parametrize("refused", [["nondeterministic"], VARIANTS])
+    def test_a_refused_pair_is_named(self, tmp_path, denoiser, output, refused):
+        paths = self.write(tmp_path, denoiser, dict.fromkeys(VARIANTS, denoiser))
+        for path in paths:
+            if path.stem in refused:
+                table = path.with_suffix(".steps.csv")
+                artifacts.write_csv(table, pd.read_csv(table)[:0])
+        growth(paths, variants=VARIANTS, output=output)
+        texts = Drawing(output).texts
+        assert [t for t in texts if "not comparable" in t] == [
+            f"{variant}: not comparable" for variant in refused
+        ]
+
+    def test_pairs_that_part_where_no_sampled_element_does(self, tmp_path, denoiser, output):
+        paths = self.write(tmp_path, denoiser, dict.fromkeys(VARIANTS[:1], denoiser))
+        table = paths[0].with_suffix(".steps.csv")
+        artifacts.write_csv(table, pd.read_csv(table).assign(parameters_equal=False))
+        growth(paths, variants=VARIANTS, output=output)
+        assert "nondeterministic: apart from step 1 on" in Drawing(output).texts
+
+    def test_equal_pairs_say_so_without_a_logarithmic_axis(self, tmp_path, denoiser, output):
+        pairs = dict.fromkeys(VARIANTS, denoiser)
+        growth(self.write(tmp_path, denoiser, pairs), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert "every pair is equal, bit for bit, after every step" in drawing.texts
+        assert "10⁻" not in drawing.text
+
+    def test_many_steps_and_seeds_stay_small(self, tmp_path, denoiser, output):
+        pairs = {"nondeterministic": with_differences(denoiser)}
+        paths = self.write(tmp_path, denoiser, pairs, seeds=range(1, 21))
+        for path in paths:
+            table = pd.read_csv(path.with_suffix(".steps.csv"))
+            longer = pd.concat([table.assign(step=table["step"] + STEPS * i) for i in range(100)])
+            artifacts.write_csv(path.with_suffix(".steps.csv"), longer)
+        growth(paths, variants=VARIANTS, output=output)
+        assert len(output.read_bytes()) < 150_000
+
+
+class TestTraining:
+    def test_draws_each_metric(self, write_pairs, denoiser, output):
+        curves(write_pairs(denoiser, denoiser, denoiser), variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        for text in ("loss", "psnr", "epoch", *VARIANTS):
+            assert text in drawing.texts
+
+    def test_metrics_of_any_name_and_with_gaps(self, write_pairs, denoiser, output):
+        runs = write_pairs(denoiser, denoiser)
+        for run in runs:
+            table = {"epoch": [1, 2], "val_$a$_{<b>": [1.0, np.nan], "lr": [0.1, 0.01]}
+            artifacts.write_csv(run.with_name("epochs.csv"), pd.DataFrame(table))
+            seal(run.parent)
+        curves(runs, variants=VARIANTS, output=output)
+        assert {"$a$_{<b>", "lr"} <= set(Drawing(output).texts)
+
+    def test_strip_states_the_measured_psnr(self, write_pairs, denoiser, output):
+        run = write_pairs(denoiser, denoiser, images=True)[0]
+        strip(run, output=output)
+        drawing = Drawing(output)
+        images = load_file(run.with_name("predictions.safetensors"))
+        errors = (images["noisy"].astype(float) - images["clean"]) ** 2
+        psnr = np.mean(10 * np.log10(1 / errors.mean(axis=(1, 2, 3))))
+        assert f"{psnr:.1f} dB" in drawing.texts
+        assert len(list(drawing.root.iter(f"{SVG}image"))) == 1
+
+
+def test_cost_draws_each_round_and_the_ratio(tmp_path, output):
+    cost(write_timing(tmp_path, workload="w", ratio=1.08), variants=VARIANTS, output=output)
+    drawing = Drawing(output)
+    for variant in VARIANTS:
+        points = drawing.filled(COLOURS[variant], tag="use")
+        assert len(points) - (variant == "deterministic") == 12  # and the marker of the ratio
+    assert "1.08" in drawing.texts
+    assert "time relative to nondeterministic (line: 95% interval)" in drawing.texts
+
+
+def test_cost_without_a_second_variant_says_so(tmp_path, output):
+    timing = write_timing(tmp_path, workload="w")
+    artifacts.write_json(timing, artifacts.read_json(timing) | {"ratios": []})
+    rounds = pd.read_csv(timing.with_suffix(".csv")).query("variant == 'nondeterministic'")
+    artifacts.write_csv(timing.with_suffix(".csv"), rounds)
+    cost(timing, variants=VARIANTS, output=output)
+    assert "no second variant was measured" in Drawing(output).texts
+
+
+def test_contact_sheet_has_a_row_a_class_and_a_column_an_angle(tmp_path, output):
+    contact_sheet(write_digits(tmp_path), output=output)
+    drawing = Drawing(output)
+    assert {*map(str, range(10)), "−45", "45"} <= set(drawing.texts)
+    (image,) = drawing.root.iter(f"{SVG}image")
+    assert int(image.get("width")) == int(image.get("height")) == 10 * 30
+
+
+def test_same_input_gives_the_same_bytes_and_no_date(tmp_path, write_pairs, denoiser):
+    runs = write_pairs(denoiser, with_differences(denoiser), denoiser, images=True)
+    timing = write_timing(tmp_path, workload="w")
+    for name, draw in {
+        "first_layer": lambda o: first_layer(runs, variants=VARIANTS, output=o),
+        "layers": lambda o: layers(runs, variants=VARIANTS, output=o),
+        "curves": lambda o: curves(runs, variants=VARIANTS, output=o),
+        "strip": lambda o: strip(runs[0], output=o),
+        "cost": lambda o: cost(timing, variants=VARIANTS, output=o),
+    }.items():
+        once, again = tmp_path / f"{name}1.svg", tmp_path / f"{name}2.svg"
+        draw(once)
+        draw(again)
+        assert once.read_bytes() == again.read_bytes()
+        assert b"<dc:date>" not in once.read_bytes()
+
+
+def test_a_variant_has_one_colour_of_its_own():
+    variants = [f"variant{i}" for i in range(8)]
+    assert len({colour_of(variant, variants) for variant in variants}) == 8
+    assert colour_of("deterministic", VARIANTS) == colour_of("deterministic", [*VARIANTS, "mine"])
+
+
+def test_figures_and_report_do_without_torch():
+    modules = ["pairs", "growth", "training", "timings", "datasets"]
+    imports = "; ".join(f"import twinrun.figures.{module}" for module in modules)
+    code = f"import sys; {imports}; import twinrun.report.page; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

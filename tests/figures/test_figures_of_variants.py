@@ -1,0 +1,93 @@
+"""The figures of the studies devices and acceleration, from synthetic timings and surfaces."""
+
+import doctest
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawing import SVG, Drawing
+from example_results import write_run
+from example_runs import seal
+from safetensors.numpy import save_file
+
+from twinrun import artifacts
+from twinrun.figures import devices
+from twinrun.figures.acceleration import speeds
+from twinrun.timing import ratios
+
+VARIANTS = ["cpu", "gpu", "eager", "compiled"]
+SIZES = [100, 1000, 10000]
+
+
+def write_timing(folder, seconds, *, size=None):
+    """Write a timing of 6 rounds; `seconds` by (variant, phase, size)."""
+    rows = [
+        {"variant": v, "device": "cpu", "size": s, "phase": p, "round": r, "steps": 10}
+        | {"seconds": 10 * value * (1 + 0.01 * r)}
+        for (v, p, s), value in seconds.items()
+        for r in range(1, 7)
+    ]
+    table = pd.DataFrame(rows)
+    artifacts.write_csv(folder / "timing.csv", table)
+    summary = {
+        "settings": {"timing": {"size": size}},
+        "ratios": ratios.ratios(table, rows[0]["variant"]),
+    }
+    artifacts.write_json(folder / "timing.json", summary)
+    return folder / "timing.json"
+
+
+@pytest.fixture
+def two_devices(tmp_path):
+    """A CPU whose time grows with the size, and a GPU whose time does not: they cross at 1,000."""
+    times = {("cpu", "train", size): 1e-6 * size for size in SIZES}
+    times |= {("gpu", "train", size): 1e-3 for size in SIZES}
+    return write_timing(tmp_path, times, size="points")
+
+
+def test_two_devices_cross_where_their_times_are_equal(two_devices, tmp_path):
+    devices.sizes(two_devices, variants=VARIANTS, output=tmp_path / "sizes.svg")
+    drawing = Drawing(tmp_path / "sizes.svg")
+    assert "gpu faster from 1,000 on" in drawing.texts
+    assert {"cpu", "gpu", "points", "milliseconds a step"} <= set(drawing.texts)
+
+
+def test_one_device_alone_crosses_nothing(tmp_path):
+    timing = write_timing(
+        tmp_path, {("cpu", "train", size): 1e-6 * size for size in SIZES}, size="points"
+    )
+    devices.sizes(timing, variants=VARIANTS, output=tmp_path / "sizes.svg")
+    drawing = Drawing(tmp_path / "sizes.svg")
+    assert "faster" not in drawing.text
+    assert "cpu" in drawing.texts
+
+
+def test_surfaces_carry_their_error(tmp_path):
+    target = np.linspace(-6, 8, 1600).astype(np.float32)
+    runs = []
+    for variant, error in (("cpu", 0.5), ("gpu", 2.0)):
+        run = write_run(tmp_path, {}, workload="peaks", variant=variant)
+        arrays = {"z": target + np.float32(error), "target": target}
+        save_file(arrays, run.with_name("predictions.safetensors"))
+        seal(run.parent)
+        runs.append(run)
+    devices.surfaces(runs, output=tmp_path / "surfaces.svg")
+    drawing = Drawing(tmp_path / "surfaces.svg")
+    for words in ("target", "cpu", "RMSE 0.500", "gpu", "RMSE 2.00"):
+        assert words in drawing.text
+    assert len(list(drawing.root.iter(f"{SVG}image"))) >= 3
+
+
+def test_bars_carry_their_time_and_speed_up(tmp_path):
+    times = {("eager", "train", None): 8e-3, ("compiled", "train", None): 4e-3}
+    times |= {("eager", "predict", None): 3e-3, ("compiled", "predict", None): 1e-3}
+    timing = write_timing(tmp_path, times)
+    speeds(timing, variants=VARIANTS, output=tmp_path / "speeds.svg")
+    drawing = Drawing(tmp_path / "speeds.svg")
+    assert "Training step" in drawing.texts
+    assert "2.00 times" in drawing.text
+    assert "3.00 times" in drawing.text
+
+
+def test_examples_in_the_docstrings_hold():
+    assert doctest.testmod(devices).failed == 0

@@ -1,0 +1,102 @@
+"""Mini-batches cut into parts: the same batches, the same gradients but for rounding."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from small import Points, Small
+from torch.utils.data import DataLoader
+
+from twinrun.errors import TwinrunError
+from twinrun.parallel.accumulation import Parts, accumulate
+from twinrun.process.determinism import determinism
+from twinrun.trace.step_tracer import Tracer
+
+
+@pytest.fixture(autouse=True)
+def _as_found():
+    with determinism(deterministic=True, threads=1):
+        yield
+
+
+def trained(parts, module=None, data=None):
+    """Train in float64; 70 points in batches of 16, the last one 6: parts of 6, 5, 5 and 2, 2, 2.
+
+    Give the module and the traced steps.
+    """
+    torch.manual_seed(1)
+    module, data = module or Small(), data or Points(seed=1)
+    tracer = accumulate(module, data, parts=parts) if parts > 1 else Tracer()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        precision="64-true",
+        max_epochs=2,
+        accumulate_grad_batches=parts,
+        callbacks=[tracer],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        plugins=[LightningEnvironment()],
+    )
+    trainer.fit(module, datamodule=data)
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    return module, pd.DataFrame(tracer.rows), metrics
+
+
+@pytest.fixture(scope="module")
+def whole():
+    with determinism(deterministic=True, threads=1):
+        return trained(1)
+
+
+def test_parts_train_what_the_whole_batches_do(whole):
+    module, steps, metrics = trained(3)
+    assert steps["step"].tolist() == whole[1]["step"].tolist() == list(range(1, 11))
+    assert steps["batch"].tolist() == whole[1]["batch"].tolist()
+    np.testing.assert_allclose(steps["loss"], whole[1]["loss"], rtol=1e-12)
+    assert metrics == pytest.approx(whole[2], rel=1e-12)
+    for found, wanted in zip(module.parameters(), whole[0].parameters(), strict=True):
+        assert torch.allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    assert int(module.calls) == 3 * int(whole[0].calls)
+
+
+def test_parts_are_cut_without_loss():
+    data = torch.arange(16).reshape(8, 2)
+    parts = Parts(DataLoader(data, batch_size=5), 3)
+    assert len(parts) == 6
+    assert [part[:, 0].tolist() for part in parts] == [[0, 2], [4, 6], [8], [10], [12], [14]]
+
+
+class Manual(Small):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+
+class Strings(Points):
+    def train_dataloader(self):
+        return DataLoader([{"text": "a", "point": torch.zeros(4)}] * 8, batch_size=4)
+
+
+class Listed(Points):
+    def train_dataloader(self):
+        return [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("module", "data", "parts", "message"),
+    [
+        (Manual, Points, 2, "accumulate: Manual optimizes manually"),
+        (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 parts"),
+        (Small, Strings, 2, "accumulate: a mini-batch holds a str, where tensors are needed"),
+        (Small, Listed, 2, "accumulate: train_dataloader gives a list"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(module, data, parts, message):
+    with pytest.raises(TwinrunError, match=message):
+        trained(parts, module(), data())

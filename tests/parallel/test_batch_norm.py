@@ -1,0 +1,83 @@
+"""Joined statistics against those of the whole mini-batch, in float64."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from twinrun.parallel.batch_norm import JoinedBatchNorm, join_statistics
+from twinrun.parallel.workers import Workers
+
+SIZES = [33, 32, 32]
+
+
+def close(left, right):
+    return torch.allclose(left, right, rtol=1e-12, atol=1e-14)
+
+
+def test_joined_statistics_are_those_of_the_whole():
+    values = [torch.randn(n, 5, dtype=torch.float64) * 3 + n for n in SIZES]
+    mean, variance = join_statistics(
+        torch.tensor(SIZES, dtype=torch.float64)[:, None],
+        torch.stack([v.mean(0) for v in values]),
+        torch.stack([v.var(0, correction=0) for v in values]),
+    )
+    whole = torch.cat(values)
+    assert close(mean, whole.mean(0))
+    assert close(variance, whole.var(0, correction=0))
+
+
+class Network(nn.Module):
+    """Two layers of each kind; the second is called twice in a step."""
+
+    def __init__(self, momentum):
+        super().__init__()
+        self.images = nn.BatchNorm2d(3, momentum=momentum, dtype=torch.float64)
+        self.vectors = nn.BatchNorm1d(3, momentum=momentum, dtype=torch.float64)
+
+    def forward(self, inputs):
+        out = self.images(inputs)
+        return out.sum() + sum(self.vectors(scale * inputs.mean((2, 3))).sum() for scale in (1, 2))
+
+
+def workers_of(sizes):
+    found = []
+    for rank in range(len(sizes)):
+        found.append(Workers(rank, len(sizes)))
+        found[-1].sizes = sizes
+    return found
+
+
+@pytest.mark.parametrize("momentum", [0.1, 1.0, None])
+@pytest.mark.parametrize("sizes", [SIZES, [40, 40], [5, 0]])
+def test_running_statistics_are_those_of_the_whole_mini_batch(momentum, sizes):
+    """A share of 0 is a worker with one sample (here two, for their variance) that counts not."""
+    whole = Network(momentum)
+    shared = [copy.deepcopy(whole) for _ in sizes]
+    joins = [JoinedBatchNorm(net, me) for net, me in zip(shared, workers_of(sizes), strict=True)]
+    for step in range(3):
+        batches = [torch.randn(max(n, 2), 3, 4, 4, dtype=torch.float64) * n + step for n in sizes]
+        for net, batch in zip(shared, batches, strict=True):
+            net(batch).backward()
+        noted = torch.stack([join.noted() for join in joins])
+        for join in joins:
+            join.update(noted)
+        whole(torch.cat([batch for batch, n in zip(batches, sizes, strict=True) if n]))
+        for net in shared:
+            for (name, expected), found in zip(whole.named_buffers(), net.buffers(), strict=True):
+                assert close(found.double(), expected.double()), name
+
+
+def test_layers_stay_as_they_were():
+    net = Network(0.1)
+    JoinedBatchNorm(net, workers_of([4, 4])[0])
+    before = copy.deepcopy(net.state_dict())
+    net.eval()
+    net(torch.randn(4, 3, 4, 4, dtype=torch.float64))
+    assert all(torch.equal(net.state_dict()[name], value) for name, value in before.items())
+    assert net.images.momentum == 0.1
+    net.train()
+    net(torch.randn(4, 3, 4, 4, dtype=torch.float64))
+    assert torch.equal(net.images.running_mean, before["images.running_mean"])
+    assert net.images.momentum == 0.1

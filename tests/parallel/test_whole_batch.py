@@ -1,0 +1,324 @@
+"""One network, several workers: real processes against arithmetic, and how they end.
+
+The reference is a plain loop over the whole mini-batches, in float64. An epoch is five steps of 16
+samples; two workers share the last of 71 samples 4, 3, three that of 65 samples 1, 0, 0.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+import torch
+from example_trainings import FILES, VARIANT, WORKLOAD, arguments
+from small import Measured, Points, Small
+
+from twinrun import artifacts
+from twinrun.errors import TwinrunError
+from twinrun.parallel.whole_batch import WholeBatch, covered, put_together
+from twinrun.parallel.workers import Workers, connected
+from twinrun.process.launching import environment_of, launch
+
+EPOCHS = 4
+# Bound on a wait; a loaded machine imports torch slowly.
+PATIENCE_SECONDS = 60
+
+
+def settings(devices=2, module="small:Small", epochs=EPOCHS, variant=None, **hyperparameters):
+    variant = {
+        **VARIANT,
+        "precision": "64-true",
+        "threads": 1,
+        "devices": devices,
+        **(variant or {}),
+    }
+    hyperparameters = {**WORKLOAD["hyperparameters"], **hyperparameters}
+    workload = {**WORKLOAD, "module": module, "epochs": epochs, "hyperparameters": hyperparameters}
+    return workload, variant
+
+
+def run(folder, **options):
+    workload, variant = settings(**options)
+    launch(
+        "twinrun.training.train:train",
+        arguments(folder, workload, variant),
+        environment_of(seed=1, deterministic=True, threads=1),
+        workers=variant["devices"],
+    )
+    return folder
+
+
+def plain_loop(module, data, epochs=EPOCHS):
+    """Train on whole mini-batches; give the losses and each step's batch."""
+    optimizer = module.configure_optimizers()
+    losses, batches = [], []
+    train, val = data.train_dataloader(), data.val_dataloader()
+    for _ in range(epochs):
+        for inputs, targets in train:
+            optimizer.zero_grad()
+            loss = (module(inputs.double()) - targets.double()).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            batches.append((inputs.double(), targets.double()))
+        list(val)  # iterating a loader draws from the global generator
+    return np.array(losses), batches
+
+
+def reference(kind=Small, *, size):
+    torch.manual_seed(1)
+    data = Points(size=size, seed=1)
+    module = kind(learning_rate=0.1).double()
+    return module, *plain_loop(module, data)
+
+
+def relative(left, right):
+    return np.abs(np.asarray(left) / np.asarray(right) - 1).max()
+
+
+def epoch_means(values, batches):
+    """Average over the samples of each epoch."""
+    sizes = np.array([len(inputs) for inputs, _ in batches]).reshape(EPOCHS, -1)
+    return (np.reshape(values, sizes.shape) * sizes).sum(1) / sizes.sum(1)
+
+
+@pytest.fixture(scope="module", params=[(2, 71), (3, 65)], ids=["2 workers", "3 workers"])
+def shared(request, tmp_path_factory):
+    """A run of several workers, inside what looks like a Slurm job of one task; and its size."""
+    devices, size = request.param
+    folder = tmp_path_factory.mktemp("shared")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"NTASKS": "1", "PROCID": "0", "LOCALID": "0", "JOB_NAME": "x"}.items():
+            patch.setenv(f"SLURM_{name}", value)
+        patch.setenv("LOCAL_RANK", "3")
+        return run(folder, devices=devices, size=size), size
+
+
+def test_shared_training_is_training_on_the_whole_mini_batch(shared):
+    shared, size = shared
+    module, losses, _ = reference(size=size)
+    weights = artifacts.read_tensors(shared / "weights.safetensors")
+    steps = pd.read_csv(shared / "steps.csv")
+    assert len(steps) == len(losses) == 20
+    assert relative(steps.loss, losses) < 1e-12
+    for name, parameter in module.named_parameters():
+        difference = weights[name] - parameter.detach().numpy()
+        assert np.linalg.norm(difference) / np.linalg.norm(weights[name]) < 1e-12, name
+
+
+def test_logged_metrics_are_the_whole_sets(shared):
+    shared, size = shared
+    module, losses, batches = reference(size=size)
+    epochs = pd.read_csv(shared / "epochs.csv")
+    assert relative(epochs.train_loss, epoch_means(losses, batches)) < 1e-12
+    data = Points(size=size, seed=1)
+    with torch.no_grad():
+        whole = (module(data.inputs.double()) - data.targets.double()).square().mean().item()
+    assert relative(epochs.val_loss.iloc[-1], whole) < 1e-12
+    assert relative(artifacts.read_json(shared / "run.json")["metrics"]["test_loss"], whole) < 1e-12
+
+
+def test_the_manifest_tells_of_the_workers(shared):
+    manifest = artifacts.read_json(shared[0] / "run.json")
+    assert manifest["ended"] == "finished"
+    assert (manifest["steps"], manifest["epochs"]) == (20, 4)
+    seconds = manifest["seconds"]
+    assert len(seconds["epochs"]) == len(seconds["communication"]) == 4
+    for part, whole in zip(seconds["communication"], seconds["epochs"], strict=True):
+        assert 0 < part < whole
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Two runs of two workers with batch normalisation."""
+    folder = tmp_path_factory.mktemp("measured")
+    return [run(folder / name, module="small:Measured", size=69) for name in ("one", "two")]
+
+
+def test_joined_running_statistics_are_the_whole_mini_batchs(measured):
+    _, _, batches = reference(Measured, size=69)
+    layer = torch.nn.BatchNorm1d(4, dtype=torch.float64)
+    for inputs, _ in batches:
+        layer(inputs)
+    weights = artifacts.read_tensors(measured[0] / "weights.safetensors")
+    assert relative(weights["norm.running_mean"], layer.running_mean) < 1e-12
+    assert relative(weights["norm.running_var"], layer.running_var) < 1e-12
+    assert weights["norm.num_batches_tracked"] == 20
+
+
+def test_every_kind_of_logged_value_is_the_whole_mini_batchs(measured):
+    _, _, batches = reference(Measured, size=69)
+    epochs = pd.read_csv(measured[0] / "epochs.csv")
+    positive = [(targets > 0).double().mean().item() for _, targets in batches]
+    # The module takes its means in float32.
+    assert relative(epochs.positive_epoch, epoch_means(positive, batches)) < 1e-6
+    assert relative(epochs.positive_step, positive[4::5]) < 1e-6
+    assert epochs.largest.tolist() == [max(t.max() for _, t in batches).item()] * EPOCHS
+
+
+def test_workers_repeat_what_they_did(measured):
+    for name in ("weights", "steps", "epochs", "fingerprints", "predictions"):
+        files = [folder / FILES[name] for folder in measured]
+        assert files[0].read_bytes() == files[1].read_bytes(), name
+
+
+def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
+    variant = {"sharing": "partitioned", "scale_batch_with_devices": True}
+    # Parts of 35 in shares of 16.
+    run(tmp_path, variant=variant, epochs=2)
+    assert artifacts.read_json(tmp_path / "run.json")["steps"] == 6
+
+
+def test_a_world_of_another_size_is_refused():
+    with (
+        pytest.raises(TwinrunError, match="the variant wants 2 workers, but 1 started"),
+        connected(devices=2, nodes=1, accelerator="cpu"),
+    ):
+        pass
+
+
+def test_a_failure_of_one_worker_is_told_once_and_ends_all(tmp_path):
+    with pytest.raises(TwinrunError, match=r"^KeyError: 'weight'$"):
+        run(tmp_path, module="small:Measured", fails_at=3)
+    assert not (tmp_path / "run.json").exists()
+    assert not psutil.Process().children(recursive=True)
+
+
+def slow(folder, **options):
+    """Settings of a run that takes as long as the test wants, and tells each worker's steps."""
+    file = str(folder / "steps")
+    return settings(module="small:Measured", epochs=10000, steps_file=file, pause=0.02, **options)
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+def start(folder, **options):
+    """Launch a slow run from a process of its own; wait until it trains."""
+    workload, variant = slow(folder, **options)
+    call = {
+        "function": "twinrun.training.train:train",
+        "arguments": arguments(folder, workload, variant),
+        "environment": environment_of(seed=1, deterministic=True, threads=1),
+        "workers": variant["devices"],
+    }
+    code = (
+        "import json, sys; from twinrun.errors import TwinrunError\n"
+        "from twinrun.process.launching import launch\n"
+        "try: launch(**json.load(sys.stdin))\n"
+        "except TwinrunError as error: sys.exit(str(error))"
+    )
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    json.dump(call, launcher.stdin)
+    launcher.stdin.close()
+    wait_for((folder / "steps.0").exists, "the first step")
+    return launcher, psutil.Process(launcher.pid).children(recursive=True)
+
+
+def ended(launcher, workers):
+    """Wait for the end; give the last line of what was said."""
+    said = launcher.stderr.read()
+    launcher.wait(PATIENCE_SECONDS)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
+    assert not alive
+    return said.strip().split("\n")[-1]
+
+
+@pytest.mark.parametrize(
+    ("request_stop", "devices"), [("file", 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)]
+)
+def test_a_stop_ends_all_workers_after_the_same_step(tmp_path, request_stop, devices):
+    launcher, workers = start(tmp_path, devices=devices)
+    if request_stop == "file":
+        (tmp_path / "STOP").touch()
+    else:
+        launcher.send_signal(request_stop)
+    sentence = ended(launcher, workers)
+    folder, reason = tmp_path, "the file STOP was found"
+    if request_stop != "file":  # to be trained again: nothing lies where Snakemake would find it
+        folder, reason = tmp_path / "stopped", request_stop.name
+        assert sentence.startswith(f"stopped: {reason} after step ")
+        assert not (tmp_path / "run.json").exists()
+    assert launcher.returncode == (request_stop != "file")
+    manifest = artifacts.read_json(folder / "run.json")
+    assert manifest["ended"] == f"stopped: {reason}"
+    steps = manifest["steps"]
+    assert steps >= 1
+    counts = [int((tmp_path / f"steps.{rank}").read_text()) for rank in range(devices)]
+    assert counts == [steps] * devices
+    assert len(pd.read_csv(folder / "steps.csv")) == steps
+    assert artifacts.read_tensors(folder / "weights.safetensors")["calls"] == steps
+    assert not (tmp_path / "STOP").exists()
+
+
+def test_a_second_request_ends_the_workers_at_once(tmp_path):
+    launcher, workers = start(tmp_path, devices=1)
+    psutil.Process(workers[0].pid).suspend()  # it cannot stop in good order
+    for _ in range(2):
+        launcher.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    assert ended(launcher, workers) == "twinrun.training.train:train was ended before it was done"
+    assert launcher.returncode == 1
+
+
+def test_a_killed_worker_ends_the_job_with_a_sentence(tmp_path):
+    launcher, workers = start(tmp_path)
+    (second,) = [p for p in workers if p.environ().get("RANK") == "1"]
+    second.send_signal(signal.SIGKILL)
+    sentence = ended(launcher, workers)
+    assert launcher.returncode == 1
+    assert sentence.startswith("worker 2 of 2 of twinrun.training.train:train was ended by SIGKILL")
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_curves_are_left_for_tensorboard(measured):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(measured[0] / "tensorboard"))
+    events.Reload()
+    assert {"loss", "train_loss", "val_loss"} <= set(events.Tags()["scalars"])
+    assert [event.step for event in events.Scalars("train_loss")] == [5, 10, 15, 20]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gradients_on_a_gpu_are_weighted_and_timed(tmp_path):
+    torch.distributed.init_process_group(
+        "nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1
+    )
+    try:
+        workers = Workers()
+        workers.sizes = [4]
+        whole_batch = WholeBatch(workers, [], None, None)
+        gradients = torch.rand(2**20, device="cuda")
+        assert torch.equal(whole_batch.weighted_sum(gradients.clone()).wait(), gradients)
+        assert whole_batch.seconds() > 0
+        assert whole_batch.seconds() == 0
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_shares_are_put_together():
+    left = {"x": torch.zeros(3, 2), "y": [torch.zeros(3), 7]}
+    right = {"x": torch.ones(2, 2), "y": [torch.ones(2), 7]}
+    whole = put_together([left, right])
+    assert whole["x"].tolist() == [[0, 0]] * 3 + [[1, 1]] * 2
+    assert whole["y"][0].tolist() == [0, 0, 0, 1, 1]
+    assert whole["y"][1] == 7
+    assert put_together([["a", "b"], ["c"]]) == [["a", "b"], ["c"]]
+
+
+def test_time_covered_by_overlapping_intervals_counts_once():
+    assert covered([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0), (5.5, 5.75)]) == 4.0
+    assert covered([]) == 0.0

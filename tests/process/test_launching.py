@@ -1,0 +1,175 @@
+"""Fresh processes: their environment, their errors, their end."""
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from twinrun.errors import TwinrunError
+from twinrun.process.launching import environment_of, launch
+
+
+def write_environment(path, names):
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(repr({name: os.environ.get(name) for name in names}))
+
+
+def write_hash(path):
+    with open(path, "w") as file:  # noqa: PTH123
+        file.write(str(hash("twinrun")))
+
+
+def fail(kind):
+    if kind == "mendable":
+        raise TwinrunError("epochs: 0 is not enough, say 1 or more")
+    if kind == "other":
+        raise KeyError("weight")
+    if kind == "full":  # and no file of this process grows any more, its log neither
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        raise OSError(errno.ENOSPC, "No space left on device", "weights")
+    if kind == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(7)
+
+
+def sleep(path):
+    write_environment(path, ["PWD"])
+    time.sleep(600)
+
+
+def fail_in_company(folder):
+    """Worker 2 of 3 fails after the others have started something that would outlive them."""
+    rank = int(os.environ["RANK"])
+    started = subprocess.Popen(["sleep", "600"])
+    (folder := Path(folder)).joinpath(f"{rank}.pid").write_text(str(started.pid))
+    while len(list(folder.glob("*.pid"))) < 3:
+        time.sleep(0.05)
+    if rank == 1:
+        raise TwinrunError("epochs: 0 is not enough, say 1 or more")
+    time.sleep(600)
+
+
+def lose_a_peer():
+    """What the others say when worker 2 is killed: that they lost a connection."""
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
+
+
+def write_place(folder):
+    names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"]
+    place = {name: os.environ.get(name) for name in names}
+    Path(folder, os.environ["RANK"]).write_text(json.dumps(place))
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch, request):
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+
+
+def test_environment_is_set_before_python_starts(tmp_path):
+    hashes = []
+    for seed in (5, 5, 6):
+        file = tmp_path / "hash"
+        variables = environment_of(seed=seed, deterministic=True, threads=1)
+        launch("test_launching:write_hash", {"path": str(file)}, variables)
+        hashes.append(file.read_text())
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(("deterministic", "expected"), [(True, ":4096:8"), (False, None)])
+def test_cublas_is_configured_by_the_variant_alone(tmp_path, monkeypatch, deterministic, expected):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    names = ["CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "MKL_NUM_THREADS"]
+    arguments = {"path": str(tmp_path / "environment"), "names": names}
+    variables = environment_of(seed=1, deterministic=deterministic, threads=3)
+    launch("test_launching:write_environment", arguments, variables)
+    assert (tmp_path / "environment").read_text() == repr(
+        dict(zip(names, [expected, "3", "3"], strict=True))
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("mendable", r"^epochs: 0 is not enough, say 1 or more$"),
+        ("other", r"^KeyError: 'weight'$"),
+        ("full", r"^No space left on device: weights$"),
+        ("killed", r"was ended by SIGKILL, as the system does when memory runs out$"),
+        ("exit", r"ended with exit code 7$"),
+    ],
+)
+def test_failures_are_one_sentence(kind, sentence):
+    with pytest.raises(TwinrunError, match=sentence):
+        launch("test_launching:fail", {"kind": kind}, {})
+
+
+def test_workers_know_their_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("MASTER_PORT", "1")
+    launch("test_launching:write_place", {"folder": str(tmp_path)}, {}, workers=3)
+    places = [json.loads(file.read_text()) for file in sorted(tmp_path.iterdir())]
+    assert places == [
+        {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "3", "MASTER_PORT": None}
+        for rank in ("0", "1", "2")
+    ]
+
+
+def test_one_failure_ends_all_workers_and_what_they_started(tmp_path):
+    with pytest.raises(TwinrunError, match=r"^epochs: 0 is not enough, say 1 or more$"):
+        launch("test_launching:fail_in_company", {"folder": str(tmp_path)}, {}, workers=3)
+    pids = [int(file.read_text()) for file in tmp_path.glob("*.pid")]
+    assert len(pids) == 3
+    deadline = time.monotonic() + 60
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(is_alive(pid) for pid in pids)
+    assert not psutil.Process().children()
+
+
+def is_alive(pid):
+    """Orphans that no init reaps stay as zombies; they do nothing any more."""
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_the_cause_is_told_and_not_what_it_led_to():
+    with pytest.raises(TwinrunError, match=r"worker 2 of 3 .* was ended by SIGKILL"):
+        launch("test_launching:lose_a_peer", {}, {}, workers=3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_the_process_dies_with_its_parent(tmp_path):
+    file = tmp_path / "started"
+    code = (
+        "from twinrun.process.launching import launch;"
+        f"launch('test_launching:sleep', {{'path': {str(file)!r}}}, {{}})"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (child,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    parent.wait()
+    # Bound: the kernel sends the signal at once; a minute only guards against a loaded machine.
+    psutil.wait_procs([child], timeout=60)
+    assert not child.is_running()
+
+
+@pytest.mark.parametrize(("nodes", "found"), [(1, "2"), (2, None), (3, "2")])
+def test_workers_on_other_machines_than_asked_for_are_refused(monkeypatch, nodes, found):
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
+    if found is not None:
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        monkeypatch.setenv("SLURM_JOB_NUM_NODES", found)
+    sentence = f"nodes: the variant wants {nodes}, but this job has {found or 1}"
+    with pytest.raises(TwinrunError, match=sentence):
+        launch("test_launching:write_place", {}, {}, workers=6, nodes=nodes)

@@ -1,0 +1,372 @@
+"""The report page: what stands where, what is missing and says so, and what is escaped."""
+
+import html
+import json
+import re
+import shutil
+from copy import deepcopy
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from example_results import SHAPES, VARIANTS, write_results
+from example_runs import seal
+
+from twinrun import artifacts
+from twinrun.errors import TwinrunError
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7*7 }}'
+
+
+class Page(HTMLParser):
+    """A page that was read back: its text, ids, references and tags."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.tags, self.ids, self.references, self.handlers, words = [], [], [], [], []
+        self._words = words
+        self.feed(self.source)
+        self.text = re.sub(r"\s+", " ", "".join(words))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "src", "xlink:href"):
+                self.references.append(value)
+            if name.startswith("on"):
+                self.handlers.append(name)
+            self.references += [f"#{x}" for x in re.findall(r"url\(#(.*?)\)", value or "")]
+
+    handle_startendtag = handle_starttag
+
+    def handle_data(self, data):
+        self._words.append(data)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    return write_results(tmp_path_factory.mktemp("example") / "results")
+
+
+@pytest.fixture(scope="module")
+def page(example):
+    return Page(example.report())
+
+
+@pytest.fixture
+def own_example(example, tmp_path):
+    """A copy of the example, whose files a test may change."""
+    results = tmp_path / "results"
+    shutil.copytree(example.results, results)
+    files = [str(results / Path(file).relative_to(example.results)) for file in example.files]
+    return replace(example, results=results, files=files, config=deepcopy(example.config))
+
+
+def edit(path, change):
+    """Change a JSON file; of a run, as if the run had written it so."""
+    value = artifacts.read_json(path)
+    change(value)
+    artifacts.write_json(path, value)
+    if Path(path).name == "run.json":
+        seal(Path(path).parent)
+
+
+def files_of(example, suffix):
+    return [file for file in example.files if file.endswith(suffix)]
+
+
+class TestPage:
+    def test_verdicts_stand_first_and_then_all_sections_in_reading_order(self, page):
+        wanted = [
+            "verdicts",
+            "reproducibility",
+            "data",
+            "environment",
+            "method",
+            "runs",
+            "settings",
+        ]
+        assert [identity for identity in page.ids if identity in wanted] == wanted
+
+    def test_each_verdict_has_its_figure_and_links_its_evidence(self, page):
+        heads = re.findall(r"<th scope=.col. role=.columnheader.>(.*?)</th>", page.source)
+        assert heads == ["Question", "Answer", "Figure", "Evidence"]
+        assert page.text.count("Are all learnable parameters equal, bit for bit?") == 4
+        assert "1,251 of 1,256 parameters differ (2 repeats)" in page.text
+        assert "comparisons/reproducibility/denoiser/nondeterministic.json" in page.references
+
+    def test_summary_is_drawn_from_the_verdicts(self, page):
+        assert "8 runs of training led to 6 verdicts." in page.text
+        assert "Did not repeat: denoiser (nondeterministic); factorization (non" in page.text
+        assert "Repeated bit for bit: denoiser (deterministic); factorization (det" in page.text
+        costs = "Does it cost time, against nondeterministic? Yes: denoiser (deterministic); fact"
+        assert costs in page.text
+
+    def test_contents_lead_to_every_section_and_workload(self, example, page):
+        targets = [reference[1:] for reference in page.references if reference.startswith("#")]
+        assert set(targets) <= set(page.ids)
+        for study in example.config["studies"]:
+            assert {study, *(f"{study}-{workload}" for workload in SHAPES)} <= set(targets)
+
+    def test_ids_are_unique_though_figures_come_with_their_own(self, page):
+        assert len(page.ids) == len(set(page.ids))
+        assert "figure1-axes_1" in page.ids
+        assert "figure2-axes_1" in page.ids
+
+    def test_every_figure_is_in_the_page_with_a_title_and_a_caption(self, example, page):
+        number = len(files_of(example, ".svg"))
+        assert number == 14
+        assert page.tags.count("svg") == page.tags.count("figcaption") == number
+        assert page.source.count('role="img"') == number
+        assert all(f"figure{i}-title" in page.ids for i in range(1, number + 1))
+
+    def test_asks_for_nothing_outside_itself(self, example, page):
+        outside = [r for r in page.references if not r.startswith(("#", "data:"))]
+        assert all((example.results / reference).is_file() for reference in outside)
+        assert not {"script", "link", "iframe", "img"} & {*page.tags} - {"link"}
+        assert page.tags.count("link") == 1  # the empty icon
+        assert not re.search(r"@import|url\((?!#)", page.source)
+        assert "default-src 'none'" in page.source
+
+    def test_figures_follow_the_theme(self, page):
+        assert "fill: var(--ink)" in page.source
+        assert "fill: var(--paper)" in page.source
+        assert "#1f2328" not in page.source.partition("</style>")[2]
+
+    def test_captions_draw_on_the_measured_values(self, page):
+        assert "nondeterministic: 71 of 72 differ, by at most 2.5" in page.text
+        assert "nondeterministic: apart from step 3 on" in page.text
+        assert page.text.count("aten::index_put gave other values from equal inputs.") == 2
+        assert "They parted at step 3 of 95 (epoch 1). First to differ: gradients, in" in page.text
+        assert "took 1.08 times as long as one of nondeterministic" in page.text
+        assert "(95% interval 1.05 to 1.10)." in page.text
+
+    def test_settings_can_be_read_back(self, example, page):
+        settings = re.search(r"<pre.*?><code>(.*?)</code></pre>", page.source, re.DOTALL)[1]
+        assert yaml.safe_load(html.unescape(settings)) == example.config
+
+    def test_names_environment_data_and_each_run(self, page):
+        for text in ("2.13.0+cpu", "Example CPU @ 2.1 GHz", "d" * 64, "612 MB"):
+            assert text in page.text
+        assert "runs/denoiser/deterministic/seed1/repeat2" in page.text
+
+    def test_is_the_same_again(self, example, page):
+        assert example.report().read_text(encoding="utf-8") == page.source
+
+
+class TestCost:
+    @pytest.mark.parametrize(
+        ("low", "ratio", "high", "words"),
+        [
+            (0.97, 1.01, 1.04, "(95% interval 0.970 to 1.04): no difference measured."),
+            (0.90, 0.93, 0.95, "(95% interval 0.900 to 0.950): it was faster."),
+            (1.05, 1.08, 1.10, "(95% interval 1.05 to 1.10)."),
+        ],
+    )
+    def test_is_signed_and_says_when_none_was_measured(self, own_example, low, ratio, high, words):
+        for path in files_of(own_example, "determinism_denoiser.json"):
+            found = {"time_ratio": ratio, "low": low, "high": high}
+            edit(path, lambda timing, found=found: timing["ratios"][0].update(found))
+        assert words in Page(own_example.report()).text
+
+    def test_names_what_could_not_be_measured_and_what_was_unstable(self, own_example):
+        for path in files_of(own_example, "determinism_denoiser.json"):
+            skipped = {"variant": "deterministic", "size": None, "reason": "no such kernel"}
+
+            def change(timing, skipped=skipped):
+                timing.update(ratios=[], skipped=[skipped])
+                timing["medians"][1].update(unstable=True, iqr_share=0.31)
+
+            edit(path, change)
+        text = Page(own_example.report()).text
+        assert "deterministic was not measured: no such kernel." in text
+        assert "31%, unstable" in text
+        assert "The rounds of nondeterministic spread by more than 10%" in text
+
+
+class TestMissingParts:
+    def test_a_variant_that_could_not_run_says_so_where_it_would_stand(self, tmp_path):
+        not_run = {"deterministic": "no GPU on this machine"}
+        page = Page(write_results(tmp_path / "results", not_run=not_run).report())
+        assert page.text.count("deterministic: not run, no GPU on this machine.") == 2
+        assert "Not run: denoiser (deterministic); factorization (deterministic)." in page.text
+        assert page.text.count("Not measured: it takes at least two variants") == 2
+
+    def test_nothing_ran(self, own_example):
+        not_run = dict.fromkeys(VARIANTS, "no GPU on this machine")
+        files = files_of(own_example, "verdicts.csv")
+        page = Page(replace(own_example, not_run=not_run, files=files).report())
+        assert page.text.count("not run, no GPU on this machine.") == 4
+        assert page.text.count("No run was made.") == 2
+        assert page.tags.count("svg") == 0
+
+    def test_a_pair_that_was_refused_gives_the_reason(self, own_example):
+        for path in files_of(
+            own_example, "comparisons/reproducibility/denoiser/nondeterministic.json"
+        ):
+            refused = {"answer": "not comparable", "reason": "other torch: 2.12.0, 2.13.0"}
+            refused |= dict.fromkeys(["max_abs", "max_ulp", "relative_l2", "first_difference"])
+            edit(path, lambda seeds, refused=refused: [seed.update(refused) for seed in seeds])
+            for table in ("tensors", "steps"):
+                rows = pd.read_csv(Path(path).with_suffix(f".{table}.csv"))
+                artifacts.write_csv(Path(path).with_suffix(f".{table}.csv"), rows[:0])
+        text = Page(own_example.report()).text
+        assert "runs are not comparable: other torch: 2.12.0, 2.13.0." in text
+
+    def test_a_study_that_was_not_asked_for_is_named(self, own_example):
+        config = own_example.config | {"studies": []}
+        page = Page(replace(own_example, config=config).report())
+        assert "reproducibility: not asked for" in page.text
+
+    def test_workload_without_dataset_metrics_or_buffers(self, own_example):
+        for path in files_of(own_example, "run.json"):
+            edit(path, lambda run: run.update(data=None, metrics={}))
+        page = Page(own_example.report())
+        assert "No run names a dataset" in page.text
+        assert "on test data" not in page.text
+
+    def test_runs_of_other_environments_and_other_data_are_told(self, own_example):
+        path = files_of(own_example, "run.json")[0]
+
+        def change(run):
+            run["environment"]["identity"]["torch"] = "2.12.0"
+            run["data"]["sha256"] = "e" * 64
+
+        edit(path, change)
+        text = Page(own_example.report()).text
+        assert "The runs were made in 2 environments" in text
+        assert "The runs did not read the same bytes" in text
+        assert "e" * 64 in text
+
+
+class TestSeveralWorkersAndTrials:
+    @pytest.fixture
+    def page(self, own_example):
+        """The example with a study of its variants as if they had one and two workers, a sweep."""
+        median = {"size": None, "phase": "train", "unstable": False, "iqr_share": 0.01}
+        found = {
+            "yardstick": VARIANTS[0],
+            "medians": [
+                {**median, "variant": variant, "workers": workers, "seconds": seconds}
+                | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
+                for variant, workers, seconds in zip(VARIANTS, (1, 2), (4.0, 2.5), strict=True)
+            ],
+            "ratios": [
+                {"variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
+                | {"efficiency": 0.8}
+            ],
+        }
+        trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
+        failed = {"rank": None, "point": {"lr": 9}, "value": None, "ended": f"failed: {HOSTILE}"}
+        ranking = {"finished": 1, "trials": [{**trial, "ended": "finished"}, {**trial, **failed}]}
+        for name, value in (("scaling", found), ("sweeps", ranking)):
+            path = own_example.results / name / "denoiser.json"
+            artifacts.write_json(path, value)
+            own_example.files.append(str(path))
+        compared = own_example.results / "comparisons"
+        shutil.copytree(compared / "reproducibility/denoiser", compared / "parallel/denoiser")
+        own_example.files.extend(map(str, (compared / "parallel").glob("*/*.json")))
+        study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1]}
+        own_example.config["studies"] += ["parallel", "sweep"]
+        own_example.config["parallel"] = {**study, "repeats": 2}
+        own_example.config["sweep"] = study | {"metric": "psnr", "best": "highest", "epochs": 3}
+        for variant in VARIANTS:
+            own_example.config["variants"][variant]["sharing"] = "canonical"
+        return Page(own_example.report())
+
+    def test_speed_up_efficiency_and_communication_are_told(self, page):
+        assert (
+            "deterministic trains an epoch 1.60 times as fast as nondeterministic (95% interval "
+            "1.25 to 2.00)." in page.text
+        )
+        for words in ("80%", "25%", "2.50 s", "canonical"):
+            assert words in page.text
+
+    def test_whether_as_many_workers_repeat_is_told(self, page):
+        place = page.text.index("Runs of denoiser with as many workers")
+        assert "1,251 of 1,256" in page.text[place : place + 600]
+
+    def test_trials_stand_in_their_order_and_the_failed_one_says_why(self, page):
+        assert "1 of 2 trials finished. Best: lr 0.1, with psnr 0.900." in page.text
+        assert f"failed: {HOSTILE}" in page.text
+        assert "script" not in page.tags
+
+
+def test_text_that_is_not_ours_is_escaped(own_example):
+    config = own_example.config
+    config["workloads"]["denoiser"]["module"] = HOSTILE
+    config["workloads"]["denoiser"]["hyperparameters"][HOSTILE] = HOSTILE
+    config["datasets"]["digits"]["parameters"][HOSTILE] = HOSTILE
+
+    def spoil_run(run):
+        run.update(ended=HOSTILE, metrics={HOSTILE: 1.0}, weights_sha256=HOSTILE)
+        run["data"]["sha256"] = HOSTILE
+        for part in run["environment"].values():
+            part.update(dict.fromkeys(part, HOSTILE))
+
+    def spoil_comparison(comparisons):
+        for comparison in comparisons:
+            comparison["reason"] = HOSTILE
+            if comparison["first_difference"]:
+                comparison["first_difference"].update(tensor=HOSTILE, quantity=HOSTILE)
+
+    def spoil_timing(timing):
+        timing["yardstick"] = HOSTILE
+        timing["skipped"] = [{"variant": HOSTILE, "size": None, "reason": HOSTILE}]
+        timing["medians"][0].update(variant=HOSTILE, device=HOSTILE, phase=HOSTILE)
+
+    def spoil_dataset(manifest):
+        manifest.update(make=HOSTILE, parameters={HOSTILE: HOSTILE})
+        manifest["arrays"] = {HOSTILE: {"shape": [1], "dtype": HOSTILE}}
+
+    for file in own_example.files:
+        for place, spoil in {
+            "runs": spoil_run,
+            "comparisons": spoil_comparison,
+            "timings": spoil_timing,
+            "data": spoil_dataset,
+        }.items():
+            if f"/results/{place}/" in file:
+                edit(file, spoil)
+        if "/comparisons/" in file:
+            path = Path(file).with_suffix(".tensors.csv")
+            artifacts.write_csv(path, pd.read_csv(path).assign(tensor=HOSTILE, shape=HOSTILE))
+    table = own_example.results / "verdicts.csv"
+    spoilt = dict.fromkeys(["workload", "variant", "question", "answer", "figure"], HOSTILE)
+    rows = pd.read_csv(table).assign(**spoilt, evidence="javascript:alert(3)")
+    artifacts.write_csv(table, rows)
+
+    page = Page(replace(own_example, not_run={"deterministic": HOSTILE}).report())
+    assert not {"script", "img"} & {*page.tags}
+    assert not page.handlers
+    assert not [r for r in page.references if r.startswith("javascript:")]
+    assert page.source.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 50
+    assert page.source.count("{{ 7*7 }}") > 50
+
+
+def test_a_run_that_changed_after_it_was_written_is_not_reported(own_example):
+    run = Path(files_of(own_example, "run.json")[0])
+    run.write_bytes(run.read_bytes().replace(b'"peak_memory_mb": 6', b'"peak_memory_mb": 7'))
+    with pytest.raises(TwinrunError, match=r"run\.json is corrupt"):
+        own_example.report()
+
+
+def test_two_thousand_runs_are_summed_up(own_example):
+    manifest = artifacts.read_json(files_of(own_example, "run.json")[0])
+    folder = own_example.results / "runs/denoiser/nondeterministic"
+    many = [folder / f"seed{seed}/repeat1/run.json" for seed in range(2, 2002)]
+    for seed, path in enumerate(many, start=2):
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(manifest | {"seed": seed}))
+        seal(path.parent)
+    few = own_example.report().stat().st_size
+    page = Page(replace(own_example, files=[*own_example.files, *map(str, many)]).report())
+    assert len(page.source.encode()) < few + 2000
+    assert "2,008 runs by workload and variant" in page.text
+    assert "runs/denoiser/nondeterministic/seed7" not in page.text

@@ -1,0 +1,88 @@
+"""What several workers buy, from planted seconds of epochs; the verdict and the figure of it."""
+
+import pandas as pd
+import pytest
+from drawing import Drawing
+from example_runs import write_manifest
+
+from twinrun import artifacts
+from twinrun.figures.scaling import speedup
+from twinrun.timing.epoch_times import summarise
+from twinrun.verdicts import studies
+
+VARIANTS = ["one-worker", "two-workers", "partitioned"]
+# By variant: workers, seconds of each epoch, the part of them in communication.
+PLANTED = {
+    "one-worker": (1, [9.0, 4.0, 4.1, 3.9], [0.0] * 4),
+    "two-workers": (2, [9.0, 2.5, 2.5, 2.5], [5.0, 0.5, 0.5, 0.5]),
+    "partitioned": (2, [9.0, 2.0, 2.0, 5.0], [5.0, 0.9, 0.9, 0.0]),
+}
+
+
+def write_run(folder, variant, repeat=1, epochs=4):
+    workers, seconds, communication = PLANTED[variant]
+    manifest = {
+        "workload": "digits",
+        "variant": variant,
+        "seed": 1,
+        "repeat": repeat,
+        "settings": {"variant": {"devices": workers}},
+        "seconds": {"epochs": seconds[:epochs], "communication": communication[:epochs]},
+    }
+    run = folder / f"{variant}{repeat}/run.json"
+    write_manifest(run, manifest)
+    return run
+
+
+@pytest.fixture
+def scaling(tmp_path):
+    runs = [write_run(tmp_path, variant, repeat) for variant in VARIANTS for repeat in (1, 2)]
+    summarise(runs, epochs=tmp_path / "digits.csv", summary=tmp_path / "digits.json")
+    return tmp_path / "digits.json"
+
+
+def test_the_first_epoch_of_each_run_stands_apart(scaling):
+    medians = {row["variant"]: row for row in artifacts.read_json(scaling)["medians"]}
+    one, two = medians["one-worker"], medians["two-workers"]
+    assert (one["seconds"], one["epochs"], one["first_epoch"]) == (4.0, 6, 9.0)
+    assert (two["workers"], two["seconds"], two["communication"]) == (2, 2.5, pytest.approx(0.2))
+    assert one["communication"] == 0
+    assert [medians[variant]["unstable"] for variant in VARIANTS] == [False, False, True]
+    assert len(pd.read_csv(scaling.with_suffix(".csv"))) == 24
+
+
+def test_speed_up_and_efficiency_are_against_the_first_variant(scaling):
+    summary = artifacts.read_json(scaling)
+    assert summary["yardstick"] == "one-worker"
+    two, partitioned = summary["ratios"]
+    assert two["variant"] == "two-workers"
+    assert two["time_ratio"] == 2.5 / 4.0
+    assert two["efficiency"] == pytest.approx(4.0 / 2.5 / 2)
+    assert two["low"] <= two["time_ratio"] <= two["high"] < 1
+    # Two epochs of six took longer than one worker's.
+    assert partitioned["low"] < 1 < partitioned["high"]
+
+
+def test_an_only_epoch_is_measured_for_want_of_others(tmp_path):
+    run = write_run(tmp_path, "one-worker", epochs=1)
+    summarise([run], epochs=tmp_path / "digits.csv", summary=tmp_path / "digits.json")
+    assert artifacts.read_json(tmp_path / "digits.json")["medians"][0]["seconds"] == 9.0
+
+
+def test_the_verdict_names_the_speed_up_and_its_doubt(scaling):
+    found = artifacts.read_json(scaling) | {"path": "scaling/digits.json"}
+    rows = {row["variant"]: row for row in studies.parallel([], [found], [])}
+    two, partitioned = rows["two-workers"], rows["partitioned"]
+    assert two["question"] == "Does it train an epoch faster than one-worker?"
+    assert two["answer"] == "yes"
+    assert two["figure"].startswith("1.60 times as fast (95% interval")
+    assert partitioned["answer"] == "no"
+    assert "no difference measured; unstable: epochs of partitioned" in partitioned["figure"]
+
+
+def test_the_figure_shows_times_speed_ups_and_communication(scaling, tmp_path):
+    speedup(scaling, variants=VARIANTS, output=tmp_path / "speedup.svg")
+    drawing = Drawing(tmp_path / "speedup.svg")
+    for words in ("4.00", "2.50", "1.60", "80% of ideal", "20%", "seconds an epoch", "speed-up"):
+        assert words in drawing.texts, words
+    assert set(VARIANTS) <= set(drawing.texts)

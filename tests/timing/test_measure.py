@@ -1,0 +1,262 @@
+"""A timing does the work it says, in pairs, and goes on without what cannot run."""
+
+from contextlib import nullcontext
+
+import pandas as pd
+import pytest
+import torch
+from small import Small
+
+from twinrun import artifacts
+from twinrun.acceleration.compilation import Compiled
+from twinrun.errors import TwinrunError
+from twinrun.timing import timed_variant
+from twinrun.timing.measure import Measured, _distance, measure
+
+WORKLOAD = {
+    "module": "small:Small",
+    "data": "small:Points",
+    "dataset": None,
+    "hyperparameters": {"size": 70},
+    "epochs": 1,
+}
+PLAIN = {
+    "accelerator": "cpu",
+    "deterministic": False,
+    "threads": 2,
+    "data_workers": 0,
+    "precision": "32-true",
+    "compile": "none",
+    "layout": "default",
+    "optimizer": "default",
+    "cuda_graph": False,
+    "fill_uninitialized_memory": True,
+}
+TIMING = {"workload": "small", "rounds": 12, "steps": 20, "phases": ["train", "predict"]}
+
+
+def measured(folder, variants, *, timing=TIMING, workload=WORKLOAD):
+    outputs = {"rounds": folder / "small.csv", "summary": folder / "small.json"}
+    measure(
+        name="small",
+        timing=timing,
+        workload=workload,
+        variants=variants,
+        dataset=None,
+        outputs=outputs,
+    )
+    return pd.read_csv(outputs["rounds"]), artifacts.read_json(outputs["summary"])
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory):
+    """The same variant under two names."""
+    return measured(tmp_path_factory.mktemp("timing"), {"a": PLAIN, "b": PLAIN})
+
+
+def test_every_round_of_every_variant_is_a_row(twice):
+    rounds, summary = twice
+    counts = rounds.groupby(["variant", "phase"])["round"].agg(["min", "max", "count"])
+    for variant in "ab":
+        assert counts.loc[(variant, "first_call")].tolist() == [0, 0, 1]
+        assert counts.loc[(variant, "train")].tolist() == [1, 12, 12]
+        assert counts.loc[(variant, "predict")].tolist() == [1, 12, 12]
+    assert (rounds.seconds > 0).all()
+    names = [
+        "timing",
+        "workload",
+        "variant",
+        "device",
+        "size",
+        "phase",
+        "round",
+        "steps",
+        "seconds",
+    ]
+    assert rounds.columns.tolist() == names
+    assert (summary["yardstick"], summary["skipped"]) == ("a", [])
+    assert {"identity", "context"} == summary["environment"].keys()
+
+
+def test_a_round_of_short_steps_has_as_many_as_make_it_long_enough(twice):
+    rounds, summary = twice
+    rounds = rounds[rounds["round"] > 0]
+    assert (rounds.seconds >= timed_variant.ROUND_SECONDS).all()
+    assert (rounds.steps % TIMING["steps"] == 0).all()
+    assert rounds.steps.min() > TIMING["steps"]
+    (total,) = {
+        m["steps"] for m in summary["medians"] if (m["variant"], m["phase"]) == ("a", "train")
+    }
+    assert total == rounds.query("variant == 'a' and phase == 'train'").steps.sum()
+
+
+def test_a_variant_against_itself_gives_a_ratio_of_1(twice):
+    _, summary = twice
+    for row in summary["ratios"]:
+        # A fault of pairing, of order or of a warm-up inside the clock costs one of the two at
+        # least a step in twenty, 5 %; a 95 % interval alone would miss 1 once in twenty timings.
+        assert row["low"] <= 1.05, row
+        assert row["high"] >= 1 / 1.05, row
+
+
+def test_the_work_is_done(monkeypatch, tmp_path):
+    modules = []
+
+    def kept(self):
+        modules.append(Small())
+        modules[-1].load_state_dict(self._module.state_dict())
+        return modules[-1]
+
+    monkeypatch.setattr(timed_variant.Material, "module", kept)
+    monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
+    measured(tmp_path, {"a": PLAIN, "b": PLAIN})
+    first, second = (module.state_dict() for module in modules)
+    # The first call, a warm-up over the other 4 of 5 batches, and 12 rounds of 20 steps.
+    assert first["calls"] == 1 + 4 + 12 * 20
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_sizes_are_values_of_a_hyperparameter(tmp_path):
+    timing = {**TIMING, "rounds": 2, "phases": ["train"], "size": "width", "sizes": [4, 16]}
+    rounds, summary = measured(tmp_path, {"a": PLAIN, "b": PLAIN}, timing=timing)
+    assert rounds["size"].unique().tolist() == [4, 16]
+    assert [row["size"] for row in summary["ratios"]] == [4, 16]
+
+
+def shifted(batch):
+    return batch + 1
+
+
+def test_each_size_is_compiled_as_the_only_one(monkeypatch, tmp_path):
+    """Torch would make one graph, a slower one, for the second size and all that follow."""
+    graphs = []
+
+    def compile_for(workload, *_, **__):
+        compiled = Compiled(shifted, backend="eager")
+        for size in (1, 2):
+            compiled(torch.ones(10 * size * workload["hyperparameters"]["width"]))
+        graphs.append(compiled.compilations)
+        return Measured()
+
+    monkeypatch.setattr("twinrun.timing.measure.measure_size", compile_for)
+    timing = {**TIMING, "size": "width", "sizes": [1, 3]}
+    measured(tmp_path, {"a": PLAIN}, timing=timing)
+    assert graphs == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("phases", "compared"),
+    [(["train", "trainer"], [16]), (["train", "trainer", "predict"], [16, 4])],
+)
+def test_what_is_the_same_at_any_size_is_left_to_the_largest(tmp_path, phases, compared):
+    sizes = {"size": "width", "sizes": [16, 4]}
+    timing = {**TIMING, "rounds": 2, "phases": phases, **sizes}
+    rounds, summary = measured(tmp_path, {"a": PLAIN, "b": PLAIN}, timing=timing)
+    assert [(row["size"], row["variant"]) for row in summary["agreement"]] == [
+        (size, "b") for size in compared
+    ]
+    assert rounds.query("phase == 'trainer'")["size"].unique().tolist() == [16]
+    assert rounds.query("phase == 'train'")["size"].unique().tolist() == [16, 4]
+
+
+def test_what_cannot_run_is_said_and_the_others_are_measured(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    variants = {
+        "gpu": {**PLAIN, "accelerator": "gpu"},
+        "scaled": {**PLAIN, "precision": "16-mixed"},
+        "plain": PLAIN,
+    }
+    rounds, summary = measured(tmp_path, variants, timing={**TIMING, "rounds": 2})
+    assert rounds.variant.unique().tolist() == ["plain"]
+    assert summary["skipped"] == [
+        {
+            "variant": "gpu",
+            "size": None,
+            "reason": "no GPU: torch sees none on this machine",
+        },
+        {
+            "variant": "scaled",
+            "size": None,
+            "reason": "precision 16-mixed scales its gradients, which needs the Trainer",
+        },
+    ]
+    assert summary["ratios"] == []  # the yardstick is among the missing
+
+
+def test_a_failure_on_the_way_leaves_no_half_measured_variant(monkeypatch, tmp_path):
+    def failing(self, phase, number, *, whole=timed_variant.Entrant.round):
+        if self._switches["deterministic"] and number == 2:
+            raise MemoryError("no more room")
+        return whole(self, phase, number)
+
+    monkeypatch.setattr(timed_variant.Entrant, "round", failing)
+    variants = {"plain": PLAIN, "failing": {**PLAIN, "deterministic": True}}
+    rounds, summary = measured(tmp_path, variants, timing={**TIMING, "rounds": 3})
+    assert rounds.variant.unique().tolist() == ["plain"]
+    assert "out of memory (no more room)" in summary["skipped"][0]["reason"]
+
+
+@pytest.mark.parametrize("key", ["rounds", "steps"])
+def test_nothing_to_measure_is_refused(tmp_path, key):
+    with pytest.raises(TwinrunError, match=rf"small\.{key}: 0 is out of range"):
+        measured(tmp_path, {"a": PLAIN}, timing={**TIMING, key: 0})
+
+
+def test_no_variant_at_all_leaves_the_reasons(tmp_path):
+    rounds, summary = measured(tmp_path, {"scaled": {**PLAIN, "precision": "16-mixed"}})
+    assert rounds.empty
+    assert "needs the Trainer" in summary["skipped"][0]["reason"]
+    assert (summary["medians"], summary["ratios"]) == ([], [])
+
+
+def test_a_size_that_cannot_be_or_does_not_fit_leaves_the_others(tmp_path):
+    # A layer of 10**12 numbers fits nowhere, one of -1 is none.
+    timing = {**TIMING, "rounds": 2, "phases": ["train"], "size": "width"}
+    timing["sizes"] = [4, 10**11, -1]
+    rounds, summary = measured(tmp_path, {"a": PLAIN, "b": PLAIN}, timing=timing)
+    assert rounds["size"].unique().tolist() == [4]
+    reasons = {(row["variant"], row["size"]): row["reason"] for row in summary["skipped"]}
+    assert reasons.keys() == {(v, size) for v in "ab" for size in (10**11, -1)}
+    assert "memory" in reasons["a", 10**11]
+    assert "constructing it with" in reasons["b", -1]
+
+
+def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
+    modules = []
+
+    def kept(self, module, *arguments, whole=timed_variant.TrainerLoop.__init__):
+        modules.append(module)
+        whole(self, module, *arguments)
+
+    monkeypatch.setattr(timed_variant.TrainerLoop, "__init__", kept)
+    monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
+    timing = {**TIMING, "rounds": 5, "phases": ["train", "trainer"]}
+    rounds, summary = measured(tmp_path, {"a": PLAIN}, timing=timing)
+    # A round in three.
+    through = rounds.query("phase == 'trainer'")
+    assert through[["round", "steps"]].to_numpy().tolist() == [[1, 20], [4, 20]]
+    # Settling is 1 step and 2 of warm-up; each fit begins with 2 steps outside the clock.
+    assert modules[0].calls == (2 + 3) + 2 * (2 + 20)
+    (ratio,) = summary["trainer"]
+    assert ratio["variant"] == "a"
+    assert ratio["low"] <= ratio["time_ratio"] <= ratio["high"]
+
+
+def test_fast_variants_predict_what_the_yardstick_predicts(monkeypatch, tmp_path):
+    monkeypatch.setattr(timed_variant, "empty_cache", nullcontext)  # seconds do not matter here
+    variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "step"}}
+    timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"]}
+    _, summary = measured(tmp_path, variants, timing=timing)
+    assert summary["skipped"] == []
+    assert {row["variant"] for row in summary["trainer"]} == {"plain", "compiled"}
+    (row,) = summary["agreement"]
+    assert row["variant"] == "compiled"
+    assert row["distance"] <= row["tolerance"] == 100 * torch.finfo(torch.float32).eps
+
+
+def test_a_wrong_prediction_is_further_off_than_rounding():
+    right = [torch.ones(100)]
+    assert _distance([torch.ones(100) + 1e-6], right) == pytest.approx(1e-6, rel=0.1)
+    wrong = [torch.ones(100).index_fill(0, torch.tensor([3]), 0.0)]
+    assert _distance(wrong, right) == pytest.approx(0.1)

@@ -1,0 +1,107 @@
+"""What the trace of a step's operations says of each, and what it leaves alone."""
+
+import pytorch_lightning as pl
+import torch
+from small import Small
+
+from twinrun.trace.op_tracer import OpTracer
+
+
+class Twice(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+
+    def forward(self, inputs):
+        return self.inner(inputs) + self.inner(2 * inputs)
+
+
+def traced(module, step):
+    """Trace a step; give its rows."""
+    tracer = OpTracer(module, lambda row, outputs: None)
+    with tracer.following():
+        step(tracer)
+    return tracer.rows
+
+
+def forward_and_backward(module, inputs):
+    module.zero_grad()
+
+    def step(tracer):
+        loss = module(inputs).square().sum()
+        tracer.phase = "backward"
+        loss.backward()
+
+    return traced(module, step)
+
+
+def test_operations_belong_to_their_module_in_both_passes():
+    rows = forward_and_backward(Twice(), torch.ones(3, 4))
+    found = [(row["phase"], row["module"], row["call"]) for row in rows if "mm" in row["op"]]
+    layers = ["inner.0", "inner.1"]
+    forward = [("forward", layer, call) for call in (1, 2) for layer in layers]
+    assert found[:4] == forward
+    assert {(phase, module) for phase, module, _ in found[4:]} == {
+        ("backward", layer) for layer in layers
+    }
+
+
+def test_gradients_name_their_parameter_and_the_line_of_their_forward():
+    rows = forward_and_backward(Twice(), torch.ones(3, 4))
+    parameters = {row["parameter"] for row in rows if row["phase"] == "backward"}
+    assert {"inner.0.weight", "inner.0.bias", "inner.1.weight"} <= parameters
+    owned = [row for row in rows if row["phase"] == "backward" and row["op"] == "aten::mm"]
+    assert {row["source"].rpartition("/")[2].split(":")[0] for row in owned} == {
+        "test_op_tracer.py"
+    }
+    assert {row["code"] for row in owned} == {"return self.inner(inputs) + self.inner(2 * inputs)"}
+
+
+def test_a_trace_is_the_same_again_and_changes_no_bit():
+    torch.manual_seed(1)
+    module, inputs = Small(), torch.randn(5, 4)
+    first, second = (forward_and_backward(module, inputs) for _ in range(2))
+    assert first == second
+    gradients = [p.grad for p in module.parameters()]
+    module.zero_grad()
+    module(inputs).square().sum().backward()
+    assert all(torch.equal(p.grad, g) for p, g in zip(module.parameters(), gradients, strict=True))
+
+
+def step_on(fill, reads):
+    """Give the rows of a step that makes memory, fills it or not, and reads it or not."""
+
+    def step(tracer):
+        memory = torch.empty(1000)
+        if fill is not None:
+            memory.fill_(fill)
+        if reads:
+            memory.add(1)
+
+    return [(row["op"], row["inputs"], row["outputs"]) for row in traced(Twice(), step)]
+
+
+def test_unwritten_memory_is_equal_until_it_is_read():
+    torch.full((1000,), 7.0)  # what the next memory may hold
+    assert step_on(None, reads=False) == step_on(None, reads=False)
+    assert step_on(3.0, reads=True) == step_on(3.0, reads=True)
+    assert step_on(3.0, reads=True) != step_on(4.0, reads=True)
+    name, inputs, _ = step_on(None, reads=True)[-1]
+    assert name == "aten::add"
+    assert inputs == step_on(None, reads=True)[-1][1]
+
+
+def test_random_draws_and_other_numbers_are_told():
+    def draw(seed):
+        def step(tracer):
+            torch.bernoulli(
+                torch.full((100,), 0.5), generator=torch.Generator().manual_seed(seed)
+            ).mul(seed)
+
+        return {row["op"]: row for row in traced(Twice(), step)}
+
+    first, second = draw(1), draw(2)
+    assert first["aten::bernoulli"]["draws"]
+    assert first["aten::bernoulli"]["inputs"] == second["aten::bernoulli"]["inputs"]
+    assert first["aten::bernoulli"]["outputs"] != second["aten::bernoulli"]["outputs"]
+    assert first["aten::mul"]["inputs"] != second["aten::mul"]["inputs"]

@@ -1,0 +1,254 @@
+"""Fingerprints see what a weaker hash misses; tracing changes nothing."""
+
+import random
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinrun.trace.fingerprints import (
+    fingerprint,
+    fingerprint_optimizers,
+    fingerprint_samples,
+    fingerprint_streams,
+    fingerprint_tree,
+)
+from twinrun.trace.step_tracer import SAMPLE_SIZE, Tracer
+
+
+def flipped(tensor, *positions):
+    """Flip bits of a copy, each position a (byte, bit)."""
+    copy = tensor.clone()
+    view = copy.view(torch.uint8)
+    for byte, bit in positions:
+        view[byte] ^= 1 << bit
+    return copy
+
+
+def test_fingerprint_sees_a_swap_of_two_values():
+    assert fingerprint(torch.tensor([1.0, 2.0, 3.0])) != fingerprint(torch.tensor([2.0, 1.0, 3.0]))
+
+
+def test_fingerprint_sees_the_sign_of_zero():
+    assert fingerprint(torch.tensor([0.0])) != fingerprint(torch.tensor([-0.0]))
+
+
+@given(
+    first=st.tuples(st.integers(0, 255), st.integers(0, 7)),
+    second=st.tuples(st.integers(0, 255), st.integers(0, 7)),
+)
+def test_fingerprint_sees_two_flipped_bits(first, second):
+    tensor = torch.arange(64, dtype=torch.float32)
+    same = first == second
+    changed = flipped(tensor, first, second)
+    assert (fingerprint(changed) == fingerprint(tensor)) is same
+
+
+def test_fingerprint_sees_the_payload_of_nan():
+    nan = torch.tensor([float("nan")])
+    assert fingerprint(flipped(nan, (0, 0))) != fingerprint(nan)
+    assert fingerprint(nan.clone()) == fingerprint(nan)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.bool]
+)
+def test_fingerprint_takes_every_type(dtype):
+    tensor = torch.tensor([0, 1, 1], dtype=dtype)
+    assert fingerprint(tensor) == fingerprint(tensor.clone())
+    assert fingerprint(tensor) != fingerprint(tensor.flip(0))
+
+
+def test_fingerprint_does_not_see_memory_layout():
+    image = torch.rand(2, 3, 4, 5)
+    assert fingerprint(image.contiguous(memory_format=torch.channels_last)) == fingerprint(image)
+
+
+def test_fingerprint_takes_a_transposed_column():
+    column = torch.arange(8.0)[None].t()
+    assert column.is_contiguous()
+    assert column.stride(-1) != 1
+    assert fingerprint(column) == fingerprint(column.clone())
+
+
+def test_fingerprint_of_sparse_tensors_sees_indices():
+    def sparse(column):
+        return torch.sparse_coo_tensor([[0], [column]], [1.0], (2, 3))
+
+    assert fingerprint(sparse(1)) == fingerprint(sparse(1))
+    assert fingerprint(sparse(1)) != fingerprint(sparse(2))
+
+
+def test_fingerprint_of_a_tree_sees_order_types_and_shapes():
+    a, b = torch.zeros(4), torch.ones(4)
+    trees = [[a, b], [b, a], (a, b), {"x": a, "y": b}, [a.view(2, 2), b], [a, b, 1], [a, b, "1"]]
+    assert len({fingerprint_tree(tree) for tree in trees}) == len(trees)
+    assert fingerprint_tree([a, b]) == fingerprint_tree([a.clone(), b.clone()])
+
+
+def test_samples_are_known_wherever_they_stand():
+    images, labels = torch.rand(6, 2, 3), torch.arange(6)
+    samples = fingerprint_samples([images, {"label": labels}])
+    order = torch.tensor([3, 1, 0, 5, 4, 2])
+    again = fingerprint_samples([images[order], {"label": labels[order]}])
+    np.testing.assert_array_equal(again, samples[order.numpy()])
+    mixed = fingerprint_samples([images[order], {"label": labels}])
+    assert len(np.intersect1d(mixed, samples)) == (order == labels).sum()
+
+
+@pytest.mark.parametrize("batch", [[], ["a", "b"], torch.tensor(1.0), {"text": "a"}])
+def test_a_batch_without_rows_has_no_samples(batch):
+    assert fingerprint_samples(batch).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "draw"),
+    [
+        ("python", random.random),
+        ("python", lambda: random.gauss(0, 1)),
+        ("numpy", np.random.random),
+        ("torch", lambda: torch.rand(1)),
+    ],
+)
+def test_the_random_stream_that_was_drawn_from_is_told(stream, draw):
+    before = fingerprint_streams(cuda=False)
+    assert fingerprint_streams(cuda=False) == before
+    draw()
+    after = fingerprint_streams(cuda=False)
+    assert [name for name in before if before[name] != after[name]] == [stream]
+
+
+def test_the_state_and_the_settings_of_an_optimizer_are_told():
+    parameters = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))]
+    optimizer = torch.optim.Adam(parameters)
+    before = fingerprint_optimizers([optimizer], parameters)
+    assert before[0] == [0, 0]
+    parameters[0].grad = torch.ones(3)
+    optimizer.step()
+    states, settings = fingerprint_optimizers([optimizer], parameters)
+    assert states[0] != 0
+    assert (states[1], settings) == (0, before[1])
+    optimizer.param_groups[0]["lr"] = 0.5
+    assert fingerprint_optimizers([optimizer], parameters)[1] != settings
+
+
+class Line(pl.LightningModule):
+    """A straight line with a dropout, so that random numbers are drawn."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 700)
+        self.dropout = torch.nn.Dropout(0.5)
+
+    def training_step(self, batch, batch_idx):
+        return self.dropout(self.layer(batch)).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+def fit(callbacks, precision="32-true"):
+    pl.seed_everything(3, verbose=False)
+    module = Line()
+    loader = torch.utils.data.DataLoader(torch.rand(40, 3), batch_size=8)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=callbacks,
+        precision=precision,
+    )
+    trainer.fit(module, loader)
+    return module
+
+
+def test_tracing_does_not_change_the_bits():
+    plain, traced = fit([]), fit([Tracer()])
+    for left, right in zip(plain.parameters(), traced.parameters(), strict=True):
+        assert left.detach().numpy().tobytes() == right.detach().numpy().tobytes()
+
+
+def test_tracer_has_a_row_a_step_that_ends_in_the_final_weights():
+    tracer = Tracer()
+    module = fit([tracer])
+    assert [row["step"] for row in tracer.rows] == list(range(1, 11))
+    assert [row["epoch"] for row in tracer.rows] == [1] * 5 + [2] * 5
+    arrays = tracer.arrays()
+    assert list(arrays["names"]) == ["layer.weight", "layer.bias"]
+    assert list(arrays["parameters"][-1]) == [fingerprint(p) for p in module.parameters()]
+    assert len(set(arrays["gradients"][:, 0])) == 10
+    assert len({row["parameters"] for row in tracer.rows}) == 10
+    assert arrays["initial"].shape == (2,)
+    assert arrays["initial"][0] != arrays["parameters"][0, 0]
+
+
+def test_tracer_samples_the_same_elements_every_step():
+    tracer = Tracer()
+    module = fit([tracer])
+    sample = tracer.arrays()["sample"]
+    assert sample.shape == (10, SAMPLE_SIZE)
+    flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).double().numpy()
+    chosen = np.linspace(0, flat.size - 1, SAMPLE_SIZE).astype(int)
+    np.testing.assert_array_equal(sample[-1], flat[chosen])
+
+
+def test_samples_hold_every_value_of_the_parameters():
+    tracer = Tracer()
+    fit([tracer])
+    assert tracer.arrays()["sample"].dtype == np.float32
+    double = Tracer()
+    module = fit([double], precision="64-true")
+    assert double.arrays()["sample"].dtype == np.float64
+    values = np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
+    assert np.isin(double.arrays()["sample"][-1], values).all()
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor(1.5),
+        torch.arange(6.0).reshape(2, 3).T,
+        torch.ones(1, 2, 3, 3).to(memory_format=torch.channels_last),
+        torch.arange(3.0, requires_grad=True),
+        torch.tensor([1 + 2j, 3 - 1j]).conj(),
+        torch.tensor([1 + 2j, 3 - 1j]).conj().imag,  # with a negative bit
+        torch.arange(5).to(torch.bfloat16),
+        torch.arange(5.0).to(torch.float8_e4m3fn),
+        torch.tensor([True, False]),
+        torch.empty(0),
+    ],
+)
+def test_a_fingerprint_is_of_the_bytes_in_the_order_of_the_elements(tensor):
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    raw = plain.reshape(-1).view(torch.uint8).numpy().tobytes()
+    assert fingerprint(tensor) == xxhash.xxh3_64_intdigest(raw)
+
+
+def test_the_form_of_an_optimizer_is_no_setting_of_what_it_computes():
+    parameters = [torch.nn.Parameter(torch.ones(2))]
+
+    def settings(**options):
+        optimizer = torch.optim.Adam(parameters, **options)
+        return fingerprint_optimizers([optimizer], parameters)[1]
+
+    assert settings(foreach=True) == settings(fused=True) == settings()
+    assert settings(lr=0.1) != settings()
+
+
+def test_a_checkpoint_after_the_last_step_keeps_the_whole_table():
+    tracer = Tracer()
+    fit([tracer])
+    again = Tracer()
+    again.load_state_dict(tracer.state_dict())
+    assert again.rows == tracer.rows
+    found, kept = again.arrays(), tracer.arrays()
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in kept.items()
+    }

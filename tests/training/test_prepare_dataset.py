@@ -1,0 +1,59 @@
+"""A dataset is made, hashed and recorded, the same again and again."""
+
+import numpy as np
+import pytest
+
+from twinrun import artifacts
+from twinrun.errors import TwinrunError
+from twinrun.training.prepare_dataset import prepare
+
+RATINGS = {"users": 30, "items": 20, "ratings": 200, "rank": 2, "noise": 0.1, "seed": 1}
+
+
+def prepared(folder, make="twinrun.data.ratings:make", parameters=RATINGS, search_path=()):
+    prepare(
+        name="mine",
+        make=make,
+        parameters=parameters,
+        search_path=search_path,
+        arrays=folder / "mine.npz",
+        manifest=folder / "mine.json",
+    )
+    return (folder / "mine.npz").read_bytes(), (folder / "mine.json").read_bytes()
+
+
+def test_the_same_parameters_give_the_same_bytes(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert prepared(first) == prepared(second)
+    assert prepared(first, parameters={**RATINGS, "seed": 2}) != prepared(second)
+
+
+def test_the_manifest_names_the_hash_and_how_it_was_made(tmp_path):
+    prepared(tmp_path)
+    manifest = artifacts.read_json(tmp_path / "mine.json")
+    assert manifest["sha256"] == artifacts.sha256(tmp_path / "mine.npz")
+    assert manifest["parameters"] == RATINGS
+    assert manifest["libraries"]["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize(
+    ("make", "parameters", "message"),
+    [
+        ("absent:make", {}, "importing absent failed"),
+        ("twinrun.data.ratings:mak", {}, "has no mak, did you mean make?"),
+        ("twinrun.data.ratings:make", {"user": 3}, "datasets.mine: .*failed with TypeError"),
+        ("builtins:dict", {"a": 1}, "returned no dictionary of NumPy arrays"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_nothing(tmp_path, make, parameters, message):
+    with pytest.raises(TwinrunError, match=message):
+        prepared(tmp_path, make=make, parameters=parameters)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_users_own_functions_are_found_beside_the_config(tmp_path):
+    (tmp_path / "own_maker.py").write_text(
+        "import numpy as np\ndef make(n): return {'x': np.arange(n)}\n"
+    )
+    prepared(tmp_path / "out", "own_maker:make", {"n": 3}, search_path=[str(tmp_path)])
+    np.testing.assert_array_equal(artifacts.read_arrays(tmp_path / "out/mine.npz")["x"], range(3))

@@ -1,0 +1,165 @@
+"""A run through the Trainer equals the plain PyTorch loop, bit for bit, and leaves whole files."""
+
+import random
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from example_trainings import FILES, VARIANT, WORKLOAD, arguments
+from small import Points, Small
+
+from twinrun import artifacts, run_files
+from twinrun.errors import TwinrunError
+from twinrun.process.launching import environment_of, launch
+from twinrun.training.load_workload import build_data, check_workloads, load_workload
+
+
+def run(folder, *, workload=WORKLOAD, variant=VARIANT, seed=1):
+    """Train in a fresh process and give the folder."""
+    launch(
+        "twinrun.training.train:train",
+        arguments(folder, workload, variant, seed=seed),
+        environment_of(
+            seed=seed, deterministic=variant["deterministic"], threads=variant["threads"]
+        ),
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("run"))
+
+
+def plain_loop():
+    """The same training without Lightning."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    data = Points(size=70, seed=1)
+    module = Small(learning_rate=0.1)
+    optimizer = module.configure_optimizers()
+    losses = []
+    train, val = data.train_dataloader(), data.val_dataloader()
+    for _ in range(3):
+        for inputs, targets in train:
+            optimizer.zero_grad()
+            loss = (module(inputs) - targets).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        list(val)  # iterating any loader draws from the global generator
+    return module, losses
+
+
+def test_the_trainer_does_what_the_plain_loop_does(finished):
+    module, losses = plain_loop()
+    weights = artifacts.read_tensors(finished / "weights.safetensors")
+    for name, parameter in module.named_parameters():
+        assert weights[name].tobytes() == parameter.detach().numpy().tobytes(), name
+    assert pd.read_csv(finished / "steps.csv").loss.tolist() == losses
+
+
+def test_a_fresh_process_repeats_it(finished, tmp_path):
+    again = run(tmp_path)
+    for name in ("weights", "steps", "epochs", "fingerprints", "predictions"):
+        assert (again / FILES[name]).read_bytes() == (finished / FILES[name]).read_bytes()
+
+
+def test_the_manifest_names_what_made_the_run(finished):
+    manifest = artifacts.read_json(finished / "run.json")
+    assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
+    assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
+    others = set(FILES.values()) - {run_files.CHECKSUMS}
+    assert run_files.read_run(finished / "run.json", *others) == manifest
+    assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
+    assert manifest["metrics"].keys() == {"test_loss"}
+    began = datetime.fromisoformat(manifest["environment"]["context"]["started"]).timestamp()
+    written = (finished / "run.json").stat().st_mtime
+    assert began + manifest["seconds"]["total"] <= written
+    assert manifest["environment"]["identity"]["torch"] == torch.__version__.split("+")[0] or (
+        manifest["environment"]["identity"]["torch"] == torch.__version__
+    )
+    assert [(t["name"], t["kind"], t["dtype"]) for t in manifest["tensors"]] == [
+        ("hidden.weight", "parameter", "float32"),
+        ("hidden.bias", "parameter", "float32"),
+        ("output.weight", "parameter", "float32"),
+        ("output.bias", "parameter", "float32"),
+        ("calls", "buffer", "int64"),
+    ]
+
+
+def test_tables_hold_epochs_and_predictions(finished):
+    epochs = pd.read_csv(finished / "epochs.csv")
+    assert epochs.epoch.tolist() == [1, 2, 3]
+    assert {"train_loss", "val_loss"} <= set(epochs.columns)
+    assert artifacts.read_tensors(finished / "predictions.safetensors")["prediction"].shape == (
+        70,
+        1,
+    )
+
+
+def test_the_last_iterations_buffers_are_kept(finished):
+    assert artifacts.read_tensors(finished / "weights.safetensors")["calls"] == 15
+
+
+def test_an_operation_without_reproducible_implementation_is_named(tmp_path):
+    with pytest.raises(TwinrunError, match=r"variants\.plain\.deterministic: put_"):
+        run(tmp_path, workload={**WORKLOAD, "module": "small:Undeterministic"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_module_that_cannot_predict_is_trained_all_the_same(tmp_path):
+    workload = {**WORKLOAD, "module": "small:Mute", "hyperparameters": {}, "epochs": 1}
+    folder = run(tmp_path, workload=workload)
+    assert artifacts.read_tensors(folder / "predictions.safetensors") == {}
+
+
+def test_a_missing_gpu_is_said(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(TwinrunError, match="gpu was asked for, but torch sees none"):
+        run(tmp_path, variant={**VARIANT, "accelerator": "gpu"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"module": "absent:Small"}, "importing absent failed with ModuleNotFoundError"),
+        ({"module": "small:Smal"}, "small has no Smal, did you mean Small?"),
+        ({"module": "small:Points"}, "small:Points is no pytorch_lightning.LightningModule"),
+        ({"data": "small:Small"}, "small:Small is no pytorch_lightning.LightningDataModule"),
+        (
+            {"hyperparameters": {"widht": 3}},
+            "hyperparameters.widht: neither .* did you mean width?",
+        ),
+    ],
+)
+def test_a_workload_that_cannot_be_built_is_one_sentence(change, message):
+    with pytest.raises(TwinrunError, match=message):
+        check_workloads({"mine": {**WORKLOAD, **change}}, [""])
+
+
+def test_hyperparameters_go_to_the_constructor_that_names_them():
+    _, _, module, data = load_workload(WORKLOAD, [""])
+    assert (module, data) == ({"learning_rate": 0.1}, {"size": 70})
+
+
+def test_the_run_gives_seed_path_and_data_workers():
+    data = build_data(WORKLOAD, seed=4, dataset_path=None, data_workers=2, search_path=[""])
+    assert data.data_workers == 2
+    assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
+    with pytest.raises(TwinrunError, match="takes no argument `path`"):
+        build_data(WORKLOAD, seed=4, dataset_path="a.npz", search_path=[""])
+
+
+def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path):
+    workload = WORKLOAD | {"module": "small:Reading"}
+    folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"})
+    manifest = artifacts.read_json(folder / "run.json")
+    assert manifest["ended"].startswith("broken off: ")
+    assert "data-dependent" in manifest["ended"]
+    assert manifest["steps"] == 1  # the plain one that comes before
+    assert manifest["metrics"] == {}

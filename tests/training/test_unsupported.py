@@ -1,0 +1,86 @@
+"""What of Lightning is not supported is refused by name, before it trains."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from small import Points, Small
+from torch.utils.data import DataLoader, IterableDataset
+
+from twinrun.errors import TwinrunError
+from twinrun.training.unsupported import Supported, check_tensors, wrong_package
+
+
+class WithTensor(Small):
+    def __init__(self, tensor):
+        super().__init__()
+        self.register_buffer("extra", tensor)
+
+
+class Lazy(Small):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.LazyLinear(3)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (lambda: Lazy(), "module: last.weight of Lazy belongs to a lazy layer"),
+        (lambda: WithTensor(torch.zeros(2, dtype=torch.complex64)), "extra of .* torch.complex64"),
+        (lambda: WithTensor(torch.zeros(2, 2).to_sparse()), "extra of .* torch.sparse_coo"),
+    ],
+)
+def test_tensors_that_cannot_be_compared(module, message):
+    with pytest.raises(TwinrunError, match=message):
+        check_tensors(module())
+    check_tensors(Small())
+
+
+class Endless(Points):
+    def train_dataloader(self):
+        class Rows(IterableDataset):
+            def __iter__(self):
+                return iter([(torch.zeros(4), torch.zeros(1))] * 8)
+
+        return DataLoader(Rows(), batch_size=4)
+
+
+class OfLoaders(Small):
+    def predict_step(self, batch, batch_idx, dataloader_idx=0):
+        return self(batch[0])
+
+
+class Twice(Points):
+    def predict_dataloader(self):
+        return [self.val_dataloader()] * 2
+
+
+@pytest.mark.parametrize(
+    ("data", "act", "message"),
+    [
+        (Endless, pl.Trainer.fit, "data: train_dataloader has no length, as with an iterable"),
+        (Twice, pl.Trainer.predict, "data: predict_dataloader gives 2 loaders, where one is"),
+    ],
+)
+def test_loaders_that_cannot_be_followed(data, act, message):
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        max_epochs=1,
+        callbacks=[Supported()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        plugins=[LightningEnvironment()],
+    )
+    with pytest.raises(TwinrunError, match=message):
+        act(trainer, OfLoaders(), data())
+
+
+def test_the_other_package_of_lightning_is_named():
+    other = type("Module", (), {"__module__": "lightning.pytorch.core.module"})
+    assert "import pytorch_lightning instead" in wrong_package(type("Mine", (other,), {}))
+    assert wrong_package(Small) == ""
