@@ -2,6 +2,6 @@
 
 import sys
 
-from twinrun.gate.gate.gate import main
+from twinrun.gate.gate import main
 
 sys.exit(main())
