@@ -1,11 +1,37 @@
-"""Which files a rule depends on."""
+"""Which code a rule depends on."""
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from twinrun.process.source_hash import find_source, package_files, sources_hash
+import pytest
+
+from twinrun.process.source_hash import ONLY_WORDS, find_source, package_files, sources_hash
+
+CODE = '''"""What the module is for."""
+
+import math
+from functools import cache
+
+
+@cache
+def area(radius: float = 1.0) -> float:
+    """Return the area of a circle."""
+    # Archimedes.
+    return math.pi * radius**2
+
+
+class Circle:
+    """A circle."""
+
+    radius: float = 2.0
+    """In metres."""
+
+    def name(self):
+        return "circle"
+'''
 
 
 def names(files):
@@ -62,6 +88,100 @@ def test_the_hash_sees_names_and_contents_but_not_folders_and_dates(tmp_path):
     assert sources_hash(["mine"], there) != expected
     (tmp_path / "here/mine.py").rename(tmp_path / "here/yours.py")
     assert sources_hash(["yours"], here) != expected
+
+
+@pytest.fixture
+def edited_hash(tmp_path):
+    """Return a function: the hash of CODE after replacing some of it."""
+
+    def edited_hash(old="", new="", code=CODE):
+        assert old in code
+        (tmp_path / "shapes.py").write_text(code.replace(old, new, 1))
+        return sources_hash(["shapes"], [str(tmp_path)])
+
+    return edited_hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("What the module is for.", "What it is for."),
+        ('"""What the module is for."""\n', ""),
+        ("Return the area", "Give the area"),
+        ('    """A circle."""\n', ""),
+        ("In metres.", "In feet."),
+        ('    """In metres."""\n', ""),
+        ("    # Archimedes.\n", ""),
+        ("Archimedes", "Euclid"),
+        ("math.pi * radius**2", "(\n        math.pi * radius ** 2\n    )"),
+        ('"circle"', "'circle'"),
+        ("\n\n\n", "\n"),
+    ],
+)
+def test_a_change_of_comments_docstrings_and_formatting_is_not_seen(edited_hash, old, new):
+    assert edited_hash(old, new) == edited_hash()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"circle"', '"a circle"'),
+        ("float = 1.0", "float = 1"),  # equal, and another type
+        ("radius**2", "radius*2"),
+        ("radius**2", "radius**-2"),
+        ("@cache\n", ""),
+        ("-> float", "-> int"),
+        ("radius: float = 2.0", "radius: float = 3.0"),
+        ("class Circle", "class Disc"),
+        ("import math", "import cmath as math"),
+        ("        return", "        yield"),
+    ],
+)
+def test_a_change_of_what_the_code_does_is_seen(edited_hash, old, new):
+    assert edited_hash(old, new) != edited_hash()
+
+
+@pytest.mark.parametrize("reader", ["Circle.__doc__", "inspect.getdoc(Circle)"])
+def test_a_docstring_that_the_code_reads_is_code(edited_hash, reader):
+    code = f"{CODE}\n\nTEXT = {reader}\n"
+    assert edited_hash("A circle.", "A disc.", code) != edited_hash(code=code)
+    assert edited_hash("Archimedes", "Euclid", code) == edited_hash(code=code)
+
+
+def test_a_docstring_that_another_file_reads_is_code(tmp_path):
+    (tmp_path / "mine.py").write_text("import shapes\nTEXT = shapes.__doc__\n")
+    hashes = set()
+    for text in ("round", "square"):
+        (tmp_path / "shapes.py").write_text(f'"""{text}"""')
+        hashes.add(sources_hash(["mine"], [str(tmp_path)]))
+    assert len(hashes) == 2
+
+
+def test_a_file_that_does_not_parse_counts_as_it_is_written(edited_hash):
+    assert edited_hash("Archimedes", "Euclid", f"{CODE}def :") != edited_hash(code=f"{CODE}def :")
+
+
+def test_a_module_that_does_not_count_only_words_failures():
+    """An edit of it reruns nothing; so nothing that a result rests on may stand there."""
+    for module in ONLY_WORDS:
+        tree = ast.parse(find_source(module).read_bytes())
+        for node in tree.body:
+            match node:
+                case ast.Expr(ast.Constant(str())):
+                    pass
+                case ast.ClassDef(bases=[ast.Name("Exception")], body=[ast.Expr()]):
+                    pass
+                case ast.FunctionDef(returns=ast.Name("str"), args=arguments):
+                    assert all(a.annotation.id == "Exception" for a in arguments.args)
+                case _:
+                    pytest.fail(f"{module}, line {node.lineno}: {ast.unparse(node)}")
+
+
+def test_the_wording_of_failures_does_not_count(monkeypatch):
+    before = sources_hash(["twinrun.training.train"])
+    assert "errors.py" in names(package_files("twinrun.training.train"))
+    monkeypatch.setattr("twinrun.process.source_hash.ONLY_WORDS", ())
+    assert sources_hash(["twinrun.training.train"]) != before
 
 
 def test_nothing_is_imported():

@@ -155,10 +155,25 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
         ),
         ("workflow/report/growth.rst", "e", "é", {}),
         ("workflow/report/style.css", "{", " {", {"report": 1, "all": 1}),
-        ("src/twinrun/reference.py", "config", "Config", {}),
+        ("src/twinrun/config/reference.py", "SCHEMA =", "SCHEMA_FILE =", {}),
         ("config.yaml", "# What is run;", "# What runs;", {}),
+        # Of what is hashed: only what it does counts, and how a failure is worded does not.
+        ("src/twinrun/workloads/factorization.py", '"""', '"""A changed docstring: ', {}),
+        ("src/twinrun/training/train.py", "\nimport", "\n# A comment.\nimport", {}),
+        ("src/twinrun/errors.py", "out of memory (", "too little memory (", {}),
     ],
-    ids=["workload", "data maker", "figure style", "caption", "page style", "docs", "comment"],
+    ids=[
+        "workload",
+        "data maker",
+        "figure style",
+        "caption",
+        "page style",
+        "docs",
+        "comment in the config",
+        "docstring",
+        "comment",
+        "sentence of an error",
+    ],
 )
 def test_a_changed_source_reruns_what_depends_on_it(demo, demo_config, file, old, new, expected):
     with edited(demo, file, old, new):

@@ -1,9 +1,12 @@
-"""Which files a rule's code comes from, so that Snakemake sees a change in them.
+"""Which code a rule depends on, so that Snakemake sees a change in it.
 
 Snakemake knows the script of a rule, not what the script imports. `package_files` follows the
 import statements of a module inside its own package (and inside the folders of a search path) and
-lists the files; a rule has their hash as a parameter. (As inputs they would be looked at for each
-of thousands of jobs.) Nothing is imported to find out.
+lists the files; a rule has the hash of their code as a parameter. (As inputs they would be looked
+at for each of thousands of jobs.) Nothing is imported to find out.
+
+The hash is one of what Python does, not of how it is written: it is taken over the syntax tree, so
+that a changed comment, docstring or line break reruns nothing.
 """
 
 import ast
@@ -13,6 +16,10 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+# In every closure, and in no result but as the sentence of a failure: another wording reruns
+# nothing. A test holds that the module does nothing else.
+ONLY_WORDS = frozenset({"twinrun.errors"})
 
 
 def package_files(module: str, search_path: Sequence[str] = ()) -> list[str]:
@@ -46,13 +53,49 @@ def package_files(module: str, search_path: Sequence[str] = ()) -> list[str]:
 
 
 def sources_hash(modules: Sequence[str], search_path: Sequence[str] = ()) -> str:
-    """Give one SHA-256 of the source files of modules and of what they import.
+    """Return one SHA-256 of the code of modules and of what they import.
 
-    Of their names and contents, that is: neither their folders nor their dates count.
+    The names of the files and their code count, not their folders, dates, comments, docstrings and
+    formatting.
     """
-    files = {Path(file) for module in modules for file in package_files(module, search_path)}
-    lines = sorted(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)
+    files = {file for module in modules for file in package_files(module, search_path)}
+    files -= {os.path.relpath(file) for file in map(find_source, ONLY_WORDS) if file}
+    sources = {Path(file): Path(file).read_bytes() for file in files}
+    # Code that reads docstrings may read those of any file.
+    are_read = any(name in source for source in sources.values() for name in DOCSTRING_READERS)
+    lines = sorted(
+        f"{file.name} {_code_hash(source, with_docstrings=are_read)}"
+        for file, source in sources.items()
+    )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+# ASSUME nothing else that is computed depends on how the code is written: no library reads a
+# docstring, a comment (torch.jit.script reads `# type:`), a line number or the text of a function.
+DOCSTRING_READERS = (b"__doc__", b"getdoc")
+
+
+@cache  # asked for by many rules of files that are the same
+def _code_hash(source: bytes, *, with_docstrings: bool) -> str:
+    """Return the SHA-256 of the syntax tree of a file, which knows no comments and no formatting.
+
+    A tree is written differently by each minor version of Python; so is a result, by and large.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # whoever imports the file says so
+        return hashlib.sha256(source).hexdigest()
+    if not with_docstrings:
+        tree = _WithoutStandingStrings().visit(tree)
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+class _WithoutStandingStrings(ast.NodeTransformer):
+    """Leave out strings that are a statement by themselves: docstrings, also those of fields."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_string else node
 
 
 def find_source(
@@ -82,7 +125,7 @@ def _imports(name: str, file: Path) -> list[str]:
     names: list[str] = []
     try:
         tree = ast.parse(file.read_bytes())
-    except SyntaxError:  # whoever imports the file says so
+    except (SyntaxError, ValueError):  # whoever imports the file says so
         return names
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
