@@ -6,7 +6,9 @@ import stat
 import subprocess
 import sys
 import zipfile
+from typing import TypedDict
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -307,3 +309,48 @@ def test_a_pickle_is_never_executed(tmp_path, name):
 def test_a_missing_file_is_said_to_be_missing(tmp_path, read):
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "nothing")
+
+
+# Records are what their type says
+
+
+class Point(TypedDict):
+    name: str
+    height: float
+    step: int | None
+
+
+def test_a_record_comes_back_as_it_was_written_with_nan_and_numpys_floats(tmp_path):
+    path = tmp_path / "point.json"
+    point = Point(name="a", height=float(np.float64(0.1)), step=None)
+    artifacts.write_record(path, [point, {**point, "height": np.float64(0.5)}], list[Point])
+    assert artifacts.read_record(path, list[Point]) == [point, {**point, "height": 0.5}]
+    artifacts.write_record(path, {**point, "height": float("nan")}, Point)
+    assert np.isnan(artifacts.read_record(path, Point)["height"])
+
+
+def test_a_key_that_the_type_does_not_name_is_neither_written_nor_read(tmp_path):
+    path = tmp_path / "point.json"
+    point = Point(name="a", height=1.5, step=3)
+    artifacts.write_record(path, {**point, "colour": "red"}, Point)
+    assert artifacts.read_json(path) == point
+    artifacts.write_json(path, {**point, "colour": "red"})
+    assert artifacts.read_record(path, Point) == point
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"height": "tall"}, r"\$\.height"), ({"step": 1.5}, r"\$\.step"), ({"name": None}, "str")],
+)
+def test_a_record_of_another_shape_is_neither_written_nor_read(tmp_path, wrong, message):
+    path = tmp_path / "point.json"
+    point = {"name": "a", "height": 1.5, "step": 3}
+    with pytest.raises(msgspec.ValidationError, match=message):
+        artifacts.write_record(path, point | wrong, Point)
+    assert not path.exists()
+    artifacts.write_json(path, point | wrong)
+    with pytest.raises(TwinrunError, match=rf"point.json is corrupt \(.*{message}"):
+        artifacts.read_record(path, Point)
+    artifacts.write_json(path, {"name": "a", "height": 1.5})
+    with pytest.raises(TwinrunError, match="missing required field `step`"):
+        artifacts.read_record(path, Point)
