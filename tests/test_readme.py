@@ -1,7 +1,6 @@
-"""What the README says is so: its tree, its commands, its example."""
+"""What the README says is so: its thread, its commands, its example. Its tree: test_rooms."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import yaml
@@ -15,22 +14,11 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_tree_names_what_there_is():
-    tree = README.partition("## Where things are")[2].partition("```")[2].partition("```")[0]
-    named = [entry.rstrip(",") for line in tree.strip().splitlines() for entry in first_words(line)]
-    assert [entry for entry in named if not (ROOT / entry).exists()] == []
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    folders = {line.split("/")[0] for line in listed.splitlines() if "/" in line}
-    hidden = {folder for folder in folders if folder.startswith(".")}
-    assert folders - hidden == {entry.split("/")[0] for entry in named if "/" in entry}
-
-
-def first_words(line):
-    """Give the paths at the start of a line of the tree: several are parted by commas."""
-    paths = line.split("  ")[0].split(", ")
-    return [path.strip() for path in paths]
+def test_the_thread_to_follow_leads_through_what_there_is():
+    thread = README.partition("To follow one thread: ")[2].partition("\n\n")[0]
+    paths = [path for path in re.findall(r"`([^`]+)`", thread) if "/" in path]
+    assert len(paths) == 4
+    assert [path for path in paths if not (ROOT / path).exists() and "results/" not in path] == []
 
 
 def test_the_commands_are_targets():
