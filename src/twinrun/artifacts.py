@@ -109,14 +109,14 @@ def write_record(path: str | Path, record: Record, kind: type[Record]) -> None:
 
     Args:
         path: of the JSON.
-        record: the values; NumPy's floats are allowed, as they are Python's.
+        record: the values; NumPy's numbers become Python's.
         kind: as for `read_record`.
 
     Raises:
-        TypeError: if a value is none of JSON.
         msgspec.ValidationError: if a key is missing or of another type: an error of ours.
     """
-    write_json(path, msgspec.convert(json.loads(json.dumps(record)), kind))
+    plain = msgspec.to_builtins(record, enc_hook=np.generic.item)
+    write_json(path, msgspec.to_builtins(msgspec.convert(plain, kind)))
 
 
 def write_csv(path: str | Path, table: "pd.DataFrame") -> None:
