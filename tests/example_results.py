@@ -15,10 +15,10 @@ from example_runs import seal
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
-from twinrun.comparison.locate import WAY_COLUMNS
+from twinrun.comparison.locate import OPERATION_COLUMNS
 from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
-from twinrun.figures.operations import way
+from twinrun.figures.operations import operations
 from twinrun.figures.pairs import first_layer, layers
 from twinrun.figures.timings import cost
 from twinrun.figures.training import curves, strip
@@ -206,7 +206,8 @@ def write_location(comparisons: Path) -> Path:
                 "sentence": "aten::index_put gave other values from equal inputs.",
             }
         )
-    artifacts.write_csv(path.with_suffix(".csv"), pd.DataFrame(rows).reindex(columns=WAY_COLUMNS))
+    table = pd.DataFrame(rows).reindex(columns=OPERATION_COLUMNS)
+    artifacts.write_csv(path.with_suffix(".operations.csv"), table)
     artifacts.write_json(path, locations)
     return path
 
@@ -435,7 +436,7 @@ def draw_figures(
     layers(runs, variants=VARIANTS, output=folder / "layers.svg")
     growth(comparisons, variants=VARIANTS, output=folder / "growth.svg")
     locations = [write_location(path) for path in comparisons]
-    way(locations, variants=VARIANTS, output=folder / "way.svg")
+    operations(locations, variants=VARIANTS, output=folder / "operations.svg")
     curves(runs, variants=VARIANTS, output=folder / "curves.svg")
     for path in timing:
         cost(path, variants=VARIANTS, output=folder / "cost.svg")

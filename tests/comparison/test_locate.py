@@ -9,7 +9,7 @@ from example_trainings import VARIANT, WORKLOAD
 
 from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
-from twinrun.comparison.locate import WAY_COLUMNS, locate, sentence_of
+from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
 
 OP = {
     "phase": "backward",
@@ -37,10 +37,10 @@ def located(folder, planted, run=RUN):
     runs = [write_run(folder, 1), write_run(folder, 2, planted=planted)]
     files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
     compare_seeds(runs, **files)
-    output, way = folder / "location.json", folder / "location.csv"
-    locate(comparisons=files["summary"], run=run, output=str(output), way=str(way))
+    output, operations = folder / "location.json", folder / "location.operations.csv"
+    locate(comparisons=files["summary"], run=run, output=str(output), operations=str(operations))
     (found,) = json.loads(output.read_text())
-    return found, pd.read_csv(way)
+    return found, pd.read_csv(operations)
 
 
 def no_process(*_, **__):
@@ -49,10 +49,10 @@ def no_process(*_, **__):
 
 def test_an_equal_pair_starts_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr("twinrun.comparison.locate.launch", no_process)
-    found, way = located(tmp_path, [])
+    found, operations = located(tmp_path, [])
     assert (found["answer"], found["cause"], found["op"]) == ("equal", None, None)
-    assert list(way.columns) == WAY_COLUMNS
-    assert way.empty
+    assert list(operations.columns) == OPERATION_COLUMNS
+    assert operations.empty
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,12 @@ def audit(folder, variant=PLAIN, **names):
 
 def located(folder, settings, variant):
     run = {"workload": settings, "variant": variant, "dataset": None}
-    output, way = folder / "location.json", folder / "location.csv"
+    output, operations = folder / "location.json", folder / "location.operations.csv"
     locate(
         comparisons=str(folder / "seed1.summary"),
         run=run | {"search_path": [HERE]},
         output=str(output),
-        way=str(way),
+        operations=str(operations),
     )
     (location,) = json.loads(output.read_text())
     return location

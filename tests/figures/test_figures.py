@@ -28,7 +28,7 @@ from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
-from twinrun.figures.operations import way
+from twinrun.figures.operations import operations
 from twinrun.figures.pairs import BINS, MOST_TENSORS, first_layer, layers
 from twinrun.figures.style import colour_of
 from twinrun.figures.timings import cost
@@ -215,7 +215,7 @@ class TestLayers:
         )
 
 
-class TestWay:
+class TestOperations:
     def write(self, folder, denoiser, second):
         pair = write_comparison(folder, denoiser, second, workload="w", variant="nondeterministic")
         return [write_location(pair)]
@@ -224,7 +224,7 @@ class TestWay:
         self, tmp_path, denoiser, output
     ):
         locations = self.write(tmp_path, denoiser, with_differences(denoiser))
-        way(locations, variants=VARIANTS, output=output)
+        operations(locations, variants=VARIANTS, output=output)
         drawing = Drawing(output)
         assert "nondeterministic: step 3" in drawing.texts
         assert f"first (circled): aten::index_put, {next(iter(denoiser))}" in drawing.texts
@@ -244,15 +244,15 @@ class TestWay:
         path = write_location(comparisons)
         locations = artifacts.read_json(path)
         artifacts.write_json(path, [{**locations[0], "answer": "not located"}, *locations[1:]])
-        table = pd.read_csv(path.with_suffix(".csv"))
+        table = pd.read_csv(path.with_suffix(".operations.csv"))
         table.loc[table["seed"] == 2, "outputs_equal"] = False
-        artifacts.write_csv(path.with_suffix(".csv"), table)
-        way([path], variants=VARIANTS, output=output)
+        artifacts.write_csv(path.with_suffix(".operations.csv"), table)
+        operations([path], variants=VARIANTS, output=output)
         assert len(Drawing(output).marks("equal")) == 0
         assert len(Drawing(output).marks("differing")) == 9
 
     def test_says_so_where_nothing_was_located(self, tmp_path, denoiser, output):
-        way(self.write(tmp_path, denoiser, denoiser), variants=VARIANTS, output=output)
+        operations(self.write(tmp_path, denoiser, denoiser), variants=VARIANTS, output=output)
         assert "no operation was located" in Drawing(output).texts
 
 

@@ -6,19 +6,19 @@ import yaml
 from .conftest import ROOT
 
 REPEATS = {"studies": ["reproducibility"]}
-DIRECT = {"prepare": 2, "train": 8, "compare": 4, "timing": 2}
+DIRECT = {"prepare": 2, "train": 8, "compare_repeats": 4, "timing": 2}
 FULL = {
     "prepare": 3,
     "train": 64,
-    "compare": 7,
-    "contrast": 4,
-    "cell": 25,
+    "compare_repeats": 7,
+    "compare_variants": 4,
+    "compare_change": 25,
     "timing": 4,
     "scaling": 1,
     "rank": 1,
 }
 # Twenty-three changes, a repeat and another seed.
-MATRIX = {"prepare": 1, "train": 26, "cell": 25}
+MATRIX = {"prepare": 1, "train": 26, "compare_change": 25}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -45,21 +45,21 @@ def test_a_dry_run_imports_neither_torch_nor_pandas(project):
         ({"reproducibility": {"repeats": 4}}, {**DIRECT, "train": 16}),
         (
             {"reproducibility": {"workloads": ["factorization"]}},
-            {"prepare": 1, "train": 4, "compare": 2, "timing": 1},
+            {"prepare": 1, "train": 4, "compare_repeats": 2, "timing": 1},
         ),
         (
             {"reproducibility": {"variants": ["deterministic"]}},
-            {"prepare": 2, "train": 4, "compare": 2},
+            {"prepare": 2, "train": 4, "compare_repeats": 2},
         ),
         ({"studies": ["matrix"]}, MATRIX),
         (
             {"studies": ["matrix"], "matrix": {"changes": [{"threads": 4}]}},
-            {"prepare": 1, "train": 4, "cell": 3},
+            {"prepare": 1, "train": 4, "compare_change": 3},
         ),
         # What this machine cannot run is left out; of a baseline that it cannot, everything.
         (
             {"studies": ["matrix"], "matrix": {"changes": [{"accelerator": "gpu"}]}},
-            {"prepare": 1, "train": 3, "cell": 2},
+            {"prepare": 1, "train": 3, "compare_change": 2},
         ),
         (
             {"studies": ["matrix"], "matrix": {"baseline": "gpu", "changes": [{"threads": 1}]}},
@@ -74,10 +74,10 @@ def test_the_config_decides_what_is_run(project, config, expected):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ({"studies": ["devices"]}, {"train": 2, "contrast": 1, "timing": 1}),
+        ({"studies": ["devices"]}, {"train": 2, "compare_variants": 1, "timing": 1}),
         (
             {"studies": ["devices"], "accelerator": "gpu"},
-            {"train": 4, "contrast": 3, "timing": 1},
+            {"train": 4, "compare_variants": 3, "timing": 1},
         ),
         (
             {"studies": ["devices"], "devices": {"seeds": [1, 2, 3], "variants": ["cpu"]}},
@@ -86,11 +86,11 @@ def test_the_config_decides_what_is_run(project, config, expected):
         ({"studies": ["devices"], "devices": {"variants": ["gpu"]}}, {}),
         (
             {"studies": ["acceleration"]},
-            {"prepare": 1, "train": 2, "contrast": 1, "timing": 1},
+            {"prepare": 1, "train": 2, "compare_variants": 1, "timing": 1},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"workloads": ["peaks", "digits"]}},
-            {"prepare": 1, "train": 4, "contrast": 2, "timing": 2},
+            {"prepare": 1, "train": 4, "compare_variants": 2, "timing": 2},
         ),
         (
             {"studies": ["acceleration"], "acceleration": {"variants": ["eager"]}},
@@ -98,11 +98,11 @@ def test_the_config_decides_what_is_run(project, config, expected):
         ),
         (
             {"studies": ["parallel"], "parallel": {"repeats": 3}},
-            {"prepare": 1, "train": 9, "compare": 3, "contrast": 2, "scaling": 1},
+            {"prepare": 1, "train": 9, "compare_repeats": 3, "compare_variants": 2, "scaling": 1},
         ),
         (
             {"studies": ["parallel"], "variants": {"two-workers": {"batch_norm": "synchronised"}}},
-            {"prepare": 1, "train": 4, "compare": 2, "contrast": 1, "scaling": 1},
+            {"prepare": 1, "train": 4, "compare_repeats": 2, "compare_variants": 1, "scaling": 1},
         ),
         # Two studies of the same runs: each compares as many repeats as it asks for.
         (
@@ -114,7 +114,7 @@ def test_the_config_decides_what_is_run(project, config, expected):
                     "repeats": 5,
                 },
             },
-            {"prepare": 1, "train": 9, "compare": 4, "contrast": 2, "scaling": 1},
+            {"prepare": 1, "train": 9, "compare_repeats": 4, "compare_variants": 2, "scaling": 1},
         ),
         (
             {"studies": ["sweep"], "sweep": {"seeds": [1, 2], "workloads": ["digits", "peaks"]}},
@@ -134,7 +134,7 @@ def test_a_users_config_alone_yields_only_his_study(project):
         if file.is_file():
             (project.directory / "mine" / file.name).write_text(file.read_text())
     jobs = project.jobs("--configfile", "mine/config.yaml")
-    assert compute(jobs) == {"train": 4, "compare": 2, "timing": 1}
+    assert compute(jobs) == {"train": 4, "compare_repeats": 2, "timing": 1}
     assert config["studies"] == ["reproducibility"]
 
 

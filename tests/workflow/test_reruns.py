@@ -7,7 +7,7 @@ import pytest
 
 from .conftest import merged
 
-FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "way": 1, "growth": 1, "curves": 1}
+FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "operations": 1, "growth": 1, "curves": 1}
 END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}
 
 
@@ -36,7 +36,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {"workloads": {"factorization": {"hyperparameters": {"learning_rate": 0.02}}}},
             {
                 "train": 4,
-                "compare": 2,
+                "compare_repeats": 2,
                 "locate": 2,
                 "timing": 1,
                 "cost": 1,
@@ -48,7 +48,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {"variants": {"deterministic": {"threads": 1}}},
             {
                 "train": 4,
-                "compare": 2,
+                "compare_repeats": 2,
                 "locate": 2,
                 "timing": 2,
                 "cost": 2,
@@ -60,7 +60,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {"reproducibility": {"seeds": [2]}},
             {
                 "train": 8,
-                "compare": 4,
+                "compare_repeats": 4,
                 "locate": 4,
                 "strip": 1,
                 **dict.fromkeys(FIGURES_OF_RUNS, 2),
@@ -72,9 +72,9 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {"reproducibility": {"seeds": [1, 2]}},
             {
                 "train": 8,
-                "compare": 4,
+                "compare_repeats": 4,
                 "locate": 4,
-                **dict.fromkeys(["way", "growth", "curves"], 2),
+                **dict.fromkeys(["operations", "growth", "curves"], 2),
                 **END,
             },
         ),
@@ -87,7 +87,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             {
                 "prepare": 1,
                 "train": 4,
-                "compare": 2,
+                "compare_repeats": 2,
                 "locate": 2,
                 "timing": 1,
                 "cost": 1,
@@ -110,7 +110,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
 def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, expected):
     jobs = demo.jobs(config=merged(demo_config, change))
     if expected is None:  # colours are given by the order of all variants, and the page shows all
-        assert not {"train", "compare", "timing", "prepare"} & set(jobs)
+        assert not {"train", "compare_repeats", "timing", "prepare"} & set(jobs)
     else:
         assert jobs == expected
 
@@ -124,7 +124,7 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
             "* 0.2",
             {
                 "train": 4,
-                "compare": 2,
+                "compare_repeats": 2,
                 "locate": 2,
                 "timing": 1,
                 "cost": 1,
@@ -139,7 +139,7 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
             {
                 "prepare": 1,
                 "train": 4,
-                "compare": 2,
+                "compare_repeats": 2,
                 "locate": 2,
                 "timing": 1,
                 "cost": 1,
@@ -193,7 +193,7 @@ def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
     [
         ("figures/reproducibility/denoiser/curves.svg", "curves"),
         ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
-        ("comparisons/reproducibility/denoiser/deterministic.json", "compare"),
+        ("comparisons/reproducibility/denoiser/deterministic.json", "compare_repeats"),
         ("locations/denoiser/deterministic.json", "locate"),
         ("timings/determinism_denoiser.json", "timing"),
     ],
@@ -206,5 +206,5 @@ def test_a_missing_artifact_is_made_again(demo, demo_config, file, rule):
     finally:
         moved.rename(path)
     assert jobs[rule] == 1
-    others = {"train", "compare", "timing", "prepare"} - {rule, "compare"}
+    others = {"train", "compare_repeats", "timing", "prepare"} - {rule, "compare_repeats"}
     assert not others & set(jobs)

@@ -50,7 +50,7 @@ wildcard_constraints:
     dataset="[A-Za-z][A-Za-z0-9_-]*",
     workload="[A-Za-z][A-Za-z0-9_~.+-]*",  # a trial's name carries values
     variant="[A-Za-z][A-Za-z0-9_-]*",
-    other="[A-Za-z][A-Za-z0-9_-]*",
+    baseline="[A-Za-z][A-Za-z0-9_-]*",
     timing="[A-Za-z][A-Za-z0-9_-]*",
     cell="[A-Za-z][A-Za-z0-9_-]*",
     study="[a-z]+",
@@ -77,7 +77,9 @@ def check_workloads():
 
 def show_verdicts():
     """Print the verdicts where the workflow made them."""
-    from twinrun.verdicts.judge import summary_lines  # pandas, which no parse should wait for
+    from twinrun.verdicts.judge import (
+        summary_lines,
+    )  # pandas, which no parse should wait for
 
     verdicts = Path("results/verdicts.csv")
     if verdicts.exists():

@@ -4,7 +4,7 @@ One job for all seeds of a variant: of thousands of runs, half the jobs would be
 """
 
 
-rule compare:
+rule compare_repeats:
     """Hold the repeats of each seed against the first, byte by byte and step by step."""
     input:
         runs=runs_of_comparison,
@@ -13,9 +13,9 @@ rule compare:
         tensors="results/comparisons/{study}/{workload}/{variant}.tensors.csv",
         steps="results/comparisons/{study}/{workload}/{variant}.steps.csv",
     log:
-        "results/logs/compare/{study}/{workload}/{variant}.log",
+        "results/logs/compare_repeats/{study}/{workload}/{variant}.log",
     benchmark:
-        "results/benchmarks/compare/{study}/{workload}/{variant}.tsv"
+        "results/benchmarks/compare_repeats/{study}/{workload}/{variant}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: 1
@@ -25,7 +25,7 @@ rule compare:
     params:
         source=hash_of("twinrun.comparison.compare"),
     script:
-        "../scripts/compare.py"
+        "../scripts/compare_repeats.py"
 
 
 rule locate:
@@ -35,7 +35,7 @@ rule locate:
         comparisons="results/comparisons/reproducibility/{workload}/{variant}.json",
     output:
         location="results/locations/{workload}/{variant}.json",
-        way="results/locations/{workload}/{variant}.csv",
+        operations="results/locations/{workload}/{variant}.operations.csv",
     log:
         "results/logs/locate/{workload}/{variant}.log",
     benchmark:
@@ -49,7 +49,9 @@ rule locate:
         gpu=lambda wildcards: min(SETTINGS.variants[wildcards.variant].gpus, 1),
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.comparison.locate", "twinrun.comparison.replay", *modules_of_workload(wildcards)
+            "twinrun.comparison.locate",
+            "twinrun.comparison.replay",
+            *modules_of_workload(wildcards),
         ),
         run=settings_of_replay,
         versions=VERSIONS,
@@ -57,18 +59,18 @@ rule locate:
         "../scripts/locate.py"
 
 
-rule contrast:
+rule compare_variants:
     """Hold the runs of a variant against those of another, seed by seed."""
     input:
-        runs=runs_of_contrast,
+        runs=runs_of_variants,
     output:
-        summary="results/comparisons/{study}/{workload}/{variant}/against/{other}.json",
-        tensors="results/comparisons/{study}/{workload}/{variant}/against/{other}.tensors.csv",
-        steps="results/comparisons/{study}/{workload}/{variant}/against/{other}.steps.csv",
+        summary="results/comparisons/{study}/{workload}/{variant}/against/{baseline}.json",
+        tensors="results/comparisons/{study}/{workload}/{variant}/against/{baseline}.tensors.csv",
+        steps="results/comparisons/{study}/{workload}/{variant}/against/{baseline}.steps.csv",
     log:
-        "results/logs/contrast/{study}/{workload}/{variant}/against/{other}.log",
+        "results/logs/compare_variants/{study}/{workload}/{variant}/against/{baseline}.log",
     benchmark:
-        "results/benchmarks/contrast/{study}/{workload}/{variant}/against/{other}.tsv"
+        "results/benchmarks/compare_variants/{study}/{workload}/{variant}/against/{baseline}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: 1
@@ -78,4 +80,4 @@ rule contrast:
     params:
         source=hash_of("twinrun.comparison.compare"),
     script:
-        "../scripts/contrast.py"
+        "../scripts/compare_variants.py"

@@ -82,20 +82,20 @@ rule growth:
         "../scripts/growth.py"
 
 
-rule way:
-    """Draw the way of a difference from its first operation through the step."""
+rule operations:
+    """Draw the operations of the step in which two runs diverge, and how far each differs."""
     input:
         locations=locations_of_workload,
     output:
         report(
-            "results/figures/reproducibility/{workload}/way.svg",
-            caption="../report/way.rst",
+            "results/figures/reproducibility/{workload}/operations.svg",
+            caption="../report/operations.rst",
             category="Reproducibility",
             subcategory="{workload}",
-            labels={"figure": "way"},
+            labels={"figure": "operations"},
         ),
     log:
-        "results/logs/way/{workload}.log",
+        "results/logs/operations/{workload}.log",
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -106,7 +106,7 @@ rule way:
         source=hash_of("twinrun.figures.operations"),
         variants=list(SETTINGS.variants),
     script:
-        "../scripts/way.py"
+        "../scripts/operations.py"
 
 
 rule curves:

@@ -140,19 +140,19 @@ def first_run_of_workload(wildcards):
     return runs_of_workload(wildcards)[0]
 
 
-def runs_of_contrast(wildcards):
-    """Give the runs of the yardstick, then the other's."""
-    variants = [wildcards.other, wildcards.variant]
+def runs_of_variants(wildcards):
+    """Give the runs of the baseline, then the variant's."""
+    variants = [wildcards.baseline, wildcards.variant]
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat1/run.json"
     names = {"workload": wildcards.workload, "variant": variants}
     return of_study(wildcards.study, pattern, names)
 
 
-def contrasts_of_study(study):
+def comparisons_with_baseline(study):
     """List the comparisons of each variant of a study with its first."""
     first, *others = SETTINGS.variants_of(study) or [None]
-    pattern = "results/comparisons/{study}/{workload}/{variant}/against/{other}.json"
-    return of_study(study, pattern, {"variant": others, "other": [first]})
+    pattern = "results/comparisons/{study}/{workload}/{variant}/against/{baseline}.json"
+    return of_study(study, pattern, {"variant": others, "baseline": [first]})
 
 
 def repeats_of_study(study):
@@ -171,11 +171,11 @@ def matrices_of_study():
 
 COMPARISONS = {
     "reproducibility": lambda: repeats_of_study("reproducibility"),
-    "devices": lambda: contrasts_of_study("devices"),
-    "acceleration": lambda: contrasts_of_study("acceleration"),
+    "devices": lambda: comparisons_with_baseline("devices"),
+    "acceleration": lambda: comparisons_with_baseline("acceleration"),
     "parallel": lambda: [
         *repeats_of_study("parallel"),
-        *contrasts_of_study("parallel"),
+        *comparisons_with_baseline("parallel"),
     ],
     "sweep": rankings_of_sweep,
     "matrix": matrices_of_study,
@@ -187,7 +187,7 @@ def comparisons_of_study(wildcards):
     return COMPARISONS[wildcards.study]()
 
 
-def runs_of_cell(wildcards):
+def runs_of_change(wildcards):
     """Give the run of the matrix's baseline, then the cell's."""
     pattern = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
     return [

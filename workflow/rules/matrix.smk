@@ -1,16 +1,16 @@
 """The matrix: each change of the baseline held against it, to results/matrix/."""
 
 
-rule cell:
+rule compare_change:
     """Hold the run of a cell against the baseline's."""
     input:
-        runs=runs_of_cell,
+        runs=runs_of_change,
     output:
         summary="results/matrix/{workload}/{cell}.json",
         tensors="results/matrix/{workload}/{cell}.tensors.csv",
         steps="results/matrix/{workload}/{cell}.steps.csv",
     log:
-        "results/logs/cell/{workload}/{cell}.log",
+        "results/logs/compare_change/{workload}/{cell}.log",
     conda:
         "../../envs/training.yaml"
     threads: 1
@@ -20,7 +20,7 @@ rule cell:
     params:
         source=hash_of("twinrun.comparison.compare"),
     script:
-        "../scripts/cell.py"
+        "../scripts/compare_change.py"
 
 
 rule tabulate:

@@ -16,7 +16,7 @@ def figures_of_reproducibility():
         *collect(
             pattern,
             workload=workloads,
-            figure=["first_layer", "layers", "growth", "curves", "way"],
+            figure=["first_layer", "layers", "growth", "curves", "operations"],
         ),
         *collect(pattern, workload=timed, figure="cost"),
         *collect(pattern, workload=denoisers, figure="strip"),
@@ -68,7 +68,7 @@ def results_of_variants(study, figures):
     names = SETTINGS.timings_of(study)
     return [
         *of_study(study, run),
-        *contrasts_of_study(study),
+        *comparisons_with_baseline(study),
         *collect("results/timings/{timing}.json", timing=names),
         *figures,
     ]

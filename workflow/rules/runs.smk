@@ -30,7 +30,9 @@ rule train:
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.training.run", "twinrun.training.train", *modules_of_workload(wildcards)
+            "twinrun.training.run",
+            "twinrun.training.train",
+            *modules_of_workload(wildcards),
         ),
         run=settings_of_run,
         # Undeclared, so that Snakemake leaves it alone where a killed run is made again.

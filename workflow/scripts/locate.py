@@ -7,5 +7,5 @@ if __name__ == "__main__":
             comparisons=snakemake.input.comparisons,
             run=snakemake.params.run,
             output=snakemake.output.location,
-            way=snakemake.output.way,
+            operations=snakemake.output.operations,
         )

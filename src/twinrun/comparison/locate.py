@@ -32,14 +32,14 @@ INSIDE_A_STEP = (
 )
 PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 # fmt: off
-WAY_COLUMNS = [
+OPERATION_COLUMNS = [
     "seed", "place", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
     "outputs_equal", "elements", "elements_differing", "max_abs", "max_ulp", "relative_l2",
 ]
 # fmt: on
 
 
-def locate(*, comparisons: str, run: Mapping[str, Any], output: str, way: str) -> None:
+def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations: str) -> None:
     """Find where the runs of each seed part and write it down.
 
     Args:
@@ -49,18 +49,19 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, way: str) -
             located`), `cause` (its class), `step`, `op` (the row of the operation, `differs_in`
             included), `repeats` of the step and in how many the processes parted (`fired`), and one
             `sentence` for a reader.
-        way: path of the table of the steps' operations, from the first repeat that parted.
+        operations: path of the table of the steps' operations, from the first repeat that
+            diverged.
     """
-    locations, ways = [], []
+    locations, done = [], []
     for compared in artifacts.read_json(comparisons):
         found, rows = _located(compared, {**run, "seed": compared["seed"]})
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
-        ways += [
+        done += [
             {"seed": compared["seed"], "place": place, **row}
             for place, row in enumerate(rows, start=1)
         ]
-    artifacts.write_csv(way, pd.DataFrame(ways).reindex(columns=WAY_COLUMNS))
+    artifacts.write_csv(operations, pd.DataFrame(done).reindex(columns=OPERATION_COLUMNS))
     artifacts.write_json(output, locations)
 
 
@@ -84,7 +85,7 @@ def _located(
             found |= {"sentence": f"{_beginning(first)}. {reason}."}
         else:
             replayed = _replayed(run, first["step"], Path(compared["runs"][0], "steps.csv"))
-            rows = replayed["way"]
+            rows = replayed["operations"]
             found |= _judged(replayed, run)
             if found["op"] is None:
                 found["sentence"] = f"{_beginning(first)}. {found['sentence']}"

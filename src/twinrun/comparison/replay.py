@@ -65,7 +65,7 @@ def replay(
         record: a folder: without `found` it is written, after one repeat; else it is read.
         repeats: how often to do the step.
         found: path of the JSON: `step`, `epoch`, `repeats`, `firsts` (of each repeat the place of
-            the first operation that differed, or None) and `way` (the operations of the first
+            the first operation that differed, or None) and `operations` (those of the first
             repeat that parted).
     """
     state = torch.load(start, weights_only=False)  # written by `save_start`, a moment ago
@@ -209,25 +209,25 @@ class _Comparer(_Replayer):
         super().__init__(start, record, repeats)
         self._recorded = {_key(row): row for row in artifacts.read_json(record / "ops.json")}
         self._firsts: list[dict[str, Any] | None] = []
-        self._way: list[dict[str, Any]] = []
+        self._operations: list[dict[str, Any]] = []
 
     def watch(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> None:
         recorded = self._recorded.get(_key(row))
         row["is_known"] = recorded is not None
         for side in ("inputs", "outputs"):
             row[f"{side}_equal"] = recorded is not None and recorded[side] == row[side]
-        if recorded is not None and not row["outputs_equal"] and not self._way:
+        if recorded is not None and not row["outputs_equal"] and not self._operations:
             row |= self._measured(row, outputs)
 
     def end_repeat(self, rows: list[dict[str, Any]]) -> None:
         first = first_of(rows, len(self._recorded))
         self._firsts.append(first)
-        if first is not None and not self._way:
-            self._way = rows
+        if first is not None and not self._operations:
+            self._operations = rows
 
     def summary(self) -> dict[str, Any]:
         """Give what was found."""
-        return {"repeats": self._done, "firsts": self._firsts, "way": self._way}
+        return {"repeats": self._done, "firsts": self._firsts, "operations": self._operations}
 
     def _measured(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> dict[str, Any]:
         """Give the distances of the output that is farthest from the recorded one."""

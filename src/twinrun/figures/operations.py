@@ -1,4 +1,4 @@
-"""The way of a difference through the step in which two runs part, operation by operation."""
+"""The operations of the step in which two runs diverge, and how far each differs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,9 @@ from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note,
 from twinrun.formatting import count
 
 
-def way(locations: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
+def operations(
+    locations: Sequence[str | Path], *, variants: Sequence[str], output: str | Path
+) -> None:
     """Draw the operations of each located step: those that differ as points, the others as ticks.
 
     Args:
@@ -26,10 +28,10 @@ def way(locations: Sequence[str | Path], *, variants: Sequence[str], output: str
     for path in map(Path, locations):
         found = next((entry for entry in read_json(path) if entry["answer"] == "located"), None)
         if found is not None:
-            table = pd.read_csv(path.with_suffix(".csv"))
+            table = pd.read_csv(path.with_suffix(".operations.csv"))
             located[found["variant"]] = found, table[table["seed"] == found["seed"]].reset_index()
     rows = max(len(located), 1)
-    title = "Operations of the step in which two runs part"
+    title = "Operations of the step in which two runs diverge"
     with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (figure, grid):
         figure.suptitle(title, x=0.01, ha="left")
         if not located:

@@ -9,7 +9,7 @@ from twinrun.report.results import Material
 from twinrun.report.runs import metrics
 
 MOST_TENSORS = 40
-FIGURES = ("first_layer", "layers", "way", "growth", "curves", "strip", "cost")
+FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")
 
 
 def section(material: Material) -> dict[str, Any]:
