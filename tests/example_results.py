@@ -279,7 +279,7 @@ def write_timing(results: Path, *, workload: str, ratio: float = 1.08) -> Path:
     summary = {
         "timing": name,
         "workload": workload,
-        "yardstick": "nondeterministic",
+        "baseline": "nondeterministic",
         "environment": ENVIRONMENT,
         "medians": [
             {

@@ -18,7 +18,7 @@ from twinrun.verdicts.rows import COLUMNS
 
 CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
 RATIO = {"variant": "deterministic", "phase": "train", "time_ratio": 1.2, "low": 1.1, "high": 1.4}
-TIMING = {"workload": "denoiser", "yardstick": "nondeterministic", "ratios": [RATIO]}
+TIMING = {"workload": "denoiser", "baseline": "nondeterministic", "ratios": [RATIO]}
 CELLS = [
     {"cell": "threads-1", "answer": "differs", "sentence": "threads: 1: differs from step 1."},
     {"cell": "repeat", "answer": "equal", "sentence": "repeat: every bit stays the same."},

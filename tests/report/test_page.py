@@ -251,7 +251,7 @@ class TestSeveralWorkersAndTrials:
         """The example with a study of its variants as if they had one and two workers, a sweep."""
         median = {"size": None, "phase": "train", "unstable": False, "iqr_share": 0.01}
         found = {
-            "yardstick": VARIANTS[0],
+            "baseline": VARIANTS[0],
             "medians": [
                 {**median, "variant": variant, "workers": workers, "seconds": seconds}
                 | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
@@ -317,7 +317,7 @@ def test_text_that_is_not_ours_is_escaped(own_example):
                 comparison["first_difference"].update(tensor=HOSTILE, quantity=HOSTILE)
 
     def spoil_timing(timing):
-        timing["yardstick"] = HOSTILE
+        timing["baseline"] = HOSTILE
         timing["skipped"] = [{"variant": HOSTILE, "size": None, "reason": HOSTILE}]
         timing["medians"][0].update(variant=HOSTILE, device=HOSTILE, phase=HOSTILE)
 

@@ -53,7 +53,7 @@ def test_the_first_epoch_of_each_run_stands_apart(scaling):
 
 def test_speed_up_and_efficiency_are_against_the_first_variant(scaling):
     summary = artifacts.read_json(scaling)
-    assert summary["yardstick"] == "one-worker"
+    assert summary["baseline"] == "one-worker"
     two, partitioned = summary["ratios"]
     assert two["variant"] == "two-workers"
     assert two["time_ratio"] == 2.5 / 4.0

@@ -74,7 +74,7 @@ def test_every_round_of_every_variant_is_a_row(twice):
         "seconds",
     ]
     assert rounds.columns.tolist() == names
-    assert (summary["yardstick"], summary["skipped"]) == ("a", [])
+    assert (summary["baseline"], summary["skipped"]) == ("a", [])
     assert {"identity", "context"} == summary["environment"].keys()
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_run_is_said_and_the_others_are_measured(tmp_path):
             "reason": "precision 16-mixed scales its gradients, which needs the Trainer",
         },
     ]
-    assert summary["ratios"] == []  # the yardstick is among the missing
+    assert summary["ratios"] == []  # the baseline is among the missing
 
 
 def test_a_failure_on_the_way_leaves_no_half_measured_variant(monkeypatch, tmp_path):
@@ -243,7 +243,7 @@ def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
     assert ratio["low"] <= ratio["time_ratio"] <= ratio["high"]
 
 
-def test_fast_variants_predict_what_the_yardstick_predicts(monkeypatch, tmp_path):
+def test_fast_variants_predict_what_the_baseline_predicts(monkeypatch, tmp_path):
     monkeypatch.setattr(timed_variant, "empty_cache", nullcontext)  # seconds do not matter here
     variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "step"}}
     timing = {**TIMING, "rounds": 2, "phases": ["train", "trainer"]}

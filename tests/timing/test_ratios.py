@@ -53,7 +53,7 @@ def test_sizes_and_phases_stay_apart():
             rounds_of({"a": [1, 1], "b": [2, 2]}, size=100),
             rounds_of({"a": [1, 1], "b": [4, 4]}, size=100, phase="predict"),
             rounds_of({"a": [1], "b": [9]}, size=100, phase="first_call"),
-            rounds_of({"b": [5, 5]}, size=1000),  # the yardstick could not be measured
+            rounds_of({"b": [5, 5]}, size=1000),  # the baseline could not be measured
         ]
     )
     found = [(row["size"], row["phase"], row["time_ratio"]) for row in ratios(table, "a")]

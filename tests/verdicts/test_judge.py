@@ -73,7 +73,7 @@ def timing(**changes):
     ]
     return {
         "workload": "denoiser",
-        "yardstick": "nondeterministic",
+        "baseline": "nondeterministic",
         "medians": medians,
         "ratios": [ratio],
         "skipped": [],
@@ -411,7 +411,7 @@ def test_lines_for_the_terminal_go_by_question(judged):
 def speeds(**changes):
     summary = timing(variant="gpu", time_ratio=0.005, low=0.004, high=0.008, size=40000)
     settings = {"timing": {"size": "points"}}
-    return summary | {"workload": "peaks", "yardstick": "cpu", "settings": settings} | changes
+    return summary | {"workload": "peaks", "baseline": "cpu", "settings": settings} | changes
 
 
 def test_a_device_is_faster_at_a_size():
@@ -439,7 +439,7 @@ def test_a_missing_device_has_its_row():
 def test_training_prediction_and_what_was_learned_are_asked_apart():
     ratio = {"variant": "compiled", "size": None, "time_ratio": 0.5, "low": 0.4, "high": 0.625}
     found = speeds(
-        yardstick="eager", ratios=[ratio | {"phase": phase} for phase in ("train", "predict")]
+        baseline="eager", ratios=[ratio | {"phase": phase} for phase in ("train", "predict")]
     )
     contrast = differing(variant="compiled", against="eager", workload="peaks")
     rows = studies.acceleration([contrast], [found], [])

@@ -33,12 +33,12 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         _draw(times, points, "seconds", [measure(s) for s in points["seconds"]], variants)
         times.set_ylabel("seconds an epoch")
         labels = [
-            "1" if row.variant == summary["yardstick"] else f"{measure(row.speedup)}\n{_share(row)}"
+            "1" if row.variant == summary["baseline"] else f"{measure(row.speedup)}\n{_share(row)}"
             for row in points.itertuples()
         ]
         _draw(speeds, points, "speedup", labels, variants)
         ends = [points["workers"].min(), points["workers"].max()]
-        ideal = [end / _workers(summary, summary["yardstick"]) for end in ends]
+        ideal = [end / _workers(summary, summary["baseline"]) for end in ends]
         speeds.plot(ends, ideal, color=MUTED, linestyle=(0, (4, 2)), linewidth=1.2, zorder=1)
         speeds.set_ylabel("speed-up")
         _draw(shares, points, "communication", map(percent, points["communication"]), variants)

@@ -24,7 +24,7 @@ def read_timing(timing: str | Path) -> tuple[dict[str, Any], pd.DataFrame]:
 
 
 def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
-    """Draw the seconds of a training step round by round, and the ratios to the yardstick.
+    """Draw the seconds of a training step round by round, and the ratios to the baseline.
 
     Args:
         timing: JSON of the timing; the table of rounds lies beside it.
@@ -35,14 +35,14 @@ def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> 
     rounds = rounds.query("phase == 'train'")
     measured = list(rounds["variant"].unique())
     ratios = [ratio for ratio in summary["ratios"] if ratio["phase"] == "train"]
-    ratios = [ratio for ratio in ratios if ratio["variant"] != summary["yardstick"]]
+    ratios = [ratio for ratio in ratios if ratio["variant"] != summary["baseline"]]
     title = "Time of a training step"
     rows = {"rows": 2, "height_ratios": [len(measured), max(len(ratios), 1)]}
     height = 1.5 + 0.45 * (len(measured) + max(len(ratios), 1))
     with canvas(output, title=title, height=height, **rows) as (figure, grid):
         figure.suptitle(title, x=0.01, ha="left")
         _draw_rounds(grid[0, 0], rounds, measured, variants)
-        _draw_ratios(grid[1, 0], ratios, summary["yardstick"], variants)
+        _draw_ratios(grid[1, 0], ratios, summary["baseline"], variants)
 
 
 def _draw_rounds(
@@ -59,12 +59,12 @@ def _draw_rounds(
 
 
 def _draw_ratios(
-    axes: Axes, ratios: Sequence[dict[str, Any]], yardstick: str, variants: Sequence[str]
+    axes: Axes, ratios: Sequence[dict[str, Any]], baseline: str, variants: Sequence[str]
 ) -> None:
     axes.axvline(1, color=MUTED, linewidth=1.5)
     axes.set_ylim(max(len(ratios), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(ratios)), [ratio["variant"] for ratio in ratios])
-    axes.set_xlabel(f"time relative to {yardstick} (line: 95% interval)")
+    axes.set_xlabel(f"time relative to {baseline} (line: 95% interval)")
     if not ratios:
         note(axes, "no second variant was measured")
     for row, ratio in enumerate(ratios):

@@ -120,7 +120,7 @@ def _cost(timing: Mapping[str, Any], wanted: str) -> tuple[str, str]:
     ratios = [
         ratio
         for ratio in timing["ratios"]
-        if ratio["phase"] == "train" and ratio["variant"] != timing["yardstick"]
+        if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
     ]
     if not ratios:
         return "not comparable", f"{timing['workload']}: the cost was not measured"

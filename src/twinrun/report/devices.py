@@ -62,7 +62,7 @@ def _timing(timing: dict[str, Any] | None) -> dict[str, Any] | None:
     loops = {(ratio["variant"], ratio["size"]): ratio for ratio in timing["trainer"]}
     keys = [(median["variant"], median["size"]) for median in medians]
     return {
-        "yardstick": timing["yardstick"],
+        "baseline": timing["baseline"],
         "rows": [
             {
                 **median,

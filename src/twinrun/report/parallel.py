@@ -52,7 +52,7 @@ def _scaling(material: Material, workload: str) -> dict[str, Any] | None:
         for median in found["medians"]
     ]
     return {
-        "yardstick": found["yardstick"],
+        "baseline": found["baseline"],
         "rows": rows,
         "unstable": [row["variant"] for row in rows if row["unstable"]],
     }

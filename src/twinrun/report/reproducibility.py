@@ -119,12 +119,12 @@ def _cost(timing: dict[str, Any] | None) -> dict[str, Any] | None:
     if timing is None:
         return None
     return {
-        "yardstick": timing["yardstick"],
+        "baseline": timing["baseline"],
         "medians": timing["medians"],
         "ratios": [
             ratio
             for ratio in timing["ratios"]
-            if ratio["phase"] == "train" and ratio["variant"] != timing["yardstick"]
+            if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
         ],
         "skipped": timing["skipped"],
         "unstable": [

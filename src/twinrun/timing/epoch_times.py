@@ -6,55 +6,113 @@ one another, so unlike a timing's rounds their epochs are no pairs: the interval
 medians comes from drawing each variant's epochs again by itself (bootstrap). Does without torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.timing.ratios import RESAMPLES, UNSTABLE_IQR_SHARE
+from twinrun.timing.summary import Ratio, Skipped
+
+
+class EpochMedian(TypedDict):
+    """The epochs of one variant, over all its runs."""
+
+    variant: str
+    """The variant."""
+    workers: int
+    """Its worker processes."""
+    size: None
+    """None: epochs are measured at one size only."""
+    phase: str
+    """`train`, as in a timing."""
+    seconds: float
+    """Median of an epoch without the first ones."""
+    low: float
+    """Lower quartile of these epochs."""
+    high: float
+    """Upper quartile of these epochs."""
+    iqr_share: float
+    """Interquartile range as a share of the median."""
+    epochs: int
+    """Epochs that were measured."""
+    unstable: bool
+    """Whether the share is so large that something else disturbed the measurement."""
+    communication: float
+    """Share of the time in which the first worker exchanged with the others or waited."""
+    first_epoch: float
+    """Median seconds of the first epochs."""
+
+
+class EpochRatio(Ratio):
+    """A variant's epochs compared with the baseline's."""
+
+    efficiency: float
+    """The speed-up divided by how many times as many workers made it."""
+
+
+class Scaling(TypedDict):
+    """The epochs of a workload's runs, variant by variant."""
+
+    workload: str
+    """The workload."""
+    baseline: str
+    """The variant that the others are compared with: that of the first run."""
+    medians: list[EpochMedian]
+    """A row for each variant."""
+    ratios: list[EpochRatio]
+    """A row for each variant but the baseline."""
+    skipped: list[Skipped]
+    """Variants whose epochs could not be measured."""
+
+
+def read(path: str | Path) -> Scaling:
+    """Read a summary.
+
+    Raises:
+        TwinrunError: if the file is no whole record of one.
+    """
+    return artifacts.read_record(path, Scaling)
 
 
 def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | Path) -> None:
     """Write the table of epochs, and a summary of each variant as JSON.
 
     Args:
-        runs: run.json of runs of one workload; the variant of the first is the yardstick.
+        runs: run.json of runs of one workload; the variant of the first is the baseline.
         epochs: path of the CSV, a row for each run and epoch.
-        summary: path of the JSON: medians by variant with their ratios to the yardstick's, shaped
-            as those of a timing, with workers, efficiency and the share of communication.
+        summary: path of the JSON.
     """
     manifests = [run_files.read_run(run) for run in runs]
     rows = pd.DataFrame([row for manifest in manifests for row in _epochs(manifest)])
     artifacts.write_csv(epochs, rows)
-    yardstick = manifests[0]["variant"]
+    baseline = manifests[0]["variant"]
     # With one epoch there is no other.
     steady = rows[rows["epoch"] > 1] if (rows["epoch"] > 1).any() else rows
     groups = {variant: steady[steady["variant"] == variant] for variant in rows["variant"].unique()}
-    first_epochs = rows[rows["epoch"] == 1].groupby("variant")["seconds"].median()
-    medians = [
-        _median(found) | {"first_epoch": float(first_epochs[variant])}
-        for variant, found in groups.items()
-    ]
-    artifacts.write_json(
-        summary,
-        {
-            "workload": manifests[0]["workload"],
-            "yardstick": yardstick,
-            "medians": medians,
-            "ratios": [
-                _ratio(found, groups[yardstick])
-                for variant, found in groups.items()
-                if variant != yardstick
-            ],
-            "skipped": [],
-        },
-    )
+    firsts = rows[rows["epoch"] == 1].groupby("variant")["seconds"].median()
+    scaling: Scaling = {
+        "workload": manifests[0]["workload"],
+        "baseline": baseline,
+        "medians": [
+            _median(variant, group, first_epoch=firsts.loc[variant])
+            for variant, group in groups.items()
+        ],
+        "ratios": [
+            _ratio(variant, group, groups[baseline])
+            for variant, group in groups.items()
+            if variant != baseline
+        ],
+        "skipped": [],
+    }
+    artifacts.write_record(summary, scaling, Scaling)
 
 
-def _epochs(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def _epochs(manifest: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Return a row for each epoch of a run."""
     seconds = manifest["seconds"]
     run = {
         "variant": manifest["variant"],
@@ -69,12 +127,12 @@ def _epochs(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _median(epochs: pd.DataFrame) -> dict[str, Any]:
+def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochMedian:
     low, middle, high = epochs["seconds"].quantile([0.25, 0.5, 0.75])
     iqr_share = (high - low) / middle
     return {
-        "variant": epochs["variant"].iloc[0],
-        "workers": int(epochs["workers"].iloc[0]),
+        "variant": variant,
+        "workers": epochs["workers"].iloc[0],
         "size": None,
         "phase": "train",
         "seconds": middle,
@@ -82,27 +140,28 @@ def _median(epochs: pd.DataFrame) -> dict[str, Any]:
         "high": high,
         "iqr_share": iqr_share,
         "epochs": len(epochs),
-        "unstable": bool(iqr_share > UNSTABLE_IQR_SHARE),
+        "unstable": iqr_share > UNSTABLE_IQR_SHARE,
         "communication": epochs["communication"].sum() / epochs["seconds"].sum(),
+        "first_epoch": first_epoch,
     }
 
 
-def _ratio(epochs: pd.DataFrame, yardstick: pd.DataFrame) -> dict[str, Any]:
-    """Hold a variant against the yardstick; efficiency is the speed-up for each more worker."""
-    found, base = (table["seconds"].to_numpy() for table in (epochs, yardstick))
+def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame) -> EpochRatio:
+    """Compare a variant with the baseline; efficiency is the speed-up for each more worker."""
+    own, base = (table["seconds"].to_numpy() for table in (epochs, baseline))
     generator = np.random.default_rng(0)
     drawn, drawn_base = (
         np.median(generator.choice(values, (RESAMPLES, len(values))), axis=1)
-        for values in (found, base)
+        for values in (own, base)
     )
     low, high = np.quantile(drawn / drawn_base, [0.025, 0.975])
-    ratio = float(np.median(found) / np.median(base))
-    workers = epochs["workers"].iloc[0] / yardstick["workers"].iloc[0]
+    ratio = np.median(own) / np.median(base)
+    workers = epochs["workers"].iloc[0] / baseline["workers"].iloc[0]
     return {
-        "variant": epochs["variant"].iloc[0],
+        "variant": variant,
         "size": None,
         "phase": "train",
-        "time_ratio": ratio,
+        "time_ratio": float(ratio),
         "low": float(low),
         "high": float(high),
         "efficiency": float(1 / ratio / workers),

@@ -8,7 +8,7 @@ transfer, hooks and logging. `transfer` (moving the batches) and `first_call` (c
 allocation and capture) are reported apart, and untimed calls follow them. A round measures every
 variant once, the batches going round, and the next round begins with another variant. The
 device is synchronised at both ends of the clock. Before all that each variant predicts the same
-batch, and what it gives is held against the yardstick's.
+batch, and what it gives is compared with the baseline's.
 
 What cannot run on this machine is reported with the reason, and the others are still measured.
 """
@@ -28,7 +28,7 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import environment
 from twinrun.process.launching import report_progress
 from twinrun.process.memory_limit import bounded_memory
-from twinrun.timing import ratios
+from twinrun.timing import ratios, summary
 from twinrun.timing.timed_variant import Entrant, Material
 
 PROGRESS_SECONDS = 10.0
@@ -57,7 +57,7 @@ def measure(
             round), `phases` (of train, trainer, predict), and optionally `size` (a hyperparameter's
             name) with `sizes` (the values it takes in turn).
         workload: its settings.
-        variants: settings by name; the first is the yardstick.
+        variants: settings by name; the first is the baseline.
         dataset: path of the dataset's file.
         search_path: folders with the user's own modules.
         seed: of the initial weights and the data's order.
@@ -71,10 +71,10 @@ def measure(
             raise TwinrunError(f"{name}.{key}: {timing[key]} is out of range, at least 1 is needed")
     described = environment.describe()
     rows: list[dict[str, Any]] = []
-    skipped: list[dict[str, Any]] = []
-    compilation: list[dict[str, Any]] = []
-    agreement: list[dict[str, Any]] = []
-    extents: list[dict[str, Any]] = []
+    skipped: list[summary.Skipped] = []
+    compilation: list[summary.Compilation] = []
+    agreement: list[summary.Agreement] = []
+    extents: list[summary.Extent] = []
     with compiler_switches(), bounded_memory():
         for size, sized in _sizes(timing, workload):
             label = name if size is None else f"{name}, {timing['size']} {size}"
@@ -91,29 +91,37 @@ def measure(
                 label=label,
             )
             rows += [{"size": size, **row} for row in found.rows]
-            compilation += [{"size": size, **row} for row in found.compilation]
-            extents += [{"size": size, **found.extent}] if found.extent else []
-            agreement += [{"size": size, **row} for row in found.agreement]
+            compilation += [summary.Compilation(size=size, **row) for row in found.compilation]
+            extents += [summary.Extent(size=size, **found.extent)] if found.extent else []
+            agreement += [summary.Agreement(size=size, **row) for row in found.agreement]
             skipped += [{"variant": v, "size": size, "reason": r} for v, r in found.skipped.items()]
     identity = {"timing": name, "workload": timing["workload"]}
     columns = ["variant", "device", "size", "phase", "round", "steps", "seconds"]
     table = pd.DataFrame(rows, columns=columns)
     artifacts.write_csv(outputs["rounds"], table.assign(**identity)[[*identity, *columns]])
-    yardstick = next(iter(variants))
-    summary = {
-        **identity,
-        "yardstick": yardstick,
-        "settings": {"timing": timing, "workload": workload, "variants": variants, "seed": seed},
-        "environment": described,
-        "medians": ratios.medians(table),
-        "ratios": ratios.ratios(table, yardstick),
-        "trainer": ratios.overheads(table),
-        "compilation": compilation,
-        "agreement": agreement,
-        "extents": extents,
-        "skipped": skipped,
-    }
-    artifacts.write_json(outputs["summary"], summary)
+    baseline = next(iter(variants))
+    summary.write(
+        outputs["summary"],
+        {
+            "timing": name,
+            "workload": timing["workload"],
+            "baseline": baseline,
+            "settings": {
+                "timing": dict(timing),
+                "workload": dict(workload),
+                "variants": {variant: dict(values) for variant, values in variants.items()},
+                "seed": seed,
+            },
+            "environment": described,
+            "medians": ratios.medians(table),
+            "ratios": ratios.ratios(table, baseline),
+            "trainer": ratios.overheads(table),
+            "compilation": compilation,
+            "agreement": agreement,
+            "extents": extents,
+            "skipped": skipped,
+        },
+    )
 
 
 def _of_size(timing: Mapping[str, Any], size: int | None) -> Mapping[str, Any]:
@@ -145,7 +153,7 @@ class Measured:
     extent: dict[str, int | None] = field(default_factory=dict)
     """Batches of an epoch of training, and of the whole prediction."""
     agreement: list[dict[str, Any]] = field(default_factory=list)
-    """For each variant but the yardstick, how far its prediction is off."""
+    """For each variant but the baseline, how far its prediction is off."""
 
 
 def measure_size(
@@ -225,12 +233,12 @@ def _agreement(
     outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """Hold the predictions of each variant against the first's."""
-    yardstick = next(iter(variants))
+    baseline = next(iter(variants))
     for name, output in outputs.items():
-        if name != yardstick and output and yardstick in outputs:
-            precisions = {variants[variant]["precision"] for variant in (name, yardstick)}
+        if name != baseline and output and baseline in outputs:
+            precisions = {variants[variant]["precision"] for variant in (name, baseline)}
             tolerance = TOLERANCE * max(map(_rounding_of, precisions))
-            distance = _distance(output, outputs[yardstick])
+            distance = _distance(output, outputs[baseline])
             yield {"variant": name, "distance": distance, "tolerance": tolerance}
 
 

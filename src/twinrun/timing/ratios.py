@@ -1,33 +1,34 @@
 """From the rounds of a timing to medians and ratios.
 
 Variants are measured in turn within each round, so a round is a pair: the time ratio of a variant
-is the median over the rounds of its seconds per step divided by the yardstick's in the same round.
+is the median over the rounds of its seconds per step divided by the baseline's in the same round.
 What slows a whole round down, slows both and cancels. The interval is the 2.5 % to 97.5 % range of
 that median when the rounds are drawn again with replacement (paired percentile bootstrap).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
+
+from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
 
 RESAMPLES = 9999
 ONCE = ("transfer", "first_call")  # measured once, not in rounds
 UNSTABLE_IQR_SHARE = 0.1  # torch.utils.benchmark warns from the same share on
 
 
-def medians(rounds: pd.DataFrame) -> list[dict[str, Any]]:
+def medians(rounds: pd.DataFrame) -> list[Median]:
     """Summarise each variant, size and phase.
 
     Args:
         rounds: the rows of a timing (columns variant, device, size, phase, steps, seconds).
 
     Returns:
-        Per group the median of seconds per step, the interquartile range as a share of it, and
-        whether that share is so large that something else disturbed the measurement.
+        A row for each group, in the order of their first rounds.
     """
-    rows = []
+    rows: list[Median] = []
     groups = ["variant", "device", "size", "phase"]
     for (variant, device, size, phase), group in rounds.groupby(groups, sort=False, dropna=False):
         seconds = (group.seconds / group.steps).to_numpy()
@@ -49,38 +50,36 @@ def medians(rounds: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def ratios(rounds: pd.DataFrame, yardstick: str) -> list[dict[str, Any]]:
-    """Hold each variant against the yardstick, per size and phase.
+def ratios(rounds: pd.DataFrame, baseline: str) -> list[Ratio]:
+    """Compare each variant with the baseline, per size and phase.
 
     Returns:
-        Rows with `time_ratio` (above 1: slower than the yardstick), `low` and `high`. Sizes that
-        the yardstick lacks are left out, and so is what is measured only once.
+        A row for each variant but the baseline. Sizes that the baseline lacks are left out, and so
+        is what is measured only once.
     """
-    rows = []
+    rows: list[Ratio] = []
     steady = rounds[~rounds.phase.isin(ONCE)]
     for (size, phase), group in steady.groupby(["size", "phase"], sort=False, dropna=False):
         pairs = group.assign(seconds=group.seconds / group.steps).pivot(
             index="round", columns="variant", values="seconds"
         )
-        if yardstick not in pairs:
+        if baseline not in pairs:
             continue
         for variant in group.variant.unique():
-            if variant != yardstick:
-                values = (pairs[variant] / pairs[yardstick]).to_numpy()
-                identity = {"variant": variant, "size": _size(size), "phase": phase}
-                rows.append(identity | interval(values))
+            if variant != baseline:
+                values = (pairs[variant] / pairs[baseline]).to_numpy()
+                rows.append(
+                    {"variant": variant, "size": _size(size), "phase": phase, **interval(values)}
+                )
     return rows
 
 
-def overheads(rounds: pd.DataFrame) -> list[dict[str, Any]]:
-    """Hold each variant's step through the Trainer against its own bare step, per size.
+def overheads(rounds: pd.DataFrame) -> list[Overhead]:
+    """Compare each variant's step through the Trainer with its own bare step, per size.
 
-    Only of the rounds that measured both.
-
-    Returns:
-        Rows with `time_ratio`, `low` and `high`.
+    Only the rounds count that measured both.
     """
-    rows = []
+    rows: list[Overhead] = []
     both = rounds[rounds.phase.isin(["train", "trainer"])]
     groups = both.groupby(["variant", "size"], sort=False, dropna=False)
     for (variant, size), group in groups:
@@ -89,12 +88,12 @@ def overheads(rounds: pd.DataFrame) -> list[dict[str, Any]]:
         )
         if {"train", "trainer"} <= set(pairs.columns):
             values = (pairs["trainer"] / pairs["train"]).dropna().to_numpy()
-            rows.append({"variant": variant, "size": _size(size)} | interval(values))
+            rows.append({"variant": variant, "size": _size(size), **interval(values)})
     return rows
 
 
-def interval(values: np.ndarray) -> dict[str, float]:
-    """Give the median of (R,) paired ratios and its bootstrap interval, always the same for them.
+def interval(values: np.ndarray) -> Interval:
+    """Return the median of (R,) paired ratios and its bootstrap interval, always the same for them.
 
     >>> interval(np.array([2.0, 2.0, 2.0]))
     {'time_ratio': 2.0, 'low': 2.0, 'high': 2.0}
@@ -106,11 +105,11 @@ def interval(values: np.ndarray) -> dict[str, float]:
 
 
 def crossover(sizes: np.ndarray, ratios: np.ndarray) -> float | None:
-    """Find the size from which on a variant is faster than the yardstick.
+    """Find the size from which on a variant is faster than the baseline.
 
     Args:
         sizes: (S,) ascending.
-        ratios: (S,) time ratios, variant / yardstick.
+        ratios: (S,) time ratios, variant / baseline.
 
     Returns:
         The size at which the ratio falls below 1 for good, on straight lines between the points
@@ -130,34 +129,40 @@ def crossover(sizes: np.ndarray, ratios: np.ndarray) -> float | None:
     return float(np.exp(x[0] - y[0] * (x[1] - x[0]) / (y[1] - y[0])).round(6))
 
 
-def crossing(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Say of each variant of a timing with sizes from which on it is faster than the yardstick.
+class Crossing(TypedDict):
+    """From which size on a variant is faster than the baseline."""
 
-    Returns:
-        A row for each variant that was held against the yardstick: `variant`, `crossover`.
-    """
-    found: dict[str, list[tuple[float, float]]] = {}
+    variant: str
+    """The variant, never the baseline."""
+    crossover: float | None
+    """The size, interpolated; None if the variant is not faster at the largest size."""
+
+
+def crossing(summary: TimingSummary) -> list[Crossing]:
+    """Find for each variant of a timing with sizes from which on it is faster than the baseline."""
+    points: dict[str, list[tuple[int, float]]] = {}
     for ratio in summary["ratios"]:
-        if ratio["phase"] == "train":
-            point = (ratio["size"], ratio["time_ratio"])
-            found.setdefault(ratio["variant"], []).append(point)
+        if ratio["phase"] == "train" and ratio["size"] is not None:
+            points.setdefault(ratio["variant"], []).append((ratio["size"], ratio["time_ratio"]))
     return [
-        {"variant": variant, "crossover": crossover(*np.array(sorted(points)).T)}
-        for variant, points in found.items()
+        {"variant": variant, "crossover": crossover(*np.array(sorted(found)).T)}
+        for variant, found in points.items()
     ]
 
 
 def exponents(sizes: np.ndarray, seconds: np.ndarray) -> Iterator[float]:
-    """Give the growth of time with size between neighbours: seconds ~ size ** exponent.
+    """Yield the growth of time with size between neighbours: seconds ~ size ** exponent.
 
     About 0 where a fixed cost for each step dominates, about 1 where the points do.
+
+    Args:
+        sizes: (S,) ascending.
+        seconds: (S,) per step.
     """
     slopes = np.diff(np.log(seconds)) / np.diff(np.log(sizes))
     yield from map(float, slopes)
 
 
-def _size(value: Any) -> Any:
-    """Give a size as JSON can hold it: a group's key is a NumPy number, or NaN for no size."""
-    if pd.isna(value):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
+def _size(value: float | None) -> int | None:
+    """Return a size as JSON can hold it: a group's key is a NumPy number, or NaN for no size."""
+    return None if value is None or np.isnan(value) else int(value)

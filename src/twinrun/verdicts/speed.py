@@ -7,8 +7,8 @@ from twinrun.formatting import measure, percent
 from twinrun.timing.ratios import UNSTABLE_IQR_SHARE
 from twinrun.verdicts.rows import Row
 
-COSTS = "Does it cost time, against {yardstick}?"
-SAME_PREDICTED = "Does it predict what {yardstick} predicts, but for rounding?"
+COSTS = "Does it cost time, against {baseline}?"
+SAME_PREDICTED = "Does it predict what {baseline} predicts, but for rounding?"
 LOOP_COSTS = "Does the Trainer's loop cost time, against the bare step?"
 
 
@@ -21,30 +21,30 @@ def speed(
         answer, figure = "not run", entry["reason"]
     else:
         answer = "yes" if entry["high"] < 1 else "no"
-        doubt = _doubt(timing["medians"], entry, timing["yardstick"], noun)
+        doubt = _doubt(timing["medians"], entry, timing["baseline"], noun)
         figure = speed_up(entry) + doubt
     return row | {"answer": answer, "figure": figure, "evidence": timing["path"]}
 
 
 def costs(timing: Mapping[str, Any]) -> list[Row]:
-    """Say of each variant but the yardstick whether its training step takes longer."""
+    """Say of each variant but the baseline whether its training step takes longer."""
     rows = [
         {
             "workload": timing["workload"],
             "variant": ratio["variant"],
-            "question": COSTS.format(yardstick=timing["yardstick"]),
+            "question": COSTS.format(baseline=timing["baseline"]),
             "answer": "yes" if ratio["low"] > 1 else "no",
-            "figure": time_ratio(ratio) + _doubt(timing["medians"], ratio, timing["yardstick"]),
+            "figure": time_ratio(ratio) + _doubt(timing["medians"], ratio, timing["baseline"]),
             "evidence": timing["path"],
         }
         for ratio in timing["ratios"]
-        if ratio["phase"] == "train" and ratio["variant"] != timing["yardstick"]
+        if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
     ]
     return rows + [
         {
             "workload": timing["workload"],
             "variant": skipped["variant"],
-            "question": COSTS.format(yardstick=timing["yardstick"]),
+            "question": COSTS.format(baseline=timing["baseline"]),
             "answer": "not run",
             "figure": skipped["reason"],
             "evidence": timing["path"],
@@ -70,7 +70,7 @@ def loops(timing: Mapping[str, Any]) -> list[Row]:
 
 
 def agreements(timing: Mapping[str, Any]) -> list[Row]:
-    """Say of each variant whether it predicts what the yardstick does; of the sizes, the worst."""
+    """Say of each variant whether it predicts what the baseline does; of the sizes, the worst."""
     worst: dict[str, Mapping[str, Any]] = {}
     for row in timing["agreement"]:
         before = worst.setdefault(row["variant"], row)
@@ -80,7 +80,7 @@ def agreements(timing: Mapping[str, Any]) -> list[Row]:
         {
             "workload": timing["workload"],
             "variant": variant,
-            "question": SAME_PREDICTED.format(yardstick=timing["yardstick"]),
+            "question": SAME_PREDICTED.format(baseline=timing["baseline"]),
             "answer": "yes" if row["distance"] <= row["tolerance"] else "no",
             "figure": f"relative L2 distance {measure(row['distance'])} on the first batch, "
             f"tolerance {measure(row['tolerance'])}",
@@ -124,7 +124,7 @@ def time_ratio(ratio: Mapping[str, Any]) -> str:
 def _doubt(
     medians: Sequence[Mapping[str, Any]],
     ratio: Mapping[str, Any],
-    yardstick: str,
+    baseline: str,
     noun: str = "rounds",
 ) -> str:
     """Say if one of the two measurements behind a ratio is unstable."""
@@ -132,7 +132,7 @@ def _doubt(
         median["variant"]
         for median in medians
         if median["unstable"]
-        and median["variant"] in (ratio["variant"], yardstick)
+        and median["variant"] in (ratio["variant"], baseline)
         and (median["phase"], median["size"]) == (ratio["phase"], ratio["size"])
     ]
     if not unstable:

@@ -9,14 +9,14 @@ from twinrun.verdicts.equality import REPEATS, contrasts_of, summed_up
 from twinrun.verdicts.rows import Row, missing_rows
 from twinrun.verdicts.speed import COSTS, agreements, costs, loops, measured_or_skipped, speed
 
-COSTS_ALONE = "Does it cost time?"  # where nothing was timed, and no yardstick is known
-FASTER_AT = "Is it faster than {yardstick} at {size} {unit}?"
+COSTS_ALONE = "Does it cost time?"  # where nothing was timed, and no baseline is known
+FASTER_AT = "Is it faster than {baseline} at {size} {unit}?"
 FASTER_DEVICE = "Is it faster on this device?"
 SPEED = {
-    "train": "Does it train faster than {yardstick}?",
-    "predict": "Does it predict faster than {yardstick}?",
+    "train": "Does it train faster than {baseline}?",
+    "predict": "Does it predict faster than {baseline}?",
 }
-EPOCH_FASTER = "Does it train an epoch faster than {yardstick}?"
+EPOCH_FASTER = "Does it train an epoch faster than {baseline}?"
 ALL_FINISHED = "Did every trial of the sweep finish?"
 WITHSTANDS = "Does it stay equal, bit for bit, when one setting is changed?"
 RESUMED = "Stopped anywhere, does it go on to the same bits from {by}?"
@@ -38,10 +38,10 @@ def reproducibility(
     ]
     rows += missing_rows(not_run, REPEATS)
     rows += [row for timing in timings for row in costs(timing)]
-    yardsticks = {timing["workload"]: timing["yardstick"] for timing in timings}
+    baselines = {timing["workload"]: timing["baseline"] for timing in timings}
     for missing in not_run:
-        yardstick = yardsticks.get(missing["workload"])
-        question = COSTS.format(yardstick=yardstick) if yardstick else COSTS_ALONE
+        baseline = baselines.get(missing["workload"])
+        question = COSTS.format(baseline=baseline) if baseline else COSTS_ALONE
         rows += missing_rows([missing], question)
     return rows
 
@@ -51,7 +51,7 @@ def devices(
     timings: Sequence[Mapping[str, Any]],
     not_run: Sequence[Mapping[str, str]],
 ) -> list[Row]:
-    """Answer for each variant and size whether it is faster than the yardstick, then the contrasts.
+    """Answer for each variant and size whether it is faster than the baseline, then the contrasts.
 
     Args:
         contrasts: comparisons of a variant with the study's first, each with its `path`.
@@ -63,7 +63,7 @@ def devices(
         unit = timing["settings"]["timing"]["size"]
         for entry in measured_or_skipped(timing):
             size = "?" if entry["size"] is None else count(entry["size"])
-            question = FASTER_AT.format(yardstick=timing["yardstick"], size=size, unit=unit)
+            question = FASTER_AT.format(baseline=timing["baseline"], size=size, unit=unit)
             rows.append(speed(timing, entry, question))
         rows += [*loops(timing), *agreements(timing)]
     return [*rows, *missing_rows(not_run, FASTER_DEVICE), *contrasts_of(contrasts)]
@@ -82,7 +82,7 @@ def acceleration(
         not_run: as for `devices`.
     """
     rows = [
-        speed(timing, entry, question.format(yardstick=timing["yardstick"]))
+        speed(timing, entry, question.format(baseline=timing["baseline"]))
         for timing in timings
         for phase, question in SPEED.items()
         for entry in measured_or_skipped(timing, phase)
@@ -106,7 +106,7 @@ def parallel(
     """
     rows = reproducibility([found for found in comparisons if "against" not in found], [], not_run)
     for scaling in scalings:
-        question = EPOCH_FASTER.format(yardstick=scaling["yardstick"])
+        question = EPOCH_FASTER.format(baseline=scaling["baseline"])
         rows += [speed(scaling, entry, question, "epochs") for entry in scaling["ratios"]]
     return [*rows, *contrasts_of([found for found in comparisons if "against" in found])]
 

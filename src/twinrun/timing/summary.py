@@ -1,0 +1,172 @@
+"""The record of a timing: what `measure` writes as JSON and verdicts, figures and report read.
+
+Seconds are per training step or prediction batch. A ratio is a variant's seconds divided by the
+baseline's: above 1 is slower. Everything here is derived from the table of rounds beside the JSON.
+"""
+
+from pathlib import Path
+from typing import Any, TypedDict
+
+from twinrun import artifacts
+
+
+class TimingSettings(TypedDict):
+    """What was asked for."""
+
+    timing: dict[str, Any]
+    """The timing as resolved from the config: see `twinrun.config.settings.Timing`."""
+    workload: dict[str, Any]
+    """The workload, likewise."""
+    variants: dict[str, dict[str, Any]]
+    """The variants by name, likewise; the first is the baseline."""
+    seed: int
+    """Of the initial weights and of the order of the data."""
+
+
+class Median(TypedDict):
+    """The rounds of one variant at one size in one phase."""
+
+    variant: str
+    """The variant that was measured."""
+    device: str
+    """torch's type of the device that it ran on, `cpu` or `cuda`."""
+    size: int | None
+    """The value of the hyperparameter that the timing varies; None where it varies none."""
+    phase: str
+    """`train`, `trainer`, `predict`, or once each `transfer` and `first_call`."""
+    seconds_per_step: float
+    """The median over the rounds."""
+    iqr_share: float
+    """The interquartile range of the rounds as a share of the median."""
+    rounds: int
+    """Rounds that were measured."""
+    steps: int
+    """Steps in all of them."""
+    unstable: bool
+    """Whether the share is so large that something else disturbed the measurement."""
+
+
+class Interval(TypedDict):
+    """A time ratio with its 95 % interval."""
+
+    time_ratio: float
+    """The median over the rounds."""
+    low: float
+    """Lower end of the interval."""
+    high: float
+    """Upper end of the interval."""
+
+
+class Ratio(Interval):
+    """A variant compared with the baseline at one size in one phase."""
+
+    variant: str
+    """The variant, never the baseline."""
+    size: int | None
+    """As for `Median`."""
+    phase: str
+    """`train`, `trainer` or `predict`."""
+
+
+class Overhead(Interval):
+    """A step through Lightning's Trainer compared with the bare step of the same variant."""
+
+    variant: str
+    """The variant."""
+    size: int | None
+    """As for `Median`."""
+
+
+class Compilation(TypedDict):
+    """What torch compiled for one variant in one phase, by torch's own counters."""
+
+    variant: str
+    """The compiled variant."""
+    size: int | None
+    """As for `Median`."""
+    phase: str
+    """`train` or `predict`."""
+    calls: int
+    """Calls of the compiled function."""
+    compilations: int
+    """Of these calls, those that compiled."""
+    reasons: list[str]
+    """Why it was compiled again, in torch's words."""
+
+
+class Agreement(TypedDict):
+    """Whether a variant predicts what the baseline predicts, from the same initial weights."""
+
+    variant: str
+    """The variant, never the baseline."""
+    size: int | None
+    """As for `Median`."""
+    distance: float
+    """The largest relative L2 distance of a predicted tensor; NaN where one has a NaN."""
+    tolerance: float
+    """The distance up to which it counts as rounding."""
+
+
+class Extent(TypedDict):
+    """How many batches a whole epoch and a whole prediction have; None where nobody can say."""
+
+    size: int | None
+    """As for `Median`."""
+    train: int | None
+    """Batches of an epoch of training."""
+    predict: int | None
+    """Batches of the prediction."""
+
+
+class Skipped(TypedDict):
+    """A variant that could not be measured."""
+
+    variant: str
+    """The variant."""
+    size: int | None
+    """As for `Median`."""
+    reason: str
+    """Why, in one sentence."""
+
+
+class TimingSummary(TypedDict):
+    """A whole timing."""
+
+    timing: str
+    """Its name."""
+    workload: str
+    """The workload that was timed."""
+    baseline: str
+    """The variant that the others are compared with."""
+    settings: TimingSettings
+    """What was asked for."""
+    environment: dict[str, Any]
+    """The machine and its software: see `twinrun.process.environment.describe`."""
+    medians: list[Median]
+    """A row for each variant, size and phase that was measured."""
+    ratios: list[Ratio]
+    """A row for each variant but the baseline, size and phase measured in rounds."""
+    trainer: list[Overhead]
+    """A row for each variant whose step was measured through the Trainer too."""
+    compilation: list[Compilation]
+    """A row for each compiled variant, size and phase."""
+    agreement: list[Agreement]
+    """A row for each variant but the baseline that predicts."""
+    extents: list[Extent]
+    """A row for each size."""
+    skipped: list[Skipped]
+    """A row for each variant and size that could not be measured."""
+
+
+def read(path: str | Path) -> TimingSummary:
+    """Read a timing.
+
+    Raises:
+        TwinrunError: if the file is no whole record of one.
+    """
+    return artifacts.read_record(path, TimingSummary)
+
+
+def write(path: str | Path, summary: TimingSummary) -> None:
+    """Write a timing, checked."""
+    artifacts.write_record(path, summary, TimingSummary)
