@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from snakemake.utils import update_config
 
@@ -12,6 +13,7 @@ from twinrun.gate.gate import EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 
 
 def test_the_thread_to_follow_leads_through_what_there_is():
@@ -24,7 +26,7 @@ def test_the_thread_to_follow_leads_through_what_there_is():
 def test_the_commands_are_targets():
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert targets == {"run", "demo", "test", "check"}
-    assert set(re.findall(r"`?make (\w+)", README)) <= targets
+    assert set(re.findall(r"(?:^|`)make (\w+)", README, re.MULTILINE)) <= targets
 
 
 def test_the_example_is_a_config():
@@ -35,9 +37,23 @@ def test_the_example_is_a_config():
     assert config["workloads"]["mine"].keys() == own["workloads"]["mine"].keys()
 
 
-def test_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    targets = set(re.findall(r"\]\(([^)#]+)", text)) - {"#"}
+    local = {target for target in targets if "://" not in target}
+    assert [target for target in local if not (page.parent / target).exists()] == []
+    named = re.findall(r"`((?:src|tests|docs|workflow|profiles)/[\w./-]+)`", text)
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_are_headings(page):
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())
+    for target, anchor in links:
+        headings = re.findall(r"^#+ (.*)$", (page.parent / target).read_text(), re.MULTILINE)
+        slugs = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings]
+        assert anchor in slugs, f"{target}#{anchor}"
 
 
 def test_the_page_on_own_modules_quotes_the_example():
