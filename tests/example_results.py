@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from twinrun import artifacts
 from twinrun.comparison.locate import OPERATION_COLUMNS
+from twinrun.comparison.pair_records import write_comparisons, write_locations
 from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
 from twinrun.figures.operations import operations
@@ -151,6 +152,7 @@ def write_comparison(
         {
             "workload": workload,
             "variant": variant,
+            "against": None,
             "seed": seed,
             "answer": "equal" if is_equal else "differs",
             "reason": None,
@@ -177,7 +179,7 @@ def write_comparison(
     ]
     tensors = pd.concat([pd.DataFrame(rows).assign(seed=seed) for seed in seeds])
     steps = pd.concat([_step_rows(is_equal, seed).assign(seed=seed) for seed in seeds])
-    artifacts.write_json(path, summaries)
+    write_comparisons(path, summaries)
     artifacts.write_csv(path.with_suffix(".tensors.csv"), tensors)
     artifacts.write_csv(path.with_suffix(".steps.csv"), steps)
     return path
@@ -192,7 +194,17 @@ def write_location(comparisons: Path) -> Path:
     for summary in summaries:
         first, seed = summary["first_difference"], {"seed": summary["seed"]}
         rows += [seed | _operation(place) for place in range(1, 31)] if first else []
-        op = {"place": 19, "op": "aten::index_put", "parameter": first["tensor"]} if first else None
+        op = {
+            "place": 19,
+            "phase": "backward",
+            "module": "",
+            "op": "aten::index_put",
+            "call": 1,
+            "parameter": first and first["tensor"],
+            "source": "model.py:12",
+            "draws": False,
+            "differs_in": "outputs",
+        }
         locations.append(
             {
                 **names,
@@ -200,7 +212,7 @@ def write_location(comparisons: Path) -> Path:
                 "answer": "located" if first else "equal",
                 "cause": "backward" if first else None,
                 "step": first and first["step"],
-                "op": op,
+                "op": op if first else None,
                 "repeats": 20,
                 "fired": 17 if first else 0,
                 "sentence": "aten::index_put gave other values from equal inputs.",
@@ -208,7 +220,7 @@ def write_location(comparisons: Path) -> Path:
         )
     table = pd.DataFrame(rows).reindex(columns=OPERATION_COLUMNS)
     artifacts.write_csv(path.with_suffix(".operations.csv"), table)
-    artifacts.write_json(path, locations)
+    write_locations(path, locations)
     return path
 
 

@@ -1,4 +1,4 @@
-"""A pair that differs is replayed, and the operation that parted it is named."""
+"""A pair that differs is replayed, and the operation that made it diverge is named."""
 
 import json
 
@@ -59,10 +59,10 @@ def test_an_equal_pair_starts_no_process(tmp_path, monkeypatch):
     ("planted", "variant", "cause", "words"),
     [
         ((2, "batch", None), {}, "data content", "No operation of a step decides it: look for"),
-        ((2, "random", "numpy"), {}, "random stream", "random streams (numpy)"),
+        ((2, "random", "numpy"), {}, "RNG state", "RNG states (numpy)"),
         ((0, "initial", "encoder.bias"), {}, "initial weights", "before the first step: initial"),
         ((2, "loss", None), {"devices": 2}, "forward", "several workers are not replayed"),
-        ((2, "loss", None), {"accumulate": 2}, "forward", "several parts are not replayed"),
+        ((2, "loss", None), {"accumulate": 2}, "forward", "several micro-batches are not replayed"),
         ((2, "loss", None), {"compile": "module"}, "forward", "steps show no operations"),
     ],
 )

@@ -17,7 +17,7 @@ CLASSES = torch.eye(10)  # of ten samples, each its own class
 
 
 class Study:
-    """Cells in a folder, each a run held against the baseline's."""
+    """Cells in a folder, each a run compared with the baseline's."""
 
     def __init__(self, folder):
         self.folder, self.cells, self.comparisons = folder, [], []
@@ -59,7 +59,7 @@ def other_weights(by=1e-3):
     return {name: value + by for name, value in example_parameters().items()}
 
 
-def parted(step, factor, *, by=1e-3):
+def diverged(step, factor, *, by=1e-3):
     """A run whose losses are `factor` times those of the baseline from a step on."""
     return {
         "planted": [(n, "loss", None) for n in range(step, STEPS + 1)],
@@ -75,17 +75,17 @@ def study(tmp_path_factory):
     swapped[0], swapped[1] = CLASSES[1], CLASSES[0]
     study.add("repeat")
     study.add("same")
-    study.add("tiny", **parted(2, 1 + 2**-23), predictions=CLASSES * 2)
-    study.add("large", **parted(3, 1.01), predictions=swapped)
-    study.add("bfloat", **parted(1, 1.01), precision="bf16-mixed")
-    study.add("shuffled", **parted(1, 1.2), precision="bf16-mixed")
+    study.add("tiny", **diverged(2, 1 + 2**-23), predictions=CLASSES * 2)
+    study.add("large", **diverged(3, 1.01), predictions=swapped)
+    study.add("bfloat", **diverged(1, 1.01), precision="bf16-mixed")
+    study.add("shuffled", **diverged(1, 1.2), precision="bf16-mixed")
     study.add("other", changes={"data.sha256": "e" * 64})
     study.add("absent", not_run="no GPU on this machine")
-    study.add("seed", **parted(1, 1.5), seed=2)
+    study.add("seed", **diverged(1, 1.5), seed=2)
     return study
 
 
-def test_answers_and_where_runs_part(study):
+def test_answers_and_where_runs_diverge(study):
     table, summary = study.tabulated()
     assert summary["answer"] == "equal"
     assert summary["scale"] == pytest.approx(0.5)
@@ -114,10 +114,10 @@ def test_the_size_is_told_by_the_numbers_computed_with_and_by_another_seed(study
     """1 % is far beyond rounding in float32, within it in bfloat16; 20 % is like another seed."""
     assert study.tabulated()[0]["size"].dropna().to_dict() == {
         "tiny": "rounding",
-        "large": "stream",
+        "large": "algorithmic",
         "bfloat": "rounding",
-        "shuffled": "stream",
-        "seed": "stream",
+        "shuffled": "algorithmic",
+        "seed": "algorithmic",
     }
 
 
@@ -132,7 +132,7 @@ def test_values_count_by_their_bytes(tmp_path):
     study = Study(tmp_path)
     study.baseline = study.run("baseline", 1, predictions=torch.zeros(4))
     study.add("repeat", predictions=torch.zeros(4))
-    study.add("other", **parted(1, 1.1), predictions=torch.tensor([0.0, -0.0, 1.0, 0.0]))
+    study.add("other", **diverged(1, 1.1), predictions=torch.tensor([0.0, -0.0, 1.0, 0.0]))
     table, _ = study.tabulated()
     assert table["predictions_changed"]["other"] == 0.5
     assert table["predictions"]["other"] == "predicted values"
@@ -150,7 +150,7 @@ def test_a_sentence_for_each_cell(study):
 
 def test_where_the_baseline_does_not_repeat_no_cell_is_comparable(tmp_path):
     study = Study(tmp_path)
-    study.add("repeat", **parted(1, 1.1))
+    study.add("repeat", **diverged(1, 1.1))
     study.add("same")
     table, summary = study.tabulated()
     assert summary["answer"] == "differs"
@@ -169,5 +169,5 @@ def test_the_map_says_each_value_in_words(study, tmp_path):
     study.tabulated()
     draw(study.folder / "matrix.json", output=tmp_path / "cells.svg")
     text = (tmp_path / "cells.svg").read_text()
-    for words in ("tiny: changed", "rounding", "stream", "not comparable", "not run", "20%"):
+    for words in ("tiny: changed", "rounding", "algorithmic", "not comparable", "not run", "20%"):
         assert f">{words}</text>" in text, words

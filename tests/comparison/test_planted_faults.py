@@ -114,7 +114,7 @@ def test_numpy_draws_in_data_workers(tmp_path):
         for name, n in (("none", 0), ("two", 2))
     ]
     first = compared(tmp_path, runs, across=True)["first_difference"]
-    assert (first["step"], first["cause"], first["tensor"]) == (1, "random stream", "numpy")
+    assert (first["step"], first["cause"], first["tensor"]) == (1, "RNG state", "numpy")
 
 
 def test_iteration_over_a_set_of_strings(tmp_path):
@@ -134,7 +134,7 @@ def test_a_dropout_seeded_from_the_clock(tmp_path):
     found, location = audit(tmp_path, module="TimeSeededDropout")
     assert found["first_difference"]["cause"] == "forward"
     op = location["op"]
-    assert (location["step"], location["cause"]) == (1, "random stream")
+    assert (location["step"], location["cause"]) == (1, "RNG state")
     assert (op["phase"], op["module"], op["op"]) == ("forward", "dropout", "aten::bernoulli")
     assert op["source"].endswith(f"faults.py:{line_of('torch.bernoulli')}")
 
@@ -142,7 +142,7 @@ def test_a_dropout_seeded_from_the_clock(tmp_path):
 def test_a_callback_that_draws_a_random_number(tmp_path):
     found, location = audit(tmp_path, module="DrawingCallback")
     first = found["first_difference"]
-    assert (first["step"], first["cause"], first["tensor"]) == (3, "random stream", "torch")
+    assert (first["step"], first["cause"], first["tensor"]) == (3, "RNG state", "torch")
     assert "a callback" in location["sentence"]
 
 
@@ -182,7 +182,7 @@ def test_a_racing_gather(tmp_path):
     assert (first["cause"], first["tensor"]) == ("backward", "table")
     location = located(tmp_path, settings, variant)
     if location["answer"] == "not located":
-        assert "what parted the runs did not happen again" in location["sentence"]
+        assert "what made the runs diverge did not happen again" in location["sentence"]
     else:
         op = location["op"]
         assert (op["op"], op["phase"], op["parameter"]) == ("aten::index_put", "backward", "table")

@@ -146,8 +146,8 @@ def case(module, data, stop, by, answer, resumed_at, lost):
 
 
 OPTIMIZER = "the optimizer's state or settings are not those of the stop"
-TORCH = "the random streams of torch are not where they were"
-ALL_STREAMS = "the random streams of python, numpy and torch are not where they were"
+TORCH = "the RNG states of torch are not those of the stop"
+ALL_STATES = "the RNG states of python, numpy and torch are not those of the stop"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_twinruns_checkpoint_loses_nothing(found, expected):
             "lightning",
             "differs",
             10,
-            f"the order of epoch 1 is replayed in epoch 3; {ALL_STREAMS}",
+            f"the order of epoch 1 is replayed in epoch 3; {ALL_STATES}",
         ),
         case(
             Small,
@@ -213,7 +213,7 @@ def test_twinruns_checkpoint_loses_nothing(found, expected):
             "twinrun",
             "differs",
             5,
-            f"the order of epoch 1 is replayed in epoch 2; {ALL_STREAMS}",
+            f"the order of epoch 1 is replayed in epoch 2; {ALL_STATES}",
         ),
         case(
             LosesOptimizer,

@@ -6,19 +6,16 @@ the exchange between workers, the optimizer. So the first that differs bears the
 others follow from it. What a class cannot say is which operation it was: see `locate`.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 # Quantities in the order in which one causes the next: the words of `first_difference`, and the
 # class of cause when that quantity is the first to differ.
 CAUSE_OF_QUANTITY = {
     "initial parameters": "initial weights",
     "initial buffers": "initial weights",
     "parameters before the step": "initial weights",
-    "random streams": "random stream",
+    "RNG states": "RNG state",
     "order of the batch": "data order",
     "content of the batch": "data content",
-    "random streams after the step": "random stream",
+    "RNG states after the step": "RNG state",
     "buffers": "forward",
     "loss": "forward",
     "workers' own gradients": "backward",
@@ -33,7 +30,7 @@ CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
 ADVICE = {
     "initial weights": "look for weights that are drawn before or without the seed, or changed "
     "between steps",
-    "random stream": "look for whoever draws from or seeds the global random generators (a "
+    "RNG state": "look for whoever draws from or seeds the global random generators (a "
     "callback, a loader, a library), and give it a generator of its own",
     "data order": "look for a shuffle or a sampler that draws from another source than the seed",
     "data content": "look for augmentation, data workers or a set whose result the seed does not "
@@ -45,22 +42,17 @@ ADVICE = {
 }
 
 
-def cause_of(first_difference: Mapping[str, Any] | None, *, workers: int = 1) -> str | None:
-    """Give the class of cause, one of CAUSES; None if nothing differed at any step.
+def cause_of(quantity: str, *, workers: int = 1) -> str:
+    """Return the class of cause, one of CAUSES, of the quantity that differed first.
 
     Args:
-        first_difference: of a comparison; its `quantity` is read.
+        quantity: one of CAUSE_OF_QUANTITY.
         workers: how many trained together. When their own gradients were equal and the sum of
             them is not, it was the exchange.
 
-    >>> cause_of({"step": 3, "quantity": "gradients", "tensor": "user_factors"})
-    'backward'
-    >>> cause_of({"step": 3, "quantity": "gradients", "tensor": "user_factors"}, workers=2)
-    'collective'
+    >>> cause_of("gradients"), cause_of("gradients", workers=2)
+    ('backward', 'collective')
     """
-    if first_difference is None:
-        return None
-    quantity = first_difference["quantity"]
     if quantity == "gradients" and workers > 1:
         return "collective"
     return CAUSE_OF_QUANTITY[quantity]

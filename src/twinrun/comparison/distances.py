@@ -7,21 +7,37 @@ of other bytes of which one is infinite or NaN are infinitely far apart. bfloat1
 uint16 bits, which is why every function that reads values is told the dtype. Without torch.
 """
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 
-def distances(first: np.ndarray, second: np.ndarray, dtype: str) -> dict[str, Any]:
+class Distances(TypedDict):
+    """How far two tensors are apart."""
+
+    elements: int
+    """Of each."""
+    elements_differing: int
+    """Those of which a byte differs."""
+    share: float
+    """Of the elements that differ, 0 to 1."""
+    max_abs: float
+    """The largest |second - first|."""
+    max_ulp: int
+    """The largest distance in units in the last place."""
+    relative_l2: float
+    """|second - first| / |first|."""
+    equal: bool
+    """Whether all bytes are."""
+
+
+def distances(first: np.ndarray, second: np.ndarray, dtype: str) -> Distances:
     """Measure how far two tensors are apart.
 
     Args:
         first: of any shape.
         second: of the same.
         dtype: torch's name of their type, such as float32.
-
-    Returns:
-        elements, elements_differing, share (of them), max_abs, max_ulp, relative_l2, equal.
 
     >>> distances(np.float32([1, 2]), np.float32([1, 2.0000002]), "float32")["max_ulp"]
     1
@@ -50,7 +66,7 @@ def differing_elements(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def differences(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
-    """Give |second - first|; flat, float64.
+    """Return |second - first|; flat, float64.
 
     >>> differences(np.float32([1.5, np.nan]), np.float32([1.0, 0.0]), "float32").tolist()
     [0.5, inf]
@@ -63,7 +79,7 @@ def differences(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray
 
 
 def squares(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
-    """Give the squared L2 norms of the difference and of the first tensor's finite elements; (2,).
+    """Return the squared L2 norms of the difference and of the first's finite elements; (2,).
 
     >>> squares(np.float64([3.0, 4.0]), np.float64([3.0, 2.0]), "float64").tolist()
     [4.0, 25.0]
@@ -100,7 +116,7 @@ def ulps(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def values(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Give the elements; flat, float64.
+    """Return the elements; flat, float64.
 
     >>> values(np.uint16([0x3F80]), "bfloat16").tolist()
     [1.0]
@@ -112,7 +128,7 @@ def values(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """Give the elements' bits; flat, unsigned."""
+    """Return the elements' bits; flat, unsigned."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(f"u{flat.dtype.itemsize}")
 

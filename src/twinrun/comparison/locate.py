@@ -1,29 +1,37 @@
-"""Where two runs of a pair part: the first operation that gives other values from equal inputs.
+"""Where two runs of a pair diverge: the first operation that gives other values from equal inputs.
 
 Only for a pair that differs, and only where the first difference arises inside a step, is anything
-computed: one fresh process trains up to the step in which the pair parted and saves what that step
-starts with; two more do the step from there, with every operation fingerprinted (see `replay`).
-A race need not fire again: the step is repeated, and the answer says how often it did. Of any other
-difference the class of its cause is all there is to say. Does without torch: a pair that is equal
-costs a look at its comparison.
+computed: one fresh process trains up to the step in which the pair diverged and saves what that
+step starts with; two more do the step from there, with every operation fingerprinted (see
+`replay`). A race need not fire again: the step is repeated, and the answer says how often it did.
+Of any other difference the class of its cause is all there is to say. Does without torch: a pair
+that is equal costs a look at its comparison.
 """
 
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.causes import ADVICE, remedy_of
+from twinrun.comparison.pair_records import (
+    Comparison,
+    FirstDifference,
+    Location,
+    Operation,
+    read_comparisons,
+    write_locations,
+)
 from twinrun.formatting import count, measure, plural
 from twinrun.process.launching import environment_of, launch
 
 REPEATS = 20  # of the step by the second process
 # Quantities that an operation of the step decides.
 INSIDE_A_STEP = (
-    "random streams after the step",
+    "RNG states after the step",
     "buffers",
     "loss",
     "gradients",
@@ -39,60 +47,73 @@ OPERATION_COLUMNS = [
 # fmt: on
 
 
+class Replayed(TypedDict):
+    """What `replay.replay` found."""
+
+    step: int
+    """The step that was done again."""
+    repeats: int
+    """How often."""
+    firsts: list[Operation | None]
+    """Of each repeat the first operation that differed."""
+    operations: list[dict[str, Any]]
+    """The operations of the first repeat that diverged, a row of the table each."""
+
+
 def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations: str) -> None:
-    """Find where the runs of each seed part and write it down.
+    """Find where the runs of each seed diverge and write it down.
 
     Args:
         comparisons: JSON of the comparisons, a seed each; their runs lie where it says.
         run: `workload`, `variant`, `dataset` and `search_path` of their runs.
-        output: path of the JSON, a list with, for each seed, `answer` (`equal`, `located`, `not
-            located`), `cause` (its class), `step`, `op` (the row of the operation, `differs_in`
-            included), `repeats` of the step and in how many the processes parted (`fired`), and one
-            `sentence` for a reader.
-        operations: path of the table of the steps' operations, from the first repeat that
-            diverged.
+        output: path of the JSON, a list of `pair_records.Location`.
+        operations: path of the table of the steps' operations, from the first repeat that diverged.
     """
-    locations, done = [], []
-    for compared in artifacts.read_json(comparisons):
+    locations, tables = [], []
+    for compared in read_comparisons(comparisons):
         found, rows = _located(compared, {**run, "seed": compared["seed"]})
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
-        done += [
+        tables += [
             {"seed": compared["seed"], "place": place, **row}
             for place, row in enumerate(rows, start=1)
         ]
-    artifacts.write_csv(operations, pd.DataFrame(done).reindex(columns=OPERATION_COLUMNS))
-    artifacts.write_json(output, locations)
+    artifacts.write_csv(operations, pd.DataFrame(tables).reindex(columns=OPERATION_COLUMNS))
+    write_locations(output, locations)
 
 
-def _located(
-    compared: Mapping[str, Any], run: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Give where the runs of a comparison part, and the operations of that step."""
-    found: dict[str, Any] = {key: compared[key] for key in ("workload", "variant", "seed")}
-    found |= {"answer": "not located", "cause": None, "step": None, "op": None}
-    found |= {"repeats": 0, "fired": 0}
-    rows: list[dict[str, Any]] = []
+def _located(compared: Comparison, run: Mapping[str, Any]) -> tuple[Location, list[dict[str, Any]]]:
+    """Return where the runs of a comparison diverge, and the operations of that step."""
+    found = Location(
+        workload=compared["workload"],
+        variant=compared["variant"],
+        seed=compared["seed"],
+        answer="not located",
+        cause=None,
+        step=None,
+        op=None,
+        repeats=0,
+        fired=0,
+        sentence="",
+    )
     first = compared["first_difference"]
     if compared["answer"] != "differs":
-        found |= {"answer": "equal", "sentence": "No two runs part."}
-    elif first is None:
-        found |= {"sentence": "The runs part after the last step, which no trace covers."}
-    else:
-        found |= {"cause": first["cause"], "step": first["step"]}
-        reason = _why_not_replayed(first, run["variant"])
-        if reason is not None:
-            found |= {"sentence": f"{_beginning(first)}. {reason}."}
-        else:
-            replayed = _replayed(run, first["step"], Path(compared["runs"][0], "steps.csv"))
-            rows = replayed["operations"]
-            found |= _judged(replayed, run)
-            if found["op"] is None:
-                found["sentence"] = f"{_beginning(first)}. {found['sentence']}"
-    return found, rows
+        found["answer"], found["sentence"] = "equal", "No two runs diverge."
+        return found, []
+    if first is None:
+        found["sentence"] = "The runs diverge after the last step, which no trace covers."
+        return found, []
+    found["cause"], found["step"] = first["cause"], first["step"]
+    reason = _why_not_replayed(first, run["variant"])
+    if reason is not None:
+        found["sentence"] = f"{_beginning(first)}. {reason}."
+        return found, []
+    replayed = _replayed(run, first["step"], Path(compared["runs"][0], "steps.csv"))
+    _judge(found, first, replayed, run)
+    return found, replayed["operations"]
 
 
-def _why_not_replayed(first: Mapping[str, Any], variant: Mapping[str, Any]) -> str | None:
+def _why_not_replayed(first: FirstDifference, variant: Mapping[str, Any]) -> str | None:
     """Say in a clause why no operation can be named; None if one can."""
     if first["quantity"] not in INSIDE_A_STEP:
         return f"No operation of a step decides it: {ADVICE[first['cause']]}"
@@ -101,12 +122,12 @@ def _why_not_replayed(first: Mapping[str, Any], variant: Mapping[str, Any]) -> s
     if variant["compile"] != "none" or variant["cuda_graph"]:
         return "Compiled and captured steps show no operations: run the variant without"
     if variant["accumulate"] > 1:
-        return f"Steps of several parts are not replayed: {ADVICE[first['cause']]}"
+        return f"Steps of several micro-batches are not replayed: {ADVICE[first['cause']]}"
     return None
 
 
-def _replayed(run: Mapping[str, Any], step: int, recorded: Path) -> dict[str, Any]:
-    """Do the step again in fresh processes and give what they found."""
+def _replayed(run: Mapping[str, Any], step: int, recorded: Path) -> Replayed:
+    """Do the step again in fresh processes and return what they found."""
     variant = run["variant"]
     environment = environment_of(
         seed=run["seed"],
@@ -122,34 +143,34 @@ def _replayed(run: Mapping[str, Any], step: int, recorded: Path) -> dict[str, An
         launch("twinrun.comparison.replay:replay", replaying | {"repeats": 1}, environment)
         again = replaying | {"repeats": REPEATS, "found": found}
         launch("twinrun.comparison.replay:replay", again, environment)
-        return artifacts.read_json(found)
+        return artifacts.read_record(found, Replayed)
 
 
-def _judged(replayed: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn what the replays found into an answer."""
-    fired = [first for first in replayed["firsts"] if first is not None]
-    step, repeats = replayed["step"], replayed["repeats"]
+def _judge(
+    found: Location, first: FirstDifference, replayed: Replayed, run: Mapping[str, Any]
+) -> None:
+    """Put into a location what the replays found."""
+    fired = [op for op in replayed["firsts"] if op is not None]
+    step, found["repeats"] = replayed["step"], replayed["repeats"]
     if not fired:
-        again = f"Step {count(step)}, done {repeats} times from its start, gave the same every time"
-        sentence = f"{again}: what parted the runs did not happen again."
-        return {"repeats": repeats, "sentence": sentence}
+        again = f"Step {count(step)}, done {found['repeats']} times from its start, gave the same"
+        found["sentence"] = (
+            f"{_beginning(first)}. {again} every time: what made the runs diverge did not happen "
+            f"again."
+        )
+        return
     op = fired[0]
-    cause = "random stream" if op["draws"] else op["phase"]
-    return {
-        "answer": "located",
-        "cause": cause,
-        "step": step,
-        "op": op,
-        "repeats": repeats,
-        "fired": len(fired),
-        "sentence": sentence_of(op, step=step, fired=len(fired), repeats=repeats, run=run),
-    }
+    found["answer"], found["op"], found["fired"] = "located", op, len(fired)
+    found["cause"], found["step"] = "RNG state" if op["draws"] else op["phase"], step
+    found["sentence"] = sentence_of(
+        op, step=step, fired=len(fired), repeats=found["repeats"], run=run
+    )
 
 
 def sentence_of(
-    op: Mapping[str, Any], *, step: int, fired: int, repeats: int, run: Mapping[str, Any]
+    op: Operation, *, step: int, fired: int, repeats: int, run: Mapping[str, Any]
 ) -> str:
-    """Say which operation parted the runs, how far, how often, and what to do."""
+    """Say which operation made the runs diverge, how far, how often, and what to do."""
     owner = op["module"] or run["workload"]["module"].partition(":")[2]
     parameter = f", parameter {op['parameter']}" if op["parameter"] else ""
     source = f", {op['source']}" if op["source"] else ""
@@ -173,17 +194,17 @@ def sentence_of(
     return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
 
 
-def _size(op: Mapping[str, Any]) -> str:
-    if not op.get("elements_differing"):
+def _size(op: Operation) -> str:
+    differing, ulp = op.get("elements_differing"), op.get("max_ulp", 0)
+    if not differing:
         return ""
-    ulp = op["max_ulp"]
     return (
-        f", {count(op['elements_differing'])} of {plural(op['elements'], 'element')} by up to "
+        f", {count(differing)} of {plural(op.get('elements', 0), 'element')} by up to "
         f"{count(ulp) if ulp < 1_000_000 else measure(ulp)} ULP"
     )
 
 
-def _beginning(first: Mapping[str, Any]) -> str:
+def _beginning(first: FirstDifference) -> str:
     tensor = f" ({first['tensor']})" if first["tensor"] else ""
     if not first["step"]:
         return f"First to differ, before the first step: {first['quantity']}{tensor}"

@@ -1,35 +1,37 @@
 """A matrix: what each change of the baseline did to the training, a row and a sentence a cell.
 
-Every cell is a run held against the baseline's first one. If the baseline's repeat is not equal to
+Every cell is a run compared with the baseline's first one. If the baseline's repeat is not equal to
 it, nothing can be said of any change, and the cells are `not comparable`.
 
 The size of a difference is told by how far the losses are apart, relative to the baseline's loss,
-the larger of the step where the runs parted and the next: the one shows what the forward pass did,
-the other what an update made of it; later ones, how training enlarges anything. It is `rounding` up
-to ROUNDING_UNITS relative spacings of the coarser run's numbers, if that is less than STREAM_SHARE
-of what another seed does. What is larger is a `stream`: other batches, other random numbers or
-other statistics.
+the larger of the step where the runs diverged and the next: the one shows what the forward pass
+did, the other what an update made of it; later ones, how training enlarges anything. It is
+`rounding` up to ROUNDING_UNITS relative spacings of the coarser run's numbers, if that is less than
+SEED_SHARE of what another seed does. What is larger is `algorithmic`: other batches, other random
+numbers or other statistics.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.distances import differing_elements, values
+from twinrun.comparison.pair_records import Comparison, read_comparisons
+from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
 from twinrun.formatting import count, measure, percent, plural
 
 LOOK_STEPS = 2
 ROUNDING_UNITS = 2**10  # a sum of n numbers rounds off by up to n of them, typically its root
-STREAM_SHARE = 0.1
+SEED_SHARE = 0.1
 # Relative spacings by Lightning's names of the precision; cuDNN computes 32-true in TF32.
 UNITS = {"64-true": 2**-52, "32-true": 2**-23, "16-mixed": 2**-10}
 UNIT_TF32, UNIT_BFLOAT16 = 2**-10, 2**-7
-SIZES = {"rounding": "no more than rounding explains", "stream": "more than rounding explains"}
+SIZES = {"rounding": "no more than rounding explains", "algorithmic": "more than rounding explains"}
 # fmt: off
 COLUMNS = [
     "cell", "label", "answer", "first_step", "quantity", "tensor", "cause", "relative_l2",
@@ -55,45 +57,38 @@ def tabulate(
         table: path of the CSV.
         summary: path of the JSON.
     """
-    found = {Path(path).stem: Comparison(path) for path in comparisons}
-    repeat, seed = found.get("repeat"), found.get("seed")
-    doubt = None if repeat is None else _doubt(repeat)
+    compared = {Path(path).stem: CellComparison(path) for path in comparisons}
+    repeat, seed = compared.get("repeat"), compared.get("seed")
+    doubt = None if repeat is None else _doubt(repeat.found)
     scale = None if seed is None else seed.loss_apart()
-    rows = [
-        {
-            "cell": cell["name"],
-            "label": cell["label"],
-            **_row(cell, found.get(cell["name"]), doubt=doubt, scale=scale),
-        }
-        for cell in cells
-    ]
-    for row in rows:
-        row["sentence"] = sentence(row)
+    rows = [_row(cell, compared.get(cell["name"]), doubt=doubt, scale=scale) for cell in cells]
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
-    artifacts.write_json(
+    write_matrix(
         summary,
-        {
-            **identity,
-            "answer": "not run" if repeat is None else repeat.answer,
-            "reason": doubt,
-            "steps": None if repeat is None else repeat.found["steps"],
-            "scale": scale,
-            "cells": rows,
-        },
+        Matrix(
+            workload=identity["workload"],
+            baseline=identity["baseline"],
+            seed=identity["seed"],
+            answer="not run" if repeat is None else repeat.found["answer"],
+            reason=doubt,
+            steps=None if repeat is None else repeat.found["steps"],
+            scale=scale,
+            cells=rows,
+        ),
     )
 
 
-class Comparison:
-    """A comparison of two runs, with what a matrix asks of it beyond its summary."""
+class CellComparison:
+    """The comparison of a cell with the baseline, and what a matrix needs beyond its summary."""
 
     def __init__(self, path: str | Path) -> None:
-        self.found: Mapping[str, Any] = artifacts.read_json(path)
-        self.answer: str = self.found["answer"]
+        self.found: Comparison
+        (self.found,) = read_comparisons(path)
         self._path = Path(path)
         self._folders = [Path(folder) for folder in self.found["runs"]]
 
     def loss_apart(self) -> float | None:
-        """Give |difference of the losses| / |loss|, the largest of the steps looked at."""
+        """Return |difference of the losses| / |loss|, the largest of the steps looked at."""
         first = self.found["first_difference"]
         if first is None:
             return None
@@ -103,16 +98,17 @@ class Comparison:
         apart = (steps / losses.abs())[start : start + LOOK_STEPS].max()
         return None if math.isnan(apart) else float(apart)
 
-    def size(self, scale: float | None) -> str | None:
-        """Say `rounding` or `stream`; `scale` is how far another seed is apart."""
+    def size(self, scale: float | None) -> Literal["rounding", "algorithmic"] | None:
+        """Say `rounding` or `algorithmic`; `scale` is how far another seed is apart."""
         apart = self.loss_apart()
         if apart is None:
             return None
         most = ROUNDING_UNITS * max(map(_unit, self._folders))
-        return "rounding" if apart <= min(most, STREAM_SHARE * (scale or math.inf)) else "stream"
+        is_small = apart <= min(most, SEED_SHARE * (scale or math.inf))
+        return "rounding" if is_small else "algorithmic"
 
     def predictions(self) -> tuple[float | None, str]:
-        """Give the share of predictions that change, and what is meant by one.
+        """Return the share of predictions that change, and what is meant by one.
 
         Scores of classes, (N, C) floating-point numbers, count by the class that is predicted,
         everything else by its bytes; of several such tensors the one that changes most.
@@ -129,7 +125,7 @@ class Comparison:
 
 
 def _unit(folder: Path) -> float:
-    """Give the relative spacing of the numbers that a run computed with."""
+    """Return the relative spacing of the numbers that a run computed with."""
     variant = run_files.read_run(folder / "run.json")["settings"]["variant"]
     if variant["precision"] == "32-true" and variant["accelerator"] == "gpu":
         return UNIT_TF32
@@ -142,7 +138,7 @@ def _is_scores(array: np.ndarray) -> bool:
 
 
 def _changed(first: np.ndarray, second: np.ndarray) -> float:
-    """Give the share of predictions that are not the same.
+    """Return the share of predictions that are not the same.
 
     >>> _changed(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.8], [0.4, 0.6]]))
     0.5
@@ -161,56 +157,75 @@ def _changed(first: np.ndarray, second: np.ndarray) -> float:
 
 def _doubt(repeat: Comparison) -> str | None:
     """Say why no cell can be compared; None if the baseline repeats."""
-    if repeat.answer == "equal":
+    if repeat["answer"] == "equal":
         return None
-    return repeat.found["reason"] or "the baseline does not repeat"
+    return repeat["reason"] or "the baseline does not repeat"
 
 
 def _row(
     cell: Mapping[str, Any],
-    comparison: Comparison | None,
+    comparison: CellComparison | None,
     *,
     doubt: str | None,
     scale: float | None,
-) -> dict[str, Any]:
+) -> MatrixCell:
     """Say what a cell's comparison says, and how large the difference is."""
-    row: dict[str, Any] = {**dict.fromkeys(COLUMNS[2:]), "reason": None, "steps": None}
-    if comparison is None:
-        return row | {"answer": "not run", "reason": cell["not_run"]}
+    row = MatrixCell(
+        cell=cell["name"],
+        label=cell["label"],
+        answer="not run",
+        reason=cell["not_run"],
+        steps=None,
+        first_step=None,
+        quantity=None,
+        tensor=None,
+        cause=None,
+        relative_l2=None,
+        size=None,
+        predictions_changed=None,
+        predictions=None,
+        sentence="",
+    )
+    if comparison is not None:
+        _fill(row, comparison, doubt=None if cell["name"] == "repeat" else doubt, scale=scale)
+    row["sentence"] = sentence(row)
+    return row
+
+
+def _fill(
+    row: MatrixCell, comparison: CellComparison, *, doubt: str | None, scale: float | None
+) -> None:
+    """Put into the row of a cell that was run what its comparison says."""
     found = comparison.found
-    if found["answer"] == "not comparable" or (doubt and cell["name"] != "repeat"):
-        return row | {"answer": "not comparable", "reason": found["reason"] or doubt}
-    row |= {"answer": found["answer"], "relative_l2": found["relative_l2"], "steps": found["steps"]}
+    if found["answer"] == "not comparable" or doubt:
+        row["answer"], row["reason"] = "not comparable", found["reason"] or doubt
+        return
+    row["answer"], row["steps"] = found["answer"], found["steps"]
+    row["relative_l2"] = found["relative_l2"]
     row["predictions_changed"], row["predictions"] = comparison.predictions()
     first = found["first_difference"]
-    if first is None:
-        return row
-    return row | {
-        "size": comparison.size(scale),
-        "first_step": first["step"],
-        "quantity": first["quantity"],
-        "tensor": first["tensor"],
-        "cause": first.get("cause"),
-    }
+    if first is not None:
+        row["size"] = comparison.size(scale)
+        row["first_step"], row["quantity"] = first["step"], first["quantity"]
+        row["tensor"], row["cause"] = first["tensor"], first["cause"]
 
 
-def sentence(row: Mapping[str, Any]) -> str:
+def sentence(row: MatrixCell) -> str:
     """Say a cell in plain words.
 
-    >>> sentence({"label": "threads: 2", "answer": "equal", "steps": 30})
-    'threads: 2: every bit of 30 steps stays the same.'
+    `threads: 2: every bit of 30 steps stays the same.`
     """
     return f"{row['label']}: {'; '.join(_clauses(row))}."
 
 
-def _clauses(row: Mapping[str, Any]) -> Iterator[str]:
+def _clauses(row: MatrixCell) -> Iterator[str]:
     if row["answer"] in ("not run", "not comparable"):
         yield f"{row['answer']}, {row['reason']}"
         return
     if row["answer"] == "equal":
-        yield f"every bit of {plural(row['steps'], 'step')} stays the same"
+        yield f"every bit of {plural(row['steps'] or 0, 'step')} stays the same"
         return
-    yield _parting(row)
+    yield _divergence(row)
     if row["size"] is not None:
         yield SIZES[row["size"]]
     yield f"at the end a relative L2 of {measure(row['relative_l2'])}"
@@ -218,7 +233,7 @@ def _clauses(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{percent(row['predictions_changed'])} of the {row['predictions']} change"
 
 
-def _parting(row: Mapping[str, Any]) -> str:
+def _divergence(row: MatrixCell) -> str:
     if row["first_step"] is None:
         return "differs after the last step"
     of_tensor = f" of {row['tensor']}" if row["tensor"] else ""

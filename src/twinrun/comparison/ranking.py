@@ -5,13 +5,14 @@ metric is no number. Does without torch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.study_records import Ranking, Trial, write_ranking
 from twinrun.errors import TwinrunError
 
 
@@ -44,61 +45,67 @@ def rank(
     ]
     _check_metric(trials, metric)
     sign = -1 if best == "highest" else 1
-    trials.sort(key=lambda trial: math.inf if trial["rank"] is None else sign * trial["value"])
-    ranked = [trial for trial in trials if trial["rank"] is not None]
-    for place, trial in enumerate(ranked, start=1):
-        trial["rank"] = place
+    trials.sort(key=lambda trial: sign * trial["value"] if _is_number(trial["value"]) else math.inf)
+    for rank_of_trial, trial in enumerate(trials, start=1):
+        if _is_number(trial["value"]):
+            trial["rank"] = rank_of_trial
     rows = [
         {"rank": trial["rank"], **trial["point"], metric: trial["value"], **trial["metrics"]}
         | {"ended": trial["ended"]}
         for trial in trials
     ]
     artifacts.write_csv(table, pd.DataFrame(rows).astype({"rank": "Int64"}))
-    artifacts.write_json(
+    write_ranking(
         summary,
-        {
-            "workload": workload,
-            "metric": metric,
-            "best": best,
-            "finished": sum(trial["ended"] == "finished" for trial in trials),
-            "trials": trials,
-        },
+        Ranking(
+            workload=workload,
+            metric=metric,
+            best=best,
+            finished=sum(trial["ended"] == "finished" for trial in trials),
+            trials=trials,
+        ),
     )
 
 
-def _points(manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give of each trial the hyperparameters, variant and seed that are not the same in all."""
-    found = [
-        manifest["settings"]["workload"]["hyperparameters"]
-        | {key: manifest[key] for key in ("variant", "seed")}
+def _is_number(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _points(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each trial the hyperparameters, variant and seed that are not the same in all."""
+    of_trials = [
+        {
+            **manifest["settings"]["workload"]["hyperparameters"],
+            "variant": manifest["variant"],
+            "seed": manifest["seed"],
+        }
         for manifest in manifests
     ]
-    names = dict.fromkeys(name for values in found for name in values)
-    varied = [n for n in names if len({repr(values.get(n)) for values in found}) > 1]
-    return [{name: values.get(name) for name in varied} for values in found]
+    names = dict.fromkeys(name for values in of_trials for name in values)
+    varied = [n for n in names if len({repr(values.get(n)) for values in of_trials}) > 1]
+    return [{name: values.get(name) for name in varied} for values in of_trials]
 
 
-def _trial(
-    manifest: dict[str, Any], path: Path, point: dict[str, Any], metric: str
-) -> dict[str, Any]:
-    measured = dict(manifest["metrics"])
+def _trial(manifest: Mapping[str, Any], path: Path, point: dict[str, Any], metric: str) -> Trial:
+    logged = dict(manifest["metrics"])
     if manifest["ended"] == "finished":
         epochs = pd.read_csv(path.with_name("epochs.csv"))
-        measured = epochs.drop(columns="epoch").iloc[-1].to_dict() | measured
-    value = measured.pop(metric, None)
-    return {
-        "rank": 0 if value is not None and math.isfinite(value) else None,
-        "point": point,
-        "label": ", ".join(f"{name} {value}" for name, value in point.items()) or "the only one",
-        "value": value,
-        "metrics": measured,
-        "fit_seconds": manifest.get("seconds", {}).get("fit"),
-        "ended": manifest["ended"],
-        "run": path.as_posix(),
-    }
+        # What the test logged goes before what the last epoch logged under the same name.
+        logged = epochs.drop(columns="epoch").iloc[-1].to_dict() | logged
+    value = logged.pop(metric, None)
+    return Trial(
+        rank=None,
+        point=point,
+        label=", ".join(f"{name} {value}" for name, value in point.items()) or "the only one",
+        value=value,
+        metrics=logged,
+        fit_seconds=manifest.get("seconds", {}).get("fit"),
+        ended=manifest["ended"],
+        run=path.as_posix(),
+    )
 
 
-def _check_metric(trials: Sequence[dict[str, Any]], metric: str) -> None:
+def _check_metric(trials: Sequence[Trial], metric: str) -> None:
     finished = [trial for trial in trials if trial["ended"] == "finished"]
     if finished and all(trial["value"] is None for trial in finished):
         known = ", ".join(finished[0]["metrics"])

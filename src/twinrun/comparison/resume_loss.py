@@ -1,8 +1,8 @@
-"""What resuming loses: runs that were stopped and resumed, held against the one that was not.
+"""What resuming loses: runs that were stopped and resumed, compared with the one that was not.
 
 For each kind of stop there is a run resumed by Lightning's own checkpoint and one by Twinrun's. Of
 each it is said whether it ends in the same bits, and if not, what was lost, by the fingerprints of
-the first step after the resumption: whose turn the batches were, which random streams had moved,
+the first step after the resumption: whose turn the batches were, which RNG states had moved,
 and what differed first where the batch was the right one. Does without torch.
 """
 
@@ -14,9 +14,11 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
+from twinrun.comparison.pair_records import Comparison, read_comparisons
+from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
 from twinrun.formatting import count, plural
 
-STREAM = "random "  # before the name of a random stream
+RNG_STATE = "RNG state "  # before the name of a generator
 HAS_NO_VALIDATION = "the training has no validation"
 COLUMNS = ["stop", "resume", "answer", "resumed_at", "steps", "lost", "relative_l2"]
 
@@ -45,22 +47,40 @@ def diagnose(
     rows = [_row(pair, Path(folder)) for pair in pairs]
     steps = run_files.read_run(pairs[0]["whole"])["steps"]
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
-    artifacts.write_json(summary, {**identity, "steps": steps, "stops": rows})
+    write_stops(
+        summary,
+        ResumeTable(
+            workload=identity["workload"],
+            variant=identity["variant"],
+            seed=identity["seed"],
+            steps=steps,
+            stops=rows,
+        ),
+    )
 
 
-def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
+def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
     stop, resume = pair["stop"], pair["resume"]
-    row = {"stop": stop, "resume": resume, **dict.fromkeys(COLUMNS[2:])}
     manifest = run_files.read_run(pair["stopped"])
+    row = StoppedRun(
+        stop=stop,
+        resume=resume,
+        answer="not run",
+        resumed_at=None,
+        steps=None,
+        lost="the training never comes to this point",
+        relative_l2=None,
+    )
     if not manifest["resumed_at"]:
-        reason = "the training never comes to this point"
         if stop in ("before_validation", "after_validation"):
-            reason = HAS_NO_VALIDATION
-        return row | {"answer": "not run", "lost": reason}
-    row |= {"resumed_at": manifest["resumed_at"][-1], "steps": manifest["steps"]}
+            row["lost"] = HAS_NO_VALIDATION
+        return row
+    at = manifest["resumed_at"][-1]
+    row["resumed_at"], row["steps"] = at, manifest["steps"]
     if manifest["ended"] != "finished":
         ended = manifest["ended"].split(". ")[0]
-        return row | {"answer": "differs", "lost": f"the resumed training was {ended}"}
+        row["answer"], row["lost"] = "differs", f"the resumed training was {ended}"
+        return row
     evidence = folder / f"{stop}-{resume}.json"
     compare(
         [pair["whole"], pair["stopped"]],
@@ -69,28 +89,20 @@ def _row(pair: Mapping[str, str], folder: Path) -> dict[str, Any]:
         steps=evidence.with_suffix(".steps.csv"),
         across=True,
     )
-    found = artifacts.read_json(evidence)
-    lost = "nothing was lost"
-    if found["answer"] == "not comparable":
-        lost = found["reason"]
-    elif found["answer"] == "differs":
-        traces = [_trace(pair[key]) for key in ("whole", "stopped")]
-        at = manifest["resumed_at"][-1]
-        lost = "; ".join(losses(*traces, at=at, found=found))
-    return row | {
-        "answer": found["answer"],
-        "lost": lost,
-        "relative_l2": found["relative_l2"],
-    }
+    (found,) = read_comparisons(evidence)
+    row["answer"], row["relative_l2"] = found["answer"], found["relative_l2"]
+    row["lost"] = found["reason"] or "nothing was lost"
+    if found["answer"] == "differs":
+        whole, resumed = (_steps_of(pair[key]) for key in ("whole", "stopped"))
+        row["lost"] = "; ".join(losses(whole, resumed, at=at, found=found))
+    return row
 
 
-def losses(
-    whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Mapping[str, Any]
-) -> list[str]:
+def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Comparison) -> list[str]:
     """Say what a resumed training has lost.
 
     Args:
-        whole: steps.csv of the uninterrupted training, with a column for each random stream.
+        whole: steps.csv of the uninterrupted training, with a column for each generator.
         resumed: of the resumed one, with the steps from before the stop.
         at: the steps done when it was resumed.
         found: the comparison of the two, which differ.
@@ -113,17 +125,17 @@ def losses(
 
 
 def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator[str]:
-    """Hold the first step after the resumption against the one that it should be."""
+    """Compare the first step after the resumption with the one that it should be."""
     equal = whole.iloc[at] == resumed.iloc[at]
     if not equal["batch"]:
         yield _order(whole, resumed, at)
     if not equal["before"]:
         yield "the parameters are not those of the stop"
-    streams = [name for name in whole if name.startswith(STREAM) and not equal[name]]
-    if streams:
-        *others, last = (name.removeprefix(STREAM) for name in streams)
+    states = [name for name in map(str, whole) if name.startswith(RNG_STATE) and not equal[name]]
+    if states:
+        *others, last = (name.removeprefix(RNG_STATE) for name in states)
         names = " and ".join(filter(None, [", ".join(others), last]))
-        yield f"the random streams of {names} are not where they were"
+        yield f"the RNG states of {names} are not those of the stop"
     if equal["gradients"] and not equal["optimizer"]:
         yield "the optimizer's state or settings are not those of the stop"
 
@@ -133,22 +145,23 @@ def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
     epoch = whole["epoch"][at]
     left = whole["batch"][at:][whole["epoch"][at:] == epoch]
     seen = resumed["batch"][at : at + len(left)]
-    places = {batch: step for step, batch in reversed(list(enumerate(whole["batch"])))}
-    place = places.get(seen.iloc[0])
-    if place is None:
+    # The first step of each batch: full-batch training has the same one in every step.
+    first_steps = {batch: step for step, batch in reversed(list(enumerate(whole["batch"])))}
+    repeated = first_steps.get(seen.iloc[0])
+    if repeated is None:
         return f"the mini-batches of epoch {epoch} are others"
     left_out = f"{count(int((~left.isin(seen)).sum()))} of {count(len(left))} mini-batches to come"
-    if whole["epoch"][place] != epoch:
-        return f"the order of epoch {whole['epoch'][place]} is replayed in epoch {epoch}"
-    if place < at:
+    if whole["epoch"][repeated] != epoch:
+        return f"the order of epoch {whole['epoch'][repeated]} is replayed in epoch {epoch}"
+    if repeated < at:
         return f"epoch {epoch} begins again, leaving out {left_out}"
     return f"{left_out} in epoch {epoch} are left out"
 
 
-def _trace(run: str) -> pd.DataFrame:
-    """Read the steps of a run, with a column for each random stream."""
+def _steps_of(run: str) -> pd.DataFrame:
+    """Read the steps of a run, with a column for each generator."""
     folder = Path(run).parent
     arrays = artifacts.read_arrays(folder / "fingerprints.npz")
-    streams = zip(arrays["stream_names"], arrays["random"].T, strict=True)
+    states = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
     steps = pd.read_csv(folder / "steps.csv", dtype={"batch": str})
-    return steps.assign(**{f"{STREAM}{name}": states for name, states in streams})
+    return steps.assign(**{f"{RNG_STATE}{name}": state for name, state in states.items()})

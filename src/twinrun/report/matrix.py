@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinrun.comparison.matrix import LOOK_STEPS, ROUNDING_UNITS, STREAM_SHARE
+from twinrun.comparison.matrix import LOOK_STEPS, ROUNDING_UNITS, SEED_SHARE
 from twinrun.report.results import Material
 
 
@@ -13,7 +13,7 @@ def section(material: Material) -> dict[str, Any]:
         "title": "What breaks it?",
         "look_steps": LOOK_STEPS,
         "rounding_units": ROUNDING_UNITS,
-        "stream_share": STREAM_SHARE,
+        "seed_share": SEED_SHARE,
         "other_seed": study["other_seed"],
         "workloads": [_workload(material, name) for name in study["workloads"]],
     }

@@ -90,8 +90,8 @@ def read_material(
             "records"
         ),
         runs=[run for run in found if not run["ended"].startswith(FAILED)],
-        comparisons=[pair for pair in compared if "against" not in pair],
-        contrasts=[pair for pair in compared if "against" in pair],
+        comparisons=[pair for pair in compared if pair["against"] is None],
+        contrasts=[pair for pair in compared if pair["against"]],
         locations=[
             {**entry, "path": place}
             for place, path in matching("locations/*.json")

@@ -104,11 +104,13 @@ def parallel(
         scalings: what the epochs took by variant, each with its `path`.
         not_run: as for `devices`.
     """
-    rows = reproducibility([found for found in comparisons if "against" not in found], [], not_run)
+    rows = reproducibility(
+        [found for found in comparisons if found.get("against") is None], [], not_run
+    )
     for scaling in scalings:
         question = EPOCH_FASTER.format(baseline=scaling["baseline"])
         rows += [speed(scaling, entry, question, "epochs") for entry in scaling["ratios"]]
-    return [*rows, *contrasts_of([found for found in comparisons if "against" in found])]
+    return [*rows, *contrasts_of([found for found in comparisons if found.get("against")])]
 
 
 def sweep(

@@ -1,0 +1,117 @@
+"""What differed first between two runs of a pair, read from the fingerprints of their steps.
+
+The initial parameters come first, then the first step of which a fingerprint differs, and in it the
+first quantity in the order of cause and effect (see `causes`), then the first tensor of it.
+"""
+
+import numpy as np
+import pandas as pd
+
+from twinrun.comparison.causes import cause_of
+from twinrun.comparison.pair_records import FirstDifference
+from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
+from twinrun.run_files import PER_STEP
+
+# What quantities are called where another word than their own is clearer; see `causes`.
+WORDS = {
+    "initial": "initial parameters",
+    "initial_buffers": "initial buffers",
+    "before": "parameters before the step",
+    "random": "RNG states",
+    "random_after": "RNG states after the step",
+    "own_gradients": "workers' own gradients",
+    "optimizer": "optimizer state",
+}
+
+
+def first_difference(
+    first: Run, second: Run, steps: pd.DataFrame, *, workers: int
+) -> FirstDifference | None:
+    """Name the first step that differs, what differed first in it, and its cause.
+
+    Args:
+        first: a run.
+        second: another one, a pair with it.
+        steps: their table of steps.
+        workers: how many trained together.
+
+    Returns:
+        None if nothing differs at any step, and both runs have as many.
+    """
+    for key, names in INITIAL.items():
+        tensor = _differing_name(first, second, key, names)
+        if tensor is not None:
+            return _found(second, WORDS[key], tensor=tensor, workers=workers)
+    equal = steps[[f"{quantity}_equal" for quantity in QUANTITIES]].to_numpy()
+    if equal.all():
+        if len(first.steps) == len(second.steps):
+            return None
+        longer = max(first.steps, second.steps, key=len)
+        row = longer.iloc[min(len(first.steps), len(second.steps))]
+        return _found(second, "number of steps", row=row, workers=workers)
+    index = int((~equal).any(axis=1).argmax())
+    quantity = list(QUANTITIES)[int((~equal[index]).argmax())]
+    tensor = None
+    if quantity in PER_STEP:
+        tensor = _differing_name(first, second, quantity, PER_STEP[quantity], index)
+    words = WORDS.get(quantity, quantity)
+    if quantity == "batch":
+        words = f"{'order' if _is_other_order(first, second, index) else 'content'} of the batch"
+    return _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
+
+
+def _found(
+    second: Run,
+    quantity: str,
+    *,
+    row: pd.Series | None = None,
+    tensor: str | None = None,
+    workers: int,
+) -> FirstDifference:
+    return FirstDifference(
+        repeat=second.manifest["repeat"],
+        step=0 if row is None else int(row["step"]),
+        epoch=0 if row is None else int(row["epoch"]),
+        quantity=quantity,
+        tensor=tensor,
+        cause=cause_of(quantity, workers=workers),
+    )
+
+
+def _differing_name(
+    first: Run, second: Run, key: str, names: str, index: int | None = None
+) -> str | None:
+    """Name the tensor or generator that differed first among those of a quantity, if one did."""
+    left, right = (
+        dict(zip(run.fingerprints[names], values if index is None else values[index], strict=True))
+        for run in (first, second)
+        for values in [run.fingerprints[key]]
+    )
+    differing = [str(name) for name in left if name in right and left[name] != right[name]]
+    # ASSUME the module's order is that of its forward pass. The backward pass goes the other
+    # way, so of the gradients that differ the last one was computed first.
+    return differing[-1 if key == "gradients" else 0] if differing else None
+
+
+def _is_other_order(first: Run, second: Run, index: int) -> bool:
+    """Say of two batches that differ whether the same samples came at another position or time.
+
+    ASSUME they did if most of the samples that one batch has and the other has not are elsewhere in
+    the other run's epoch; a last partial batch that is dropped leaves a few out. Beyond the samples
+    that a run keeps, only an order inside the batch is told from another content.
+    """
+    if first.steps["samples"][index] == second.steps["samples"][index]:
+        return True
+    own, other = (np.split(*_samples_of_steps(run))[index] for run in (first, second))
+    epoch = (second.steps["epoch"] == first.steps["epoch"][index]).to_numpy()
+    others = second.fingerprints["samples_of_steps"][
+        np.repeat(epoch, second.fingerprints["num_samples"])
+    ]
+    moved = np.isin(np.setdiff1d(own, other), others)
+    return len(own) > 0 and (not len(moved) or bool(moved.mean() > 0.5))
+
+
+def _samples_of_steps(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Return the samples of all steps, and where those of a step end; (N,) and (S - 1,)."""
+    samples, sizes = (run.fingerprints[key] for key in SAMPLES)
+    return samples, np.cumsum(sizes)[:-1]

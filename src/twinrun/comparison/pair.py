@@ -1,0 +1,77 @@
+"""What makes two runs a pair: the same workload, data, settings, code, versions and machine.
+
+Runs that are no pair are not compared, and the reason names the first value that is not the same.
+Repeats must share everything; of another variant or seed only what is computed and where.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+Manifest = Mapping[str, Any]
+
+
+def why_no_pair(first: Manifest, second: Manifest, *, across: bool) -> str | None:
+    """Say why two runs cannot be compared; None if they can.
+
+    Args:
+        first: run.json of a run.
+        second: of another.
+        across: whether they may be of two variants or seeds.
+    """
+    # Two runs of one variant are told apart by their repeats, others by their variants.
+    key = "variant" if across else "repeat"
+    for manifest in (first, second):
+        if manifest["ended"] != "finished":
+            return f"ended is {manifest['ended']!r} in {key} {manifest[key]}, not 'finished'"
+    identities = [_identity(manifest, across=across) for manifest in (first, second)]
+    for path, left, right in _unequal(identities[0], identities[1]):
+        return (
+            f"{path} is {left!r} in {key} {first[key]} and {right!r} in {key} {second[key]}: the "
+            f"runs are no pair"
+        )
+    return None
+
+
+def shape_of(tensor: Mapping[str, Any]) -> str:
+    """Write the shape of a tensor of a manifest.
+
+    >>> shape_of({"shape": [3, 4]}), shape_of({"shape": []})
+    ('3x4', 'scalar')
+    """
+    return "x".join(map(str, tensor["shape"])) or "scalar"
+
+
+def _identity(manifest: Manifest, *, across: bool) -> dict[str, Any]:
+    """Return what two runs must share to be a pair, as nested mappings of plain values."""
+    data, settings = manifest["data"], msgspec.to_builtins(manifest["settings"])
+    machine = manifest["environment"]["identity"]
+    if across:
+        how = {"settings": {"workload": settings["workload"]}}
+        # A variant's environment variables can choose the instruction set (ATEN_CPU_CAPABILITY):
+        # it belongs to how the variant computes.
+        machine = {key: value for key, value in machine.items() if key != "cpu_capability"}
+    else:
+        how = {"settings": settings, **{key: manifest[key] for key in ("variant", "seed")}}
+    return {
+        "workload": manifest["workload"],
+        **how,
+        # The path may differ: the bytes are what was trained on.
+        "data": data and {"sha256": data["sha256"]},
+        "source_sha256": manifest["source_sha256"],
+        "environment": machine,
+        "tensors": {
+            tensor["name"]: f"{tensor['kind']} {tensor['dtype']} {shape_of(tensor)}"
+            for tensor in manifest["tensors"]
+        },
+    }
+
+
+def _unequal(left: object, right: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """Walk two nested mappings; yield the dotted key and both values wherever they differ."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for key in {**left, **right}:
+            yield from _unequal(left.get(key), right.get(key), f"{path}.{key}".lstrip("."))
+    elif repr(left) != repr(right):  # 1 and 1.0 are two settings, a NaN is the same one as itself
+        yield path, left, right

@@ -1,0 +1,156 @@
+"""What is said of a pair, field by field: comparisons and locations, a reader and a writer each.
+
+They are JSON that is checked against these types where it is written and where it is read. The
+tables beside them are CSV, for readers and figures. Does without torch.
+"""
+
+from pathlib import Path
+from typing import Literal, NotRequired, TypedDict
+
+from twinrun import artifacts
+
+Answer = Literal["equal", "differs", "not comparable"]
+Phase = Literal["forward", "backward", "optimizer"]
+
+
+class Counts(TypedDict):
+    """Tensors of one kind and their elements; of several repeats the worst."""
+
+    tensors: int
+    """All of them."""
+    elements: int
+    """Of all of them."""
+    tensors_differing: int
+    """Those of which a byte differs."""
+    elements_differing: int
+    """Those of which a byte differs."""
+
+
+class FirstDifference(TypedDict):
+    """What differed first between two runs, in the order of cause and effect."""
+
+    repeat: int
+    """The second run's."""
+    step: int
+    """From 1; 0 before the first one."""
+    epoch: int
+    """From 1; 0 before the first one."""
+    quantity: str
+    """One of `causes.CAUSE_OF_QUANTITY`."""
+    tensor: str | None
+    """Name of the tensor, or of the generator; None of a quantity that is one value."""
+    cause: str
+    """One of `causes.CAUSES`."""
+
+
+class Comparison(TypedDict):
+    """Runs compared with the first of them."""
+
+    workload: str
+    """Of all runs."""
+    variant: str
+    """Of the last run."""
+    against: str | None
+    """The first run's variant if another one was compared with it; None of repeats."""
+    seed: int
+    """Of the last run."""
+    answer: Answer
+    """`equal`: all tensors, all steps, and their number."""
+    reason: str | None
+    """Why the runs are not comparable; None if they are."""
+    repeats: int
+    """How many runs."""
+    steps: int
+    """Of the first run."""
+    parameters: Counts
+    """Learnable tensors."""
+    buffers: Counts
+    """Other tensors of the module."""
+    max_abs: float | None
+    """The largest |difference| of a parameter's element."""
+    max_ulp: int | None
+    """The largest distance of a parameter's element in units in the last place."""
+    relative_l2: float | None
+    """Of all parameters together: |second - first| / |first|; of several repeats the largest."""
+    first_difference: FirstDifference | None
+    """None if nothing differs at any step."""
+    runs: list[str]
+    """Folders of the runs, the first first."""
+
+
+class Operation(TypedDict):
+    """The operation of a step that differed first between two processes."""
+
+    place: int
+    """In the order of the step, from 0."""
+    phase: Phase
+    """Of the training step."""
+    module: str
+    """Path of the module that called it; empty outside of any."""
+    op: str
+    """Its name, such as `aten::index_put`."""
+    call: int
+    """The how-manieth call of this name in this phase and module."""
+    parameter: str
+    """Name of the parameter that it reads, or whose gradient it computes; may be empty."""
+    source: str
+    """The user's line, `file:line`; may be empty."""
+    draws: bool
+    """Whether it draws random numbers."""
+    differs_in: Literal["outputs", "inputs", "operations"]
+    """`outputs` of equal inputs, `inputs` that no operation before it made, or other operations."""
+    elements: NotRequired[int]
+    """Of the output that is farthest from the recorded one; absent where nothing was measured."""
+    elements_differing: NotRequired[int]
+    """Those of which a byte differs."""
+    max_abs: NotRequired[float]
+    """The largest |difference|."""
+    max_ulp: NotRequired[int]
+    """The largest distance in units in the last place."""
+    relative_l2: NotRequired[float]
+    """|second - first| / |first|."""
+
+
+class Location(TypedDict):
+    """Where the runs of a seed diverge."""
+
+    workload: str
+    """Of the runs."""
+    variant: str
+    """Of the runs."""
+    seed: int
+    """Of the runs."""
+    answer: Literal["equal", "located", "not located"]
+    """Whether an operation was found."""
+    cause: str | None
+    """One of `causes.CAUSES`; None where nothing differed at any step."""
+    step: int | None
+    """The one that was replayed, or in which the runs diverged."""
+    op: Operation | None
+    """The operation; None where none was found."""
+    repeats: int
+    """How often the step was done again."""
+    fired: int
+    """In how many of these the two processes diverged."""
+    sentence: str
+    """All of it, for a reader."""
+
+
+def write_comparisons(path: str | Path, found: list[Comparison]) -> None:
+    """Write the comparisons of one rule: a list, of one seed or cell or of several seeds."""
+    artifacts.write_record(path, found, list[Comparison])
+
+
+def read_comparisons(path: str | Path) -> list[Comparison]:
+    """Read what `write_comparisons` wrote."""
+    return artifacts.read_record(path, list[Comparison])
+
+
+def write_locations(path: str | Path, found: list[Location]) -> None:
+    """Write the locations of one variant, a seed each."""
+    artifacts.write_record(path, found, list[Location])
+
+
+def read_locations(path: str | Path) -> list[Location]:
+    """Read what `write_locations` wrote."""
+    return artifacts.read_record(path, list[Location])

@@ -1,0 +1,165 @@
+"""What is said of a study, field by field: matrix, stops and ranking, a reader and a writer each.
+
+As for `pair_records`, they are JSON that is checked where it is written and where it is read.
+"""
+
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from twinrun import artifacts
+
+Answer = Literal["equal", "differs", "not comparable", "not run"]
+
+
+class MatrixCell(TypedDict):
+    """What one change of the baseline did."""
+
+    cell: str
+    """Its name: `repeat`, `seed`, or of what is changed."""
+    label: str
+    """As one would write the change in the config."""
+    answer: Answer
+    """`not comparable` too where the baseline itself does not repeat."""
+    reason: str | None
+    """Why there is no comparison."""
+    steps: int | None
+    """Of the baseline's run."""
+    first_step: int | None
+    """The first that differs; 0 before training."""
+    quantity: str | None
+    """What differed first."""
+    tensor: str | None
+    """Its tensor."""
+    cause: str | None
+    """One of `causes.CAUSES`."""
+    relative_l2: float | None
+    """Of the parameters after training."""
+    size: Literal["rounding", "algorithmic"] | None
+    """What the difference can come from; see `matrix`."""
+    predictions_changed: float | None
+    """Share of the predictions that change."""
+    predictions: str | None
+    """What is meant by a prediction."""
+    sentence: str
+    """All of it, for a reader."""
+
+
+class Matrix(TypedDict):
+    """Every change of a baseline."""
+
+    workload: str
+    """Of all cells."""
+    baseline: str
+    """The variant that is changed."""
+    seed: int
+    """Of all cells but `seed`."""
+    answer: Answer
+    """Whether the baseline repeats."""
+    reason: str | None
+    """Why no cell can be compared; None if the baseline repeats."""
+    steps: int | None
+    """Of the baseline's run."""
+    scale: float | None
+    """How far another seed's losses are apart, relative to the baseline's."""
+    cells: list[MatrixCell]
+    """In the order of the config."""
+
+
+class StoppedRun(TypedDict):
+    """A run that was stopped and resumed, compared with the one that was not."""
+
+    stop: str
+    """One of `resume_variants.STOPS`."""
+    resume: str
+    """One of `resume_variants.RESUMES`."""
+    answer: Answer
+    """Whether it ends in the same bits."""
+    resumed_at: int | None
+    """Steps done when it was resumed."""
+    steps: int | None
+    """Of the resumed run, with those before the stop."""
+    lost: str
+    """What resuming lost, or why there is no answer."""
+    relative_l2: float | None
+    """Of the parameters after training."""
+
+
+class ResumeTable(TypedDict):
+    """Every stop of a variant."""
+
+    workload: str
+    """Of all runs."""
+    variant: str
+    """Of all runs, but for the stop."""
+    seed: int
+    """Of all runs."""
+    steps: int
+    """Of the whole run."""
+    stops: list[StoppedRun]
+    """By stop and checkpoint type."""
+
+
+class Trial(TypedDict):
+    """One trial of a sweep with one seed."""
+
+    rank: int | None
+    """From 1; None where the metric is no number."""
+    point: dict[str, Any]
+    """The hyperparameters, variant and seed that are not the same in all trials."""
+    label: str
+    """The same for a reader."""
+    value: float | None
+    """The metric."""
+    metrics: dict[str, float]
+    """Everything else that was logged last."""
+    fit_seconds: float | None
+    """Training and validation."""
+    ended: str
+    """`finished`, or why it ended otherwise."""
+    run: str
+    """Path of its run.json."""
+
+
+class Ranking(TypedDict):
+    """The trials of a sweep, the best first."""
+
+    workload: str
+    """The one that the trials vary."""
+    metric: str
+    """By which they are ranked."""
+    best: str
+    """`highest` or `lowest`."""
+    finished: int
+    """How many trials."""
+    trials: list[Trial]
+    """Those without a rank last."""
+
+
+def write_matrix(path: str | Path, found: Matrix) -> None:
+    """Write the matrix of one workload."""
+    artifacts.write_record(path, found, Matrix)
+
+
+def read_matrix(path: str | Path) -> Matrix:
+    """Read what `write_matrix` wrote."""
+    return artifacts.read_record(path, Matrix)
+
+
+def write_stops(path: str | Path, found: ResumeTable) -> None:
+    """Write what the stops of one variant lost."""
+    artifacts.write_record(path, found, ResumeTable)
+
+
+def read_stops(path: str | Path) -> ResumeTable:
+    """Read what `write_stops` wrote."""
+    return artifacts.read_record(path, ResumeTable)
+
+
+def write_ranking(path: str | Path, found: Ranking) -> None:
+    """Write the ranking of one workload's trials."""
+    artifacts.write_record(path, found, Ranking)
+
+
+def read_ranking(path: str | Path) -> Ranking:
+    """Read what `write_ranking` wrote."""
+    return artifacts.read_record(path, Ranking)

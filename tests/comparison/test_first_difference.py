@@ -1,0 +1,98 @@
+"""What differed first is named, in the order of cause and effect, with the class of its cause."""
+
+import numpy as np
+import pytest
+import torch
+from comparing import compared
+from example_runs import write_run
+
+# What is planted at step 2, in the order of cause and effect; what is named, and its class.
+CASCADE = [
+    ("before", None, "parameters before the step", "initial weights"),
+    ("random", "numpy", "RNG states", "RNG state"),
+    ("batch", None, "content of the batch", "data content"),
+    ("random_after", "torch", "RNG states after the step", "RNG state"),
+    ("buffers", "norm.mean", "buffers", "forward"),
+    ("loss", None, "loss", "forward"),
+    ("own_gradients", None, "workers' own gradients", "backward"),
+    ("gradients", "encoder.bias", "gradients", "backward"),
+    ("optimizer", "head.weight", "optimizer state", "optimizer"),
+    ("parameters", "encoder.weight", "parameters", "optimizer"),
+]
+BUFFERS = {"norm.mean": torch.zeros(2), "norm.var": torch.ones(2)}
+
+
+def first_difference(folder, planted, **options):
+    """Compare a run with one that has planted differences; all of the later ones follow."""
+    runs = [
+        write_run(folder, 1, buffers=BUFFERS, **options),
+        write_run(folder, 2, buffers=BUFFERS, planted=planted, **options),
+    ]
+    summary, _, _ = compared(folder, *runs)
+    assert summary["answer"] == "differs"
+    return summary["first_difference"]
+
+
+@pytest.mark.parametrize("index", range(len(CASCADE)), ids=[row[0] for row in CASCADE])
+def test_first_difference_is_the_first_cause(tmp_path, index):
+    planted = [(2, quantity, tensor) for quantity, tensor, _, _ in CASCADE[index:]]
+    _, tensor, words, cause = CASCADE[index]
+
+    assert first_difference(tmp_path, [*planted, (3, "before", None)]) == {
+        "repeat": 2,
+        "step": 2,
+        "epoch": 1,
+        "quantity": words,
+        "tensor": tensor,
+        "cause": cause,
+    }
+
+
+def test_what_differs_before_the_first_step_comes_first(tmp_path):
+    planted = [(1, "loss", None), (0, "initial", "encoder.bias")]
+    assert first_difference(tmp_path, planted) == {
+        "repeat": 2,
+        "step": 0,
+        "epoch": 0,
+        "quantity": "initial parameters",
+        "tensor": "encoder.bias",
+        "cause": "initial weights",
+    }
+
+
+def test_gradients_that_diverge_between_workers_are_the_exchanges(tmp_path):
+    several = {"changes": {"settings.variant.devices": 2}}
+    found = first_difference(tmp_path, [(4, "gradients", "head.weight")], **several)
+    assert found["cause"] == "collective"
+
+
+SAMPLES = np.arange(6 * 4, dtype=np.uint64).reshape(6, 4)
+
+
+@pytest.mark.parametrize(
+    ("samples", "kind"),
+    [
+        pytest.param(SAMPLES[:, ::-1], "order", id="reversed inside each batch"),
+        pytest.param(SAMPLES[[1, 0, 2, 3, 4, 5]], "order", id="swapped batches"),
+        pytest.param(SAMPLES[[3, 1, 2, 0, 4, 5]], "content", id="of another epoch"),
+        pytest.param(SAMPLES + (SAMPLES == 0) * np.uint64(99), "content", id="one sample"),
+        pytest.param(SAMPLES.T.reshape(6, 4), "content", id="shuffled over epochs"),
+    ],
+)
+def test_another_order_is_told_from_another_content(tmp_path, samples, kind):
+    runs = [
+        write_run(tmp_path, 1, samples=SAMPLES),
+        write_run(tmp_path, 2, samples=samples, planted=[(1, "batch", None)]),
+    ]
+    summary, _, _ = compared(tmp_path, *runs)
+    found = summary["first_difference"]
+    assert (found["quantity"], found["cause"]) == (f"{kind} of the batch", f"data {kind}")
+
+
+def test_of_several_gradients_the_one_nearest_the_loss_is_named(tmp_path):
+    planted = [(4, "gradients", "encoder.weight"), (4, "gradients", "encoder.bias")]
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2, planted=planted)]
+
+    summary, _, _ = compared(tmp_path, *runs)
+
+    assert summary["first_difference"]["tensor"] == "encoder.bias"
