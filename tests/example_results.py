@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from example_runs import seal
+from example_timings import write_summary
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
@@ -288,11 +289,10 @@ def write_timing(results: Path, *, workload: str, ratio: float = 1.08) -> Path:
         for phase, rounds in (("first_call", 1), ("train", 12))
         for index in range(1, rounds + 1)
     ]
-    summary = {
+    changes = {
         "timing": name,
         "workload": workload,
         "baseline": "nondeterministic",
-        "environment": ENVIRONMENT,
         "medians": [
             {
                 "variant": variant,
@@ -318,10 +318,9 @@ def write_timing(results: Path, *, workload: str, ratio: float = 1.08) -> Path:
                 "high": ratio + 0.02,
             }
         ],
-        "skipped": [],
     }
     artifacts.write_csv(results / f"timings/{name}.csv", pd.DataFrame(rows))
-    artifacts.write_json(results / f"timings/{name}.json", summary)
+    write_summary(results / f"timings/{name}.json", **changes)
     return results / f"timings/{name}.json"
 
 

@@ -8,6 +8,7 @@ import pytest
 from drawing import SVG, Drawing
 from example_results import write_run
 from example_runs import seal
+from example_timings import write_summary
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
@@ -29,11 +30,9 @@ def write_timing(folder, seconds, *, size=None):
     ]
     table = pd.DataFrame(rows)
     artifacts.write_csv(folder / "timing.csv", table)
-    summary = {
-        "settings": {"timing": {"size": size}},
-        "ratios": ratios.ratios(table, rows[0]["variant"]),
-    }
-    artifacts.write_json(folder / "timing.json", summary)
+    baseline = rows[0]["variant"]
+    found = {"baseline": baseline, "ratios": ratios.ratios(table, baseline), "size": size}
+    write_summary(folder / "timing.json", **found)
     return folder / "timing.json"
 
 

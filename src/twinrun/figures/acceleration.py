@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun.figures.style import INK, PAPER, canvas, colour_of, note
-from twinrun.figures.timings import read_timing
+from twinrun.figures.timings import quartiles, read_timing
 from twinrun.formatting import measure
+from twinrun.timing.summary import Ratio
 
 PHASES = {"train": "Training step", "predict": "Prediction of a batch"}
 
@@ -25,8 +25,7 @@ def speeds(timing: str | Path, *, variants: Sequence[str], output: str | Path) -
     """
     summary, rounds = read_timing(timing)
     title = "Time of a step, and the speed-up"
-    with canvas(output, title=title, height=3.3, columns=len(PHASES)) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=3.3, columns=len(PHASES)) as (_, grid):
         for axes, (phase, name) in zip(grid[0], PHASES.items(), strict=True):
             axes.set_title(name)
             ratios = [ratio for ratio in summary["ratios"] if ratio["phase"] == phase]
@@ -35,26 +34,25 @@ def speeds(timing: str | Path, *, variants: Sequence[str], output: str | Path) -
 
 
 def _draw(
-    axes: Axes, rounds: pd.DataFrame, ratios: Sequence[dict[str, Any]], variants: Sequence[str]
+    axes: Axes, rounds: pd.DataFrame, ratios: Sequence[Ratio], variants: Sequence[str]
 ) -> None:
     if rounds.empty:
         note(axes, "no variant could be measured")
         return
     measured = list(rounds["variant"].unique())
-    groups = rounds.groupby("variant", sort=False)["milliseconds"]
-    quartiles = groups.quantile([0.25, 0.5, 0.75]).unstack()
-    middle = quartiles[0.5]
+    spread = quartiles(rounds, "variant")
+    middle = spread["middle"]
     axes.bar(measured, middle, color=[colour_of(v, variants) for v in measured], width=0.62)
-    spread = np.stack([middle - quartiles[0.25], quartiles[0.75] - middle])
-    axes.errorbar(measured, middle, yerr=spread, fmt="none", ecolor=INK, capsize=5)
+    errors = np.stack([middle - spread["low"], spread["high"] - middle])
+    axes.errorbar(measured, middle, yerr=errors, fmt="none", ecolor=INK, capsize=5)
     axes.grid(visible=False, axis="x")
-    axes.set_ylim(0, 1.28 * quartiles[0.75].max())
+    axes.set_ylim(0, 1.28 * spread["high"].max())
     speedups = {ratio["variant"]: 1 / ratio["time_ratio"] for ratio in ratios}
-    for place, variant in enumerate(measured):
-        times = f"\n{measure(speedups[variant])} times" if variant in speedups else ""
+    for position, variant in enumerate(measured):
+        label = f"\n{measure(speedups[variant])} times" if variant in speedups else ""
         axes.annotate(
-            f"{measure(middle[variant])} ms{times}",
-            (place, quartiles.loc[variant, 0.75]),
+            f"{measure(middle[variant])} ms{label}",
+            (position, spread.loc[variant, "high"]),
             xytext=(0, 5),
             textcoords="offset points",
             ha="center",

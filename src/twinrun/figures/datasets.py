@@ -22,8 +22,7 @@ def contact_sheet(dataset: str | Path, *, output: str | Path) -> None:
     labels = np.unique(arrays["train_labels"])
     images = np.stack([_by_angle(arrays, label) for label in labels])
     title = "Digits by class and angle in degrees"
-    with canvas(output, title=title, height=0.7 + 0.45 * len(labels)) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=0.7 + 0.45 * len(labels)) as (_, grid):
         columns = [f"{angle}".replace("-", "−") for angle in ANGLES_DEGREES]
         show_mosaic(
             grid[0, 0], images, highest=255, rows=[str(label) for label in labels], columns=columns
@@ -31,7 +30,7 @@ def contact_sheet(dataset: str | Path, *, output: str | Path) -> None:
 
 
 def _by_angle(arrays: dict[str, np.ndarray], label: int) -> np.ndarray:
-    """Give the images of a class nearest to each angle (angles, height, width)."""
+    """Return the images of a class nearest to each angle (angles, height, width)."""
     images, angles = (
         arrays[name][arrays["train_labels"] == label] for name in ("train_images", "train_angles")
     )

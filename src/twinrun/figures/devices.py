@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ from matplotlib.colors import Normalize
 
 from twinrun.artifacts import read_tensors
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
-from twinrun.figures.timings import read_timing
+from twinrun.figures.timings import quartiles, read_timing
 from twinrun.formatting import count, measure
 from twinrun.run_files import read_run
 from twinrun.timing.ratios import crossing
@@ -30,7 +29,6 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
     title = "Time of a training step"
     with canvas(output, title=title, height=3.4) as (figure, grid):
         axes = grid[0, 0]
-        figure.suptitle(title, x=0.01, ha="left")
         for variant, times in rounds.groupby("variant", sort=False):
             _draw_growth(axes, str(variant), times, variants)
         axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
@@ -41,25 +39,32 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
             log_axis(axis)
         for row in crossing(summary):
             if row["crossover"] is not None:
-                _draw_crossover(axes, row)
+                _draw_crossover(axes, row["variant"], row["crossover"])
         figure.legend(loc="outside lower left", ncols=3)
 
 
 def _draw_growth(axes: Axes, variant: str, times: pd.DataFrame, variants: Sequence[str]) -> None:
-    quartiles = times.groupby("size")["milliseconds"].quantile([0.25, 0.5, 0.75]).unstack()
-    colour = colour_of(variant, variants)
+    """Draw the median of a variant over the size, and the middle half of its rounds."""
+    spread, colour = quartiles(times, "size").sort_index(), colour_of(variant, variants)
     axes.fill_between(
-        quartiles.index, quartiles[0.25], quartiles[0.75], color=colour, alpha=0.25, linewidth=0
+        spread.index, spread["low"], spread["high"], color=colour, alpha=0.25, linewidth=0
     )
-    style = {"color": colour, "linestyle": dashes_of(variant, variants), "marker": "o"}
-    axes.plot(quartiles.index, quartiles[0.5], label=variant, linewidth=2, **style)
+    axes.plot(
+        spread.index,
+        spread["middle"],
+        label=variant,
+        linewidth=2,
+        color=colour,
+        linestyle=dashes_of(variant, variants),
+        marker="o",
+    )
 
 
-def _draw_crossover(axes: Axes, row: dict[str, Any]) -> None:
-    axes.axvline(row["crossover"], color=MUTED, linewidth=1.2, linestyle=(0, (4, 2)))
+def _draw_crossover(axes: Axes, variant: str, size: float) -> None:
+    axes.axvline(size, color=MUTED, linewidth=1.2, linestyle=(0, (4, 2)))
     axes.annotate(
-        f"{row['variant']} faster from {count(round(row['crossover']))} on",
-        (row["crossover"], 0.96),
+        f"{variant} faster from {count(round(size))} on",
+        (size, 0.96),
         xycoords=("data", "axes fraction"),
         xytext=(4, 0),
         textcoords="offset points",
@@ -96,7 +101,6 @@ def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
     height = 0.95 + 4.4 / len(pictures)
     columns = len(pictures)
     with canvas(output, title=title, height=height, columns=columns) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
         for axes, (label, surface) in zip(grid[0], pictures, strict=True):
             shown = axes.imshow(surface, origin="lower", cmap="viridis", norm=scale)
             axes.set_title(label)
@@ -113,7 +117,7 @@ def _square(values_N: np.ndarray) -> np.ndarray:
 
 
 def rmse(values: np.ndarray, others: np.ndarray) -> float:
-    """Give the root mean squared difference, in float64.
+    """Return the root mean squared difference, in float64.
 
     >>> rmse(np.array([1.0, 1.0]), np.array([4.0, 4.0]))
     3.0

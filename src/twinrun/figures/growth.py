@@ -1,4 +1,4 @@
-"""How the runs of a pair part: the distance between their parameters after each step."""
+"""How the runs of a pair diverge: the distance between their parameters after each step."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +33,6 @@ def growth(
     title = "Distance between the runs of a pair after each step"
     with canvas(output, title=title, height=2.7 + 0.2 * len(tables)) as (figure, grid):
         axes = grid[0, 0]
-        figure.suptitle(title, x=0.01, ha="left")
         axes.set(xlabel="step", ylabel="relative L2 distance")
         _draw(axes, tables, variants)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
@@ -48,14 +47,14 @@ def _draw(
     tables = {variant: steps for variant, steps in steps_by_variant.items() if len(steps)}
     are_equal = all(steps["parameters_equal"].all() for steps in tables.values())
     for variant in steps_by_variant:
-        style = {"color": colour_of(variant, variants), "linestyle": dashes_of(variant, variants)}
-        if variant not in tables:
-            axes.plot([], label=f"{variant}: not comparable", **style)
-            continue
-        steps = _thin(tables[variant])
-        visible = steps if are_equal else steps[steps["relative_l2"] > 0]
-        band(axes, visible, x="step", y="relative_l2", **style)
-        axes.plot([], label=f"{variant}: {_parting(tables[variant])}", **style)
+        colour, dashes = colour_of(variant, variants), dashes_of(variant, variants)
+        what = "not comparable"
+        if variant in tables:
+            what = _divergence(tables[variant])
+            steps = _thin(tables[variant])
+            visible = steps if are_equal else steps[steps["relative_l2"] > 0]
+            band(axes, visible, x="step", y="relative_l2", colour=colour, dashes=dashes)
+        axes.plot([], label=f"{variant}: {what}", color=colour, linestyle=dashes)
     if are_equal:
         axes.set_yticks([0], ["0"])
         note(axes, "every pair is equal, bit for bit, after every step" if tables else "no pair")
@@ -63,7 +62,7 @@ def _draw(
         log_axis(axes.yaxis)
 
 
-def _parting(steps: pd.DataFrame) -> str:
+def _divergence(steps: pd.DataFrame) -> str:
     apart = steps.loc[~steps["parameters_equal"], "step"]
     return "equal after every step" if apart.empty else f"apart from step {count(apart.min())} on"
 

@@ -31,8 +31,7 @@ def cells(matrix: str | Path, *, output: str | Path) -> None:
     """
     rows = read_json(matrix)["cells"]
     title = "What each change of the baseline does"
-    with canvas(output, title=title, height=0.7 + ROW_INCHES * len(rows)) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=0.7 + ROW_INCHES * len(rows)) as (_, grid):
         axes = grid[0, 0]
         for place, row in enumerate(rows):
             for column, text in enumerate(_words(row)):

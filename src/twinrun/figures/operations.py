@@ -32,8 +32,7 @@ def operations(
             located[found["variant"]] = found, table[table["seed"] == found["seed"]].reset_index()
     rows = max(len(located), 1)
     title = "Operations of the step in which two runs diverge"
-    with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (_, grid):
         if not located:
             grid[0, 0].set(xticks=[], yticks=[])
             note(grid[0, 0], "no operation was located")
@@ -61,7 +60,7 @@ def _draw(axes: Axes, found: Mapping[str, Any], table: pd.DataFrame, colour: str
     for phase, (first, last) in starts.iterrows():
         axes.axvline(first - 0.5, color=MUTED, linewidth=0.6)
         if last - first > len(table) / 12:  # else its name has no room
-            axes.text(first, 1.02, phase, transform=foot, color=MUTED, fontsize="small")
+            axes.text(first, 1.02, str(phase), transform=foot, color=MUTED, fontsize="small")
     first = found["op"]["place"]
     height = sizes.iloc[first] if drawn.iloc[first] else axes.get_ylim()[0]
     axes.plot(first + 1, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first")

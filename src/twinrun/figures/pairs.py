@@ -81,9 +81,11 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
     title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, shape)) or 'scalar'})"
     weights = values(pairs[0].first[name], pairs[0].dtypes[name])
     height = 0.9 + 1.4 * len(pairs)
-    panels = {"rows": len(pairs), "sharex": True, "sharey": True}
-    with canvas(output, title=title, height=height, **panels) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    rows = len(pairs)
+    with canvas(output, title=title, height=height, rows=rows, share_x=True, share_y=True) as (
+        figure,
+        grid,
+    ):
         for axes, pair in zip(grid[:, 0], pairs, strict=True):
             _draw_differences(axes, pair, name, colour_of(pair.variant, variants))
         # Where all are equal the scale is the step between neighbouring numbers at the largest
@@ -156,7 +158,6 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
     height = 1.5 + 0.2 * len(pairs) + (0.13 + 0.13 * len(differing)) * len(names)
     with canvas(output, title=title, height=height) as (figure, grid):
         axes = grid[0, 0]
-        figure.suptitle(title, x=0.01, ha="left")
         axes.set_xlabel("|difference|")
         if differing:
             _draw_boxes(axes, differing, names, variants)

@@ -1,19 +1,34 @@
-"""What several workers buy: time of an epoch, speed-up and exchange against their number."""
+"""What several workers buy: time of an epoch, speed-up and communication over their number."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from twinrun.artifacts import read_json
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of
 from twinrun.formatting import measure, percent
+from twinrun.timing import epoch_times
+from twinrun.timing.epoch_times import Scaling
 
 DODGE = 0.08  # of the axis between variants with the same number of workers
 MARGIN = 0.4  # of the axis at both ends, for the labels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One quantity of one variant."""
+
+    variant: str
+    workers: int
+    value: float
+    low: float
+    """Lower end of its line."""
+    high: float
+    """Upper end of its line."""
+    label: str
+    """What stands beside the point."""
 
 
 def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
@@ -24,88 +39,91 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summary = read_json(scaling)
-    points = _points(summary)
+    summary = epoch_times.read(scaling)
+    workers = {row["variant"]: row["workers"] for row in summary["medians"]}
+    ends = min(workers.values()), max(workers.values())
+    span = max(ends[1] - ends[0], 1)
     title = "One worker and several"
-    with canvas(output, title=title, height=5.9, rows=3, sharex=True) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
-        times, speeds, shares = grid[:, 0]
-        _draw(times, points, "seconds", [measure(s) for s in points["seconds"]], variants)
+    with canvas(output, title=title, height=5.9, rows=3, share_x=True) as (figure, grid):
+        times, speeds, communication = grid[:, 0]
+        _draw(times, _seconds(summary), variants, span)
         times.set_ylabel("seconds an epoch")
-        labels = [
-            "1" if row.variant == summary["baseline"] else f"{measure(row.speedup)}\n{_share(row)}"
-            for row in points.itertuples()
-        ]
-        _draw(speeds, points, "speedup", labels, variants)
-        ends = [points["workers"].min(), points["workers"].max()]
-        ideal = [end / _workers(summary, summary["baseline"]) for end in ends]
+        _draw(speeds, _speedups(summary), variants, span)
+        ideal = [end / workers[summary["baseline"]] for end in ends]
         speeds.plot(ends, ideal, color=MUTED, linestyle=(0, (4, 2)), linewidth=1.2, zorder=1)
         speeds.set_ylabel("speed-up")
-        _draw(shares, points, "communication", map(percent, points["communication"]), variants)
-        shares.set_ylabel("communication")
-        shares.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        shares.set_xlabel("workers (dashed: as many times as fast)")
-        shares.xaxis.set_major_locator(MaxNLocator(integer=True))
-        margin = MARGIN * _span(points)
-        shares.set_xlim(ends[0] - margin, ends[1] + margin)
-        handles, names = times.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower left", ncols=3)
+        _draw(communication, _communication(summary), variants, span)
+        communication.set_ylabel("communication")
+        communication.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        communication.set_xlabel("workers (dashed: as many times as fast)")
+        communication.xaxis.set_major_locator(MaxNLocator(integer=True))
+        communication.set_xlim(ends[0] - MARGIN * span, ends[1] + MARGIN * span)
+        figure.legend(*times.get_legend_handles_labels(), loc="outside lower left", ncols=3)
 
 
-def _points(summary: Mapping[str, Any]) -> pd.DataFrame:
-    """Give a row for each variant: where it stands, and each quantity with its ends."""
-    table = pd.DataFrame(summary["medians"])
-    ratios = {ratio["variant"]: ratio for ratio in summary["ratios"]}
-    same = {"time_ratio": 1.0, "low": 1.0, "high": 1.0, "efficiency": 1.0}
-    found = [ratios.get(variant, same) for variant in table["variant"]]
-    place = table.groupby("workers").cumcount()
-    number = table.groupby("workers")["variant"].transform("size")
-    return table.assign(
-        x=table["workers"] + DODGE * _span(table) * (place - (number - 1) / 2),
-        seconds_low=table["low"],
-        seconds_high=table["high"],
-        speedup=[1 / ratio["time_ratio"] for ratio in found],
-        speedup_low=[1 / ratio["high"] for ratio in found],
-        speedup_high=[1 / ratio["low"] for ratio in found],
-        efficiency=[ratio["efficiency"] for ratio in found],
-        communication_low=table["communication"],
-        communication_high=table["communication"],
-    )
+def _seconds(summary: Scaling) -> list[Point]:
+    return [
+        Point(
+            variant=row["variant"],
+            workers=row["workers"],
+            value=row["seconds"],
+            low=row["low"],
+            high=row["high"],
+            label=measure(row["seconds"]),
+        )
+        for row in summary["medians"]
+    ]
 
 
-def _span(table: pd.DataFrame) -> int:
-    return max(table["workers"].max() - table["workers"].min(), 1)
+def _speedups(summary: Scaling) -> list[Point]:
+    """Return the inverse of each time ratio, the baseline's 1 among them."""
+    workers = {row["variant"]: row["workers"] for row in summary["medians"]}
+    base = summary["baseline"]
+    points = [
+        Point(
+            variant=ratio["variant"],
+            workers=workers[ratio["variant"]],
+            value=1 / ratio["time_ratio"],
+            low=1 / ratio["high"],
+            high=1 / ratio["low"],
+            label=f"{measure(1 / ratio['time_ratio'])}\n"
+            f"{percent(round(ratio['efficiency'], 2))} of ideal",
+        )
+        for ratio in summary["ratios"]
+    ]
+    return [Point(variant=base, workers=workers[base], value=1, low=1, high=1, label="1"), *points]
 
 
-def _workers(summary: Mapping[str, Any], variant: str) -> int:
-    return next(row["workers"] for row in summary["medians"] if row["variant"] == variant)
+def _communication(summary: Scaling) -> list[Point]:
+    return [
+        Point(
+            variant=row["variant"],
+            workers=row["workers"],
+            value=row["communication"],
+            low=row["communication"],
+            high=row["communication"],
+            label=percent(row["communication"]),
+        )
+        for row in summary["medians"]
+    ]
 
 
-def _share(row: Any) -> str:
-    return f"{percent(round(row.efficiency, 2))} of ideal"
-
-
-def _draw(
-    axes: Axes,
-    points: pd.DataFrame,
-    quantity: str,
-    labels: Any,
-    variants: Sequence[str],
-) -> None:
-    for row, label in zip(points.to_dict("records"), labels, strict=True):
-        colour, value = colour_of(row["variant"], variants), row[quantity]
-        ends = row[f"{quantity}_low"], row[f"{quantity}_high"]
-        axes.vlines(row["x"], *ends, color=colour, linewidth=2.5)
-        axes.plot(row["x"], value, "o", color=colour, markersize=8, label=row["variant"], zorder=3)
-        is_right = row["x"] >= row["workers"]
+def _draw(axes: Axes, points: Sequence[Point], variants: Sequence[str], span: int) -> None:
+    """Draw points with their lines and labels; those of as many workers stand side by side."""
+    for point in points:
+        same = [other.variant for other in points if other.workers == point.workers]
+        shift = same.index(point.variant) - (len(same) - 1) / 2
+        x, colour = point.workers + DODGE * span * shift, colour_of(point.variant, variants)
+        axes.vlines(x, point.low, point.high, color=colour, linewidth=2.5)
+        axes.plot(x, point.value, "o", color=colour, markersize=8, label=point.variant, zorder=3)
         axes.annotate(
-            label,
-            (row["x"], value),
-            xytext=(9 if is_right else -9, 0),
+            point.label,
+            (x, point.value),
+            xytext=(9 if shift >= 0 else -9, 0),
             textcoords="offset points",
-            ha="left" if is_right else "right",
+            ha="left" if shift >= 0 else "right",
             va="center",
             color=INK,
             bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
         )
-    axes.set_ylim(0, 1.25 * max(points[f"{quantity}_high"].max(), 1e-3))
+    axes.set_ylim(0, 1.25 * max([point.high for point in points] + [1e-3]))

@@ -9,7 +9,7 @@ in the SVG as they stand here; a page may replace them to follow its own light o
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -27,9 +27,11 @@ INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 WIDTH_INCHES = 5.0
 GAP = 2  # pixels between the images of a mosaic
 
+# matplotlib's: a name, or an offset and the lengths of ink and gap in points.
+Dashes: TypeAlias = str | tuple[float, tuple[float, ...]]
 _COLOURS = [sns.color_palette("colorblind").as_hex()[i] for i in (3, 0, 2, 4, 5, 7, 1, 9)]
-_DASHES = ["solid", (0, (4, 1.5)), (0, (1.5, 1)), (0, (6, 1, 1.5, 1))]
-_SETTINGS: Mapping[str, Any] = {
+_DASHES: list[Dashes] = ["solid", (0, (4, 1.5)), (0, (1.5, 1)), (0, (6, 1, 1.5, 1))]
+_SETTINGS: Mapping[str, object] = {
     **sns.axes_style("whitegrid"),
     "svg.fonttype": "none",
     "svg.hashsalt": "twinrun",
@@ -67,33 +69,53 @@ _SETTINGS: Mapping[str, Any] = {
 
 @contextmanager
 def canvas(
-    output: str | Path, *, title: str, height: float, rows: int = 1, columns: int = 1, **axes: Any
+    output: str | Path,
+    *,
+    title: str,
+    height: float,
+    rows: int = 1,
+    columns: int = 1,
+    share_x: bool = False,
+    share_y: bool = False,
+    row_heights: Sequence[float] | None = None,
 ) -> Iterator[tuple[Figure, np.ndarray]]:
-    """Give a figure and its axes to draw on; save it when the body ends well.
+    """Yield a figure and its axes (rows, columns) to draw on; save it when the body ends well.
 
     Args:
         output: path of the SVG.
-        title: what the figure shows, for those who cannot see it (the SVG's own title).
+        title: what the figure shows, drawn above it and kept as the SVG's own title for those who
+            cannot see it.
         height: in inches.
         rows: of axes.
         columns: of axes.
-        axes: further arguments of `Figure.subplots`.
+        share_x: one horizontal axis for all.
+        share_y: one vertical axis for all.
+        row_heights: of the rows relative to each other; all equal where it is None.
     """
     with mpl.rc_context(dict(_SETTINGS)):
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        yield figure, figure.subplots(rows, columns, squeeze=False, **axes)
+        figure.suptitle(title, x=0.01, ha="left")
+        axes = figure.subplots(
+            rows,
+            columns,
+            squeeze=False,
+            sharex=share_x,
+            sharey=share_y,
+            height_ratios=row_heights,
+        )
+        yield figure, axes
         metadata = {"Title": title, "Date": None, "Creator": None}
         with atomic(output) as temporary:
             figure.savefig(temporary, format="svg", metadata=metadata)
 
 
 def colour_of(variant: str, variants: Sequence[str]) -> str:
-    """Give the colour of a variant, by its place among all variants of the config."""
+    """Return the colour of a variant, by its position among all variants of the config."""
     return _COLOURS[variants.index(variant) % len(_COLOURS)]
 
 
-def dashes_of(variant: str, variants: Sequence[str]) -> Any:
-    """Give the dashes of a variant's line, for those who see no colours and for overlaps."""
+def dashes_of(variant: str, variants: Sequence[str]) -> Dashes:
+    """Return the dashes of a variant's line, for those who see no colours and for overlaps."""
     return _DASHES[variants.index(variant) % len(_DASHES)]
 
 
@@ -112,20 +134,52 @@ def shorten(name: str, most: int = 28) -> str:
     return f"{name[: most // 3]}…{name[-(most - most // 3 - 1) :]}"
 
 
-def band(axes: Axes, table: pd.DataFrame, *, x: str, y: str, **style: Any) -> None:
-    """Draw the median of `y` over `x` and, where there are several values, their range."""
+def band(
+    axes: Axes,
+    table: pd.DataFrame,
+    *,
+    x: str,
+    y: str,
+    colour: str,
+    dashes: Dashes,
+    width: float = 1.5,
+    marker: str | None = None,
+) -> None:
+    """Draw the median of `y` over `x` and, where there are several values, their range.
+
+    Args:
+        axes: to draw on.
+        table: in long form; rows with the same `x` are summed up.
+        x: name of a column.
+        y: name of a column.
+        colour: of line and band.
+        dashes: of the line.
+        width: of the line, in points.
+        marker: at each point, as matplotlib names it.
+    """
     errorbar = ("pi", 100) if table[x].duplicated().any() else None
     sns.lineplot(
-        table, x=x, y=y, estimator="median", errorbar=errorbar, ax=axes, legend=False, **style
+        table,
+        x=x,
+        y=y,
+        estimator="median",
+        errorbar=errorbar,
+        ax=axes,
+        legend=False,
+        color=colour,
+        linestyle=dashes,
+        linewidth=width,
+        marker=marker,
     )
 
 
 def log_axis(axis: Axis) -> None:
     """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks."""
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    name = "x" if axis is axis.axes.xaxis else "y"
+    axis.axes.set(**{f"{name}scale": "log"})
     low, high = axis.get_data_interval()
     low, high = np.floor(np.log10(low)), np.ceil(np.log10(high))
-    axis.axes.set(**{f"{axis.axis_name}lim": (10.0**low, 10.0 ** max(high, low + 1))})
+    axis.axes.set(**{f"{name}lim": (10.0**low, 10.0 ** max(high, low + 1))})
     axis.set_major_locator(LogLocator(numticks=7))
     axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(round(np.log10(value)))))
     axis.set_minor_formatter(NullFormatter())

@@ -32,8 +32,10 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
     named = min(len(drawn), MOST_NAMED) + min(len(others), MOST_NAMED)
     title = f"The trials by epoch, ranked by {summary['metric']}"
     height = 0.7 + 1.75 * len(names) + 0.2 * named
-    with canvas(output, title=title, height=height, rows=len(names), sharex=True) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=height, rows=len(names), share_x=True) as (
+        figure,
+        grid,
+    ):
         for axes, name in zip(grid[:, 0], names, strict=True):
             axes.set_ylabel(name)
             # The best is drawn last, on top.

@@ -2,25 +2,34 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.artifacts import read_json
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, note
 from twinrun.formatting import measure
+from twinrun.timing import summary
+from twinrun.timing.summary import Ratio, TimingSummary
 
 
-def read_timing(timing: str | Path) -> tuple[dict[str, Any], pd.DataFrame]:
-    """Give a timing's summary and its rounds, with the `milliseconds` of a step.
+def read_timing(timing: str | Path) -> tuple[TimingSummary, pd.DataFrame]:
+    """Return a timing's summary and its rounds, with the `milliseconds` of a step.
 
     Args:
         timing: JSON of the timing; the table of rounds lies beside it.
     """
     rounds = pd.read_csv(Path(timing).with_suffix(".csv"))
-    return read_json(timing), rounds.assign(milliseconds=1e3 * rounds["seconds"] / rounds["steps"])
+    milliseconds = 1e3 * rounds["seconds"] / rounds["steps"]
+    return summary.read(timing), rounds.assign(milliseconds=milliseconds)
+
+
+def quartiles(table: pd.DataFrame, by: str) -> pd.DataFrame:
+    """Return the quartiles of the milliseconds: columns `low`, `middle`, `high`, index `by`."""
+    groups = table.groupby(by, sort=False)["milliseconds"]
+    return pd.DataFrame(
+        {"low": groups.quantile(0.25), "middle": groups.median(), "high": groups.quantile(0.75)}
+    )
 
 
 def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:
@@ -31,36 +40,36 @@ def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> 
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summary, rounds = read_timing(timing)
+    found, rounds = read_timing(timing)
     rounds = rounds.query("phase == 'train'")
     measured = list(rounds["variant"].unique())
-    ratios = [ratio for ratio in summary["ratios"] if ratio["phase"] == "train"]
-    ratios = [ratio for ratio in ratios if ratio["variant"] != summary["baseline"]]
+    ratios = [ratio for ratio in found["ratios"] if ratio["phase"] == "train"]
     title = "Time of a training step"
-    rows = {"rows": 2, "height_ratios": [len(measured), max(len(ratios), 1)]}
-    height = 1.5 + 0.45 * (len(measured) + max(len(ratios), 1))
-    with canvas(output, title=title, height=height, **rows) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    heights = [max(len(measured), 1), max(len(ratios), 1)]
+    height = 1.5 + 0.45 * sum(heights)
+    with canvas(output, title=title, height=height, rows=2, row_heights=heights) as (_, grid):
         _draw_rounds(grid[0, 0], rounds, measured, variants)
-        _draw_ratios(grid[1, 0], ratios, summary["baseline"], variants)
+        _draw_ratios(grid[1, 0], ratios, found["baseline"], variants)
 
 
 def _draw_rounds(
     axes: Axes, rounds: pd.DataFrame, measured: Sequence[str], variants: Sequence[str]
 ) -> None:
+    """Draw a row of points for each variant, the first round on top."""
     for row, variant in enumerate(measured):
         times = rounds.loc[rounds["variant"] == variant, "milliseconds"]
         heights = np.linspace(row - 0.25, row + 0.25, len(times))
         axes.scatter(times, heights, s=18, color=colour_of(variant, variants), linewidth=0)
         axes.vlines(times.median(), row - 0.36, row + 0.36, color=INK, linewidth=2, zorder=5)
-    axes.set_ylim(len(measured) - 0.5, -0.5)
+    axes.set_ylim(max(len(measured), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(measured)), measured)
     axes.set_xlabel("milliseconds a step (points: rounds; line: median)")
 
 
 def _draw_ratios(
-    axes: Axes, ratios: Sequence[dict[str, Any]], baseline: str, variants: Sequence[str]
+    axes: Axes, ratios: Sequence[Ratio], baseline: str, variants: Sequence[str]
 ) -> None:
+    """Draw a point and its interval for each variant but the baseline."""
     axes.axvline(1, color=MUTED, linewidth=1.5)
     axes.set_ylim(max(len(ratios), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(ratios)), [ratio["variant"] for ratio in ratios])

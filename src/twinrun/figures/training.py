@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from twinrun.artifacts import read_tensors
-from twinrun.figures.style import band, canvas, colour_of, show_mosaic
+from twinrun.figures.style import Dashes, band, canvas, colour_of, show_mosaic
 from twinrun.formatting import measure
 from twinrun.run_files import read_run
 
 MOST_PANELS = 6
-PHASES = {"train": "solid", "val": (0, (3, 1.5))}
+PHASES: dict[str, Dashes] = {"train": "solid", "val": (0, (3, 1.5))}
 
 
 def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
@@ -32,8 +32,10 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
     drawn = list(metrics["variant"].unique())
     title = "Training (solid) and validation (dashed) per epoch"
     height = 0.8 + 0.2 * len(drawn) + 1.75 * len(names)
-    with canvas(output, title=title, height=height, rows=len(names), sharex=True) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=height, rows=len(names), share_x=True) as (
+        figure,
+        grid,
+    ):
         for axes, name in zip(grid[:, 0], names, strict=True):
             _draw_metric(axes, metrics[metrics["metric"] == name], drawn, variants)
             axes.set(ylabel=name, xlabel="")
@@ -54,15 +56,15 @@ def _draw_metric(
             rows,
             x="epoch",
             y="value",
-            color=colour_of(variant, variants),
-            linestyle=PHASES.get(phase, "solid"),
-            linewidth=width,
+            colour=colour_of(variant, variants),
+            dashes=PHASES.get(phase, "solid"),
+            width=width,
             marker="o" if rows["epoch"].nunique() == 1 else None,
         )
 
 
 def _metrics(run: Path) -> pd.DataFrame:
-    """Give a run's metrics in long form: variant, epoch, phase, metric, value."""
+    """Return a run's metrics in long form: variant, epoch, phase, metric, value."""
     variant = read_run(run, "epochs.csv")["variant"]
     table = pd.read_csv(run.with_name("epochs.csv")).melt(id_vars="epoch", var_name="name")
     parts = table["name"].str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
@@ -83,8 +85,7 @@ def strip(run: str | Path, *, output: str | Path, examples: int = 8) -> None:
     kinds = ["noisy", "denoised", "clean"]
     images = np.stack([predictions[kind][chosen, 0] for kind in kinds])
     title = "Test images: noisy, denoised, clean"
-    with canvas(output, title=title, height=0.5 + 12.9 / examples) as (figure, grid):
-        figure.suptitle(title, x=0.01, ha="left")
+    with canvas(output, title=title, height=0.5 + 12.9 / examples) as (_, grid):
         show_mosaic(grid[0, 0], images, highest=1, rows=[_row_label(predictions, k) for k in kinds])
 
 
