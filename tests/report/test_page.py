@@ -249,16 +249,19 @@ class TestSeveralWorkersAndTrials:
     @pytest.fixture
     def page(self, own_example):
         """The example with a study of its variants as if they had one and two workers, a sweep."""
-        median = {"size": None, "phase": "train", "unstable": False, "iqr_share": 0.01}
+        phase = {"size": None, "phase": "train"}
+        spread = {"low": 2.4, "high": 4.1, "unstable": False, "iqr_share": 0.01, "epochs": 8}
         found = {
+            "workload": "denoiser",
+            "skipped": [],
             "baseline": VARIANTS[0],
             "medians": [
-                {**median, "variant": variant, "workers": workers, "seconds": seconds}
+                {**phase, **spread, "variant": variant, "workers": workers, "seconds": seconds}
                 | {"first_epoch": 9.0, "communication": 0.25 * (workers - 1)}
                 for variant, workers, seconds in zip(VARIANTS, (1, 2), (4.0, 2.5), strict=True)
             ],
             "ratios": [
-                {"variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
+                {**phase, "variant": VARIANTS[1], "time_ratio": 0.625, "low": 0.5, "high": 0.8}
                 | {"efficiency": 0.8}
             ],
         }

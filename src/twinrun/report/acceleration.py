@@ -1,12 +1,11 @@
 """The section of the study acceleration: what is gained, and what it changes."""
 
-from typing import Any
-
 from twinrun.report.results import Material
 from twinrun.report.runs import metrics
+from twinrun.timing.summary import TimingSummary
 
 
-def section(material: Material) -> dict[str, Any]:
+def section(material: Material) -> dict[str, object]:
     """Give what the section's template needs."""
     study = material.config["acceleration"]
     return {
@@ -16,7 +15,7 @@ def section(material: Material) -> dict[str, Any]:
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, Any]:
+def _workload(material: Material, workload: str) -> dict[str, object]:
     study, settings = material.config["acceleration"], material.config["workloads"][workload]
     names = [name for name in study["variants"] if name in material.not_run]
     return {
@@ -49,7 +48,8 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
     }
 
 
-def _timing(timing: dict[str, Any] | None, epochs: int) -> dict[str, Any] | None:
+def _timing(timing: TimingSummary | None, epochs: int) -> dict[str, object] | None:
+    """Return a timing with what follows from it; None where nothing was timed."""
     if timing is None:
         return None
     loops = {ratio["variant"]: ratio for ratio in timing["trainer"]}
@@ -67,14 +67,15 @@ def _timing(timing: dict[str, Any] | None, epochs: int) -> dict[str, Any] | None
     }
 
 
-def _wholes(timing: dict[str, Any], epochs: int) -> list[dict[str, Any]]:
+def _wholes(timing: TimingSummary, epochs: int) -> list[dict[str, object]]:
     """Derive the seconds of a whole training and prediction: batches times the median."""
     seconds = {(m["variant"], m["phase"]): m["seconds_per_step"] for m in timing["medians"]}
-    (extent,) = timing["extents"] or [{}]
-    times = {"train": epochs, "predict": 1}
-    steps = {phase: extent[phase] * times[phase] for phase in times if extent.get(phase)}
+    steps: dict[str, int] = {}
+    for extent in timing["extents"]:
+        steps["train"] = epochs * (extent["train"] or 0)
+        steps["predict"] = extent["predict"] or 0
     return [
         {"variant": variant, "phase": phase, "steps": steps[phase], "seconds": value * steps[phase]}
         for (variant, phase), value in seconds.items()
-        if phase in steps
+        if steps.get(phase)
     ]

@@ -10,6 +10,7 @@ from twinrun.artifacts import read_tensors
 from twinrun.figures.devices import rmse
 from twinrun.report.results import Material
 from twinrun.timing.ratios import crossing, exponents
+from twinrun.timing.summary import TimingSummary
 
 
 def section(material: Material) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
     }
 
 
-def _timing(timing: dict[str, Any] | None) -> dict[str, Any] | None:
+def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
     """Give a row for each variant and size, the growth of each variant and the crossovers."""
     if timing is None:
         return None

@@ -7,6 +7,7 @@ import pandas as pd
 
 from twinrun.report.results import Material
 from twinrun.report.runs import metrics
+from twinrun.timing.summary import TimingSummary
 
 MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")
@@ -114,7 +115,7 @@ def _tensors(pair: dict[str, Any]) -> pd.DataFrame:
     return tensors[tensors["seed"] == pair["seed"]]
 
 
-def _cost(timing: dict[str, Any] | None) -> dict[str, Any] | None:
+def _cost(timing: TimingSummary | None) -> dict[str, object] | None:
     """Give medians by variant and phase, and the ratios of the training steps."""
     if timing is None:
         return None

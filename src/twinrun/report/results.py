@@ -12,6 +12,9 @@ from markupsafe import Markup
 from twinrun.artifacts import read_json
 from twinrun.report.svg import inline
 from twinrun.run_files import FAILED, read_run
+from twinrun.timing import epoch_times, summary
+from twinrun.timing.epoch_times import Scaling
+from twinrun.timing.summary import TimingSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +38,9 @@ class Material:
     """Where the pairs of the comparisons part, each with the `path` of its JSON in results/."""
     resumes: list[dict[str, Any]]
     """What the stops of each workload and variant lost."""
-    timings: dict[str, dict[str, Any]]
+    timings: dict[str, TimingSummary]
     """Timings by name."""
-    scalings: dict[str, dict[str, Any]]
+    scalings: dict[str, Scaling]
     """What the epochs of one and of several workers took, by workload."""
     rankings: dict[str, dict[str, Any]]
     """The trials of a sweep, by the workload that they vary."""
@@ -98,8 +101,8 @@ def read_material(
             for entry in read_json(path)
         ],
         resumes=[read_json(path) for _, path in matching("resumes/*.json")],
-        timings={path.stem: read_json(path) for _, path in matching("timings/*.json")},
-        scalings={path.stem: read_json(path) for _, path in matching("scaling/*.json")},
+        timings={path.stem: summary.read(path) for _, path in matching("timings/*.json")},
+        scalings={path.stem: epoch_times.read(path) for _, path in matching("scaling/*.json")},
         rankings={path.stem: read_json(path) for _, path in matching("sweeps/*.json")},
         matrices={path.stem: read_json(path) for _, path in matching("matrix/*.json")},
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
