@@ -1,24 +1,22 @@
-"""What a run leaves, held to its checksums: one reader, one writer."""
+"""What a run leaves, held to its checksums: one reader, one writer, typed records.
 
-from collections.abc import Iterable, Iterator
+A run's folder holds weights.safetensors, steps.csv, epochs.csv, fingerprints.npz,
+predictions.safetensors, run.json (its manifest) and SHA256SUMS. Does without torch.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict, cast
+
+import msgspec
 
 from twinrun import artifacts
+from twinrun.config.definitions import RunFiles, Variant, Workload
 from twinrun.errors import TwinrunError
 
 CHECKSUMS = "SHA256SUMS"
-# What readers of a run.json count on.
-# fmt: off
-RUN_KEYS = (
-    "workload", "variant", "seed", "repeat", "settings.workload", "settings.variant",
-    "environment.identity", "environment.context", "data", "source_sha256", "tensors",
-    "weights_sha256", "steps", "metrics", "seconds.fit", "seconds.total", "peak_memory_mb", "ended",
-)
-TENSOR_KEYS = ("name", "kind", "shape", "dtype")
-# fmt: on
 FAILED = "failed: "  # how the end of a run begins that left nothing but its reason
-FAILED_KEYS = ("workload", "variant", "seed", "repeat", "settings.workload", "metrics", "ended")
 
 # What fingerprints.npz keeps tensor by tensor, or stream by stream, at every step, and which array
 # names its columns.
@@ -32,31 +30,168 @@ PER_STEP = {
 }
 
 
+class TensorEntry(TypedDict):
+    """A parameter or buffer of a run."""
+
+    name: str
+    """As PyTorch names it."""
+    kind: Literal["parameter", "buffer"]
+    shape: list[int]
+    dtype: str
+    """torch's name of it, such as float32."""
+
+
+class DataEntry(TypedDict):
+    """The dataset that a run read."""
+
+    path: str
+    sha256: str
+    """Of its bytes."""
+
+
+class Environment(TypedDict):
+    """Machine and software of a process (see `process.environment`)."""
+
+    identity: dict[str, str]
+    """What two runs must share to be a pair."""
+    context: dict[str, str | int | float | None]
+    """What may differ: host, load, time."""
+
+
+class SettingsEntry(TypedDict):
+    """The settings of a run, resolved."""
+
+    workload: Workload
+    variant: Variant
+
+
+class RunSeconds(TypedDict):
+    """Where the time of a run went."""
+
+    setup: float
+    """Until the Trainer was made, in seconds."""
+    fit: float
+    """Training and validation, in seconds."""
+    total: float
+    """From the first line of `train` to the manifest, in seconds; imports come before."""
+    epochs: list[float]
+    """Seconds of the training steps of each epoch."""
+    communication: list[float]
+    """Seconds of each epoch in which workers exchanged or waited."""
+
+
+class CompilationCounts(TypedDict):
+    """What torch's compiler did."""
+
+    calls: int
+    """Of the compiled function."""
+    compilations: int
+    """Calls that compiled a graph."""
+    reasons: list[str]
+    """Why it compiled again, once for each time."""
+
+
+class Origin(TypedDict):
+    """What a run comes from."""
+
+    workload: str
+    """Its name in the config."""
+    variant: str
+    """Its name in the config."""
+    seed: int
+    repeat: int
+    """Counts runs that should be identical, from 1."""
+    settings: SettingsEntry
+    environment: Environment
+    data: DataEntry | None
+    """None of a workload without a dataset."""
+    source_sha256: str
+    """Hash of the code that the run depends on."""
+
+
+class RunManifest(Origin):
+    """The run.json of a training that left a network."""
+
+    tensors: list[TensorEntry]
+    """In the module's order."""
+    weights_sha256: str
+    """Of weights.safetensors."""
+    steps: int
+    """Optimizer steps that were traced."""
+    epochs: int
+    """Epochs that were ended."""
+    metrics: dict[str, float]
+    """What the module logged on the test data."""
+    seconds: RunSeconds
+    compilation: CompilationCounts | None
+    """None of a run that compiled nothing."""
+    peak_memory_mb: int
+    """The most resident memory, in MiB, summed over the workers."""
+    resumed_at: list[int]
+    """Steps after which the training was resumed; empty of one that never was."""
+    ended: str
+    """`finished`, or why it ended otherwise."""
+
+
+class FailedRun(TypedDict):
+    """The run.json of a training that failed: nothing but the reason."""
+
+    workload: str
+    variant: str
+    seed: int
+    repeat: int
+    settings: SettingsEntry
+    metrics: dict[str, float]
+    """Empty."""
+    ended: str
+    """Begins with FAILED."""
+
+
+def write_run(files: RunFiles, manifest: RunManifest | FailedRun) -> None:
+    """Write the manifest of a run whose other files are written, then the hashes of all.
+
+    `sha256sum --check SHA256SUMS` reads them there.
+    """
+    artifacts.write_json(files.manifest, msgspec.to_builtins(manifest))
+    names = [file for name, file in asdict(files).items() if name != "checksums"]
+    write_checksums(files.checksums, names)
+
+
 def write_checksums(path: str | Path, files: Iterable[str | Path]) -> None:
-    """Record the SHA-256 of files beside `path`; `sha256sum --check` reads it there."""
-    artifacts.write_text(
-        path, "".join(f"{artifacts.sha256(file)}  {Path(file).name}\n" for file in files)
-    )
+    """Record the SHA-256 of files beside `path`."""
+    lines = (f"{artifacts.sha256(file)}  {Path(file).name}\n" for file in files)
+    artifacts.write_text(path, "".join(lines))
 
 
-def read_run(run: str | Path, *names: str) -> dict[str, Any]:
-    """Read the manifest of a run; it and files beside it must be as the run wrote them.
+def read_run(run: str | Path, *names: str) -> RunManifest:
+    """Read the manifest of a run that left a network.
 
     Args:
         run: its run.json.
-        names: of the files beside it that are to be read next.
+        names: of the files beside it that are to be read next; they are checked too.
 
     Raises:
-        TwinrunError: for a file whose bytes are not those that the run wrote, or a manifest that
-            lacks something.
+        TwinrunError: for a file whose bytes are not those that the run wrote, a manifest that
+            lacks something, or a training that failed.
     """
+    manifest = read_ended(run, *names)
+    if manifest["ended"].startswith(FAILED):
+        raise TwinrunError(f"{run}: this training left no network, it {manifest['ended']}")
+    return cast(RunManifest, manifest)
+
+
+def read_ended(run: str | Path, *names: str) -> RunManifest | FailedRun:
+    """Read the manifest of a run, however it ended; see `read_run`."""
     run = Path(run)
     _check_hashes(run, names)
-    manifest = artifacts.read_json(run)
-    lacking = next(_lacking(manifest), None)
-    if lacking is not None:
-        raise corrupt(run, f"{lacking} is missing")
-    return dict(manifest)
+    content = artifacts.read_json(run)
+    ended = content.get("ended") if isinstance(content, dict) else None
+    try:
+        if isinstance(ended, str) and ended.startswith(FAILED):
+            return msgspec.convert(content, FailedRun)
+        return msgspec.convert(content, RunManifest)
+    except msgspec.ValidationError as error:
+        raise corrupt(run, str(error)) from None
 
 
 def corrupt(path: Path, what: str) -> TwinrunError:
@@ -78,23 +213,3 @@ def _check_hashes(run: Path, names: Iterable[str]) -> None:
             raise corrupt(file, f"{CHECKSUMS} does not name it")
         if artifacts.sha256(file) != recorded[name]:
             raise corrupt(file, f"its sha256 is not the one in {CHECKSUMS}")
-
-
-def _lacking(manifest: Any) -> Iterator[str]:
-    """Name what a manifest should hold and does not, by dotted key."""
-    if _has(manifest, "ended") and str(manifest["ended"]).startswith(FAILED):
-        yield from (key for key in FAILED_KEYS if not _has(manifest, key))
-        return
-    yield from (key for key in RUN_KEYS if not _has(manifest, key))
-    if manifest["data"] is not None and not _has(manifest, "data.sha256"):
-        yield "data.sha256"
-    for number, tensor in enumerate(manifest["tensors"]):
-        yield from (f"tensors.{number}.{key}" for key in TENSOR_KEYS if not _has(tensor, key))
-
-
-def _has(value: Any, dotted: str) -> bool:
-    for key in dotted.split("."):
-        if not isinstance(value, dict) or key not in value:
-            return False
-        value = value[key]
-    return True

@@ -37,17 +37,16 @@ def entries_of(kind, name):
 
 def settings_of_run(wildcards):
     """Give all that a run is made of, at once: there may be thousands of them."""
-    numbers = {key: int(wildcards[key]) for key in ("seed", "repeat")}
-    variant = SETTINGS.variants[wildcards.variant]
+    repeat, variant = int(wildcards["repeat"]), SETTINGS.variants[wildcards.variant]
+    seed = int(wildcards["seed"])
     return {
         "identity": {
             "workload": wildcards.workload,
             "variant": wildcards.variant,
-            **numbers,
+            "seed": seed,
+            "repeat": repeat,
         },
-        "workload": entries_of("workloads", wildcards.workload),
-        "variant": entries_of("variants", wildcards.variant),
-        "dataset": dataset_of(wildcards.workload) or None,
+        "training": {**settings_of_replay(wildcards), "seed": seed},
         "cores": variant.cores,
         "is_trial": wildcards.workload in SETTINGS.trials,
     }

@@ -26,7 +26,7 @@ rule train:
         * SETTINGS.variants[wildcards.variant].devices
         * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
-        # As a parameter it would have runs made again that it changes nothing of.
+        # A resource, not a param: changing it must not rerun anything.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
     params:
         source=lambda wildcards: hash_of(
@@ -37,7 +37,6 @@ rule train:
         run=settings_of_run,
         # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
-        search_path=SEARCH_PATH,
         versions=VERSIONS,
     script:
         "../scripts/train.py"

@@ -1,24 +1,27 @@
+from msgspec import convert
+
+from twinrun.config.definitions import Run
 from twinrun.process.gpu_locks import own_gpus
 from twinrun.process.job import job
 from twinrun.training.failed_trial import failure_kept
 from twinrun.training.run import run
 
 if __name__ == "__main__":
-    settings, outputs = dict(snakemake.params.run), dict(snakemake.output.items())
+    settings = dict(snakemake.params.run)
     is_trial, cores = settings.pop("is_trial"), settings.pop("cores")
+    asked = convert(
+        {
+            **settings,
+            "source_sha256": snakemake.params.source,
+            "files": dict(snakemake.output.items()),
+            "checkpoints": snakemake.params.checkpoints,
+            "checkpoint_minutes": snakemake.resources.checkpoint_minutes,
+        },
+        Run,
+    )
     with (
         job(snakemake, threads=cores),
         own_gpus(snakemake.resources.gpu) as visible,
-        failure_kept(is_trial, settings["identity"], settings["workload"], outputs),
+        failure_kept(is_trial, asked),
     ):
-        run(
-            {
-                **settings,
-                "source_sha256": snakemake.params.source,
-                "search_path": snakemake.params.search_path,
-                "outputs": outputs,
-                "checkpoints": snakemake.params.checkpoints,
-                "checkpoint_minutes": snakemake.resources.checkpoint_minutes,
-            },
-            visible,
-        )
+        run(asked, visible)

@@ -16,6 +16,8 @@ import torch
 from torch._dynamo import config
 from torch._dynamo.utils import counters, get_compilation_metrics
 
+from twinrun.run_files import CompilationCounts
+
 COMPILATIONS_AT_MOST = 64
 CAN_COMPILE_BACKWARD = hasattr(config, "trace_autograd_ops")
 
@@ -82,8 +84,8 @@ class Compiled:
             self._note_compilation()
         return result
 
-    def counts(self) -> dict[str, Any]:
-        """Give `calls`, `compilations` and `reasons`."""
+    def counts(self) -> CompilationCounts:
+        """Return `calls`, `compilations` and `reasons`."""
         return {"calls": self.calls, "compilations": self.compilations, "reasons": self.reasons}
 
     def _note_compilation(self) -> None:

@@ -4,7 +4,7 @@ layout: channels_last   images (N, C, H, W) with their channels innermost in mem
 layout: features_first  points (N, F) with their points innermost
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
@@ -17,6 +17,7 @@ from pytorch_lightning.plugins.precision import (
 )
 from torch.utils._pytree import tree_map_only
 
+from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
 POINTS_AT_LEAST = 1024
@@ -24,13 +25,13 @@ FEATURES_AT_MOST = 32  # with more a matrix library is faster
 BLOCK_AT_LEAST, BLOCK_AT_MOST = 64, 400  # points; 20 features of 400 take 32 KB, an L1 cache
 
 
-def device_of(variant: Mapping[str, Any]) -> torch.device:
+def device_of(variant: Variant) -> torch.device:
     """Give the device of a variant's resolved accelerator.
 
     Raises:
         TwinrunError: if torch sees no such device on this machine.
     """
-    if variant["accelerator"] == "cpu":
+    if variant.accelerator == "cpu":
         return torch.device("cpu")
     for kind, is_there in (("cuda", torch.cuda), ("mps", torch.backends.mps)):
         if is_there.is_available():
@@ -75,15 +76,15 @@ def block_of(points: int) -> int:
 class Place:
     """Puts modules and batches where a variant wants them, without the Trainer."""
 
-    def __init__(self, variant: Mapping[str, Any]) -> None:
+    def __init__(self, variant: Variant) -> None:
         """Find the place.
 
         Raises:
             TwinrunError: if this machine or a loop without the Trainer has no such place.
         """
         self.device = device_of(variant)
-        self._layout = variant["layout"]
-        self._precision = _precision(variant["precision"], self.device)
+        self._layout = variant.layout
+        self._precision = _precision(variant.precision, self.device)
 
     def module(self, module: pl.LightningModule) -> pl.LightningModule:
         """Move a module."""

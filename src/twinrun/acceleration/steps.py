@@ -23,6 +23,7 @@ import torch
 
 from twinrun.acceleration.compilation import CAN_COMPILE_BACKWARD, Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
+from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
 Step = Callable[[Any, int], Any]
@@ -32,7 +33,7 @@ class TrainingStep:
     """Does a step with a batch and its index, and gives the loss from before the step."""
 
     def __init__(
-        self, training_step: Step, optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]
+        self, training_step: Step, optimizer: torch.optim.Optimizer, variant: Variant
     ) -> None:
         """Make it ready; it compiles when it is called.
 
@@ -53,15 +54,15 @@ class TrainingStep:
             result = training_step(batch, index)
             return result["loss"] if isinstance(result, Mapping) else result
 
-        if variant["compile"] == "step":
+        if variant.compile == "step":
             self._step = self._first_of_whole(loss_of, optimizer, variant)
-        elif variant["compile"] == "module":
+        elif variant.compile == "module":
             self.compiled = compiled(loss_of, variant)
             self._step = plain_step(self.compiled, optimizer)
         else:
             self._step = plain_step(loss_of, optimizer)
         self._captured: CudaGraph | None = None
-        if variant["cuda_graph"]:
+        if variant.cuda_graph:
             self._captured = CudaGraph(lambda batch, index: self._step(batch, index))
 
     def __call__(self, batch: Any, index: int) -> torch.Tensor:
@@ -69,7 +70,7 @@ class TrainingStep:
         return (self._captured or self._step)(batch, index)
 
     def _first_of_whole(
-        self, loss_of: Step, optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]
+        self, loss_of: Step, optimizer: torch.optim.Optimizer, variant: Variant
     ) -> Step:
         """Give a plain step that is followed by compiled ones.
 
@@ -98,12 +99,12 @@ class TrainingStep:
 class Prediction:
     """Predicts a batch."""
 
-    def __init__(self, predict_step: Step, variant: Mapping[str, Any]) -> None:
+    def __init__(self, predict_step: Step, variant: Variant) -> None:
         """Make it ready; it compiles when it is called."""
         self.compiled: Compiled | None = None
         """The compiled function, with its counts; None if there is none."""
         self._predict = predict_step
-        if variant["compile"] != "none":
+        if variant.compile != "none":
 
             def predict(batch: Any, index: int) -> Any:
                 return predict_step(batch, index)
@@ -116,10 +117,10 @@ class Prediction:
             return self._predict(batch, index)
 
 
-def compiled(function: Step, variant: Mapping[str, Any]) -> Compiled:
+def compiled(function: Step, variant: Variant) -> Compiled:
     """Compile a plain function as a variant's settings ask for."""
-    is_whole = variant["compile"] == "step"
-    if variant["layout"] == "features_first":
+    is_whole = variant.compile == "step"
+    if variant.layout == "features_first":
         from twinrun.acceleration.features_first import backend  # imports the whole compiler
 
         return Compiled(function, backend=backend, fullgraph=is_whole)
@@ -169,10 +170,10 @@ def with_index(step: Callable[..., Any]) -> Step:
     return lambda batch, index: step(batch)
 
 
-def calls_to_settle(variant: Mapping[str, Any]) -> int:
+def calls_to_settle(variant: Variant) -> int:
     """Say how many training steps compile, allocate or capture something."""
-    captured = CudaGraph.CALLS_TO_SETTLE if variant["cuda_graph"] else 0
-    return 1 + (variant["compile"] == "step") + captured
+    captured = CudaGraph.CALLS_TO_SETTLE if variant.cuda_graph else 0
+    return 1 + (variant.compile == "step") + captured
 
 
 def optimizer_of(module: pl.LightningModule) -> torch.optim.Optimizer:
@@ -202,16 +203,16 @@ def optimizers_in(configured: Any) -> list[torch.optim.Optimizer]:
     return [entry for entry in several if isinstance(entry, torch.optim.Optimizer)]
 
 
-def set_up(optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]) -> None:
+def set_up(optimizer: torch.optim.Optimizer, variant: Variant) -> None:
     """Set an optimizer, before its first step, to what a variant asks for.
 
     Raises:
         TwinrunError: if it cannot.
     """
-    form = variant["optimizer"]
+    form = variant.optimizer
     if form != "default" and form not in optimizer.defaults:
         raise TwinrunError(f"optimizer: {type(optimizer).__name__} has no {form} form")
-    stays_on_device = variant["cuda_graph"] or variant["compile"] == "step"
+    stays_on_device = variant.cuda_graph or variant.compile == "step"
     for group in optimizer.param_groups:
         if form != "default":
             group["fused"], group["foreach"] = form == "fused", form == "foreach"
@@ -219,24 +220,26 @@ def set_up(optimizer: torch.optim.Optimizer, variant: Mapping[str, Any]) -> None
             group["capturable"] = True
 
 
-def is_fast(variant: Mapping[str, Any]) -> bool:
+def is_fast(variant: Variant) -> bool:
     """Say whether a variant has any setting that is to make steps faster."""
     names = ("compile", "layout", "optimizer")
-    return variant["cuda_graph"] or any(variant[name] not in ("none", "default") for name in names)
+    return variant.cuda_graph or any(
+        getattr(variant, name) not in ("none", "default") for name in names
+    )
 
 
-def check(variant: Mapping[str, Any]) -> None:
+def check(variant: Variant) -> None:
     """Refuse settings that contradict each other, the device or this torch.
 
     Raises:
         TwinrunError: naming the setting.
     """
-    is_on_cpu = variant["accelerator"] == "cpu"
-    if variant["compile"] == "step" and not CAN_COMPILE_BACKWARD:
+    is_on_cpu = variant.accelerator == "cpu"
+    if variant.compile == "step" and not CAN_COMPILE_BACKWARD:
         raise TwinrunError(f"compile: torch {torch.__version__} cannot compile a backward pass")
-    if variant["layout"] == "features_first" and (variant["compile"] == "none" or not is_on_cpu):
+    if variant.layout == "features_first" and (variant.compile == "none" or not is_on_cpu):
         raise TwinrunError("layout: features_first works on code compiled for the CPU only")
-    if variant["optimizer"] != "default" and variant["compile"] == "step":
+    if variant.optimizer != "default" and variant.compile == "step":
         raise TwinrunError("optimizer: a compiled step fuses it by itself, leave the key out")
-    if variant["cuda_graph"] and (is_on_cpu or not torch.cuda.is_available()):
+    if variant.cuda_graph and (is_on_cpu or not torch.cuda.is_available()):
         raise TwinrunError("cuda_graph: needs a CUDA device, and the variant has none here")

@@ -6,7 +6,7 @@ A run predicts once, which no compilation would pay for: `predict_step` stays th
 What a compiled `training_step` logs is collected inside and logged after it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,38 +25,41 @@ from twinrun.acceleration.steps import (
     set_up,
     with_index,
 )
+from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
 
 class Speed:
     """Replaces the steps of one module and keeps the counts of what was compiled."""
 
-    def __init__(self, module: pl.LightningModule, variant: Mapping[str, Any]) -> None:
+    def __init__(self, module: pl.LightningModule, variant: Variant) -> None:
         """Replace them in the module itself; its class, and so other modules, stay as they are.
 
         What a variant cannot do is raised by the first step.
         """
         self._variant = variant
-        self._module = lay_out(module, variant["layout"])
+        self._module = lay_out(module, variant.layout)
         self._logged: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self._step: TrainingStep | None = None
         self._module_step: Compiled | None = None
         own = with_index(module.training_step)
-        takes_over = variant["compile"] == "step" or variant["cuda_graph"]
-        if variant["optimizer"] != "default" and not takes_over:
+        takes_over = variant.compile == "step" or variant.cuda_graph
+        if variant.optimizer != "default" and not takes_over:
             self._set_up(module.configure_optimizers)
         if takes_over:
             self._take_over(own)
-        elif variant["compile"] == "module":
+        elif variant.compile == "module":
             self._module_step = compiled(lambda batch, index: own(batch, index), variant)
             module.training_step = self._collecting(self._module_step)
-        elif variant["layout"] != "default":
+        elif variant.layout != "default":
             module.training_step = lambda batch, batch_idx: own(self._laid_out(batch), batch_idx)
 
     @property
     def compiled(self) -> Compiled | None:
         """The compiled training step, with its counts; None while there is none."""
-        return self._module_step or (self._step and self._step.compiled)
+        if self._module_step is not None:
+            return self._module_step
+        return None if self._step is None else self._step.compiled
 
     def _take_over(self, own: Step) -> None:
         module, variant = self._module, self._variant
@@ -109,7 +112,7 @@ class Speed:
         self._logged.append(("log_dict", _detached(arguments), options))
 
     def _laid_out(self, batch: Any) -> Any:
-        return lay_out_batch(batch, self._variant["layout"])
+        return lay_out_batch(batch, self._variant.layout)
 
     def _set_up(self, configure: Any) -> None:
         def configure_optimizers() -> Any:

@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 
@@ -50,7 +49,7 @@ class Stop(pl.Callback):
             self.reason = f"stopped: {name}"
             self.is_by_signal = by != FILE
 
-    def end_if_agreed(self, *_: Any) -> None:
+    def end_if_agreed(self, *_: object, **__: object) -> None:
         """End the training at the first hook after the step and all that belongs to it."""
         if self.reason is not None:
             self._file.unlink(missing_ok=True)
@@ -58,12 +57,12 @@ class Stop(pl.Callback):
 
     on_train_batch_start = on_validation_start = on_train_epoch_end = end_if_agreed
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         """With one worker there is nobody to agree with."""
         if trainer.world_size == 1:
             self.agree([self.asked()])
 
-    def _listen(self, *_: Any) -> None:
+    def _listen(self, *_: object, **__: object) -> None:
         """Take the signals, also back from Lightning, which takes SIGTERM at every start."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._hear)

@@ -10,7 +10,6 @@ Both go through Lightning's Trainer, so that every hook of the module is called.
 import copy
 import functools
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,24 +24,22 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
 from twinrun import artifacts
-from twinrun.acceleration.under_trainer import Speed
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.distances import distances
-from twinrun.parallel.whole_batch import Team
-from twinrun.process.determinism import SWITCHES, capture, determinism, restore
+from twinrun.config.definitions import Training
+from twinrun.process.determinism import capture, restore
 from twinrun.trace.op_tracer import KEY, OpTracer
 from twinrun.trace.step_tracer import Tracer
-from twinrun.training.load_workload import build_data, build_module
-from twinrun.training.train import trainer_of
+from twinrun.training.assemble import assembled, trainer_of
 
 MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
 
 
-def save_start(run: Mapping[str, Any], *, step: int, recorded: str, start: str) -> None:
+def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
     """Train up to a step and save what it starts with.
 
     Args:
-        run: `seed`, `workload`, `variant`, `dataset` and `search_path`, as for `training.train`.
+        run: what the pair's runs were made of.
         step: the step in which the pair parted, from 1.
         recorded: steps.csv of the first run of the pair.
         start: path of the file.
@@ -55,7 +52,7 @@ def save_start(run: Mapping[str, Any], *, step: int, recorded: str, start: str) 
 
 
 def replay(
-    run: Mapping[str, Any], *, start: str, record: str, repeats: int, found: str | None = None
+    run: Training, *, start: str, record: str, repeats: int, found: str | None = None
 ) -> None:
     """Repeat the saved step with every operation fingerprinted.
 
@@ -83,25 +80,14 @@ def replay(
 
 @contextmanager
 def _trained(
-    run: Mapping[str, Any],
+    run: Training,
 ) -> Iterator[tuple[pl.Trainer, pl.LightningModule, pl.LightningDataModule]]:
-    """Make what a run is made of, in the order in which a run makes it."""
-    variant, seed = run["variant"], run["seed"]
-    switches = {key: variant[key] for key in SWITCHES}
-    with determinism(**switches), tempfile.TemporaryDirectory(prefix="twinrun-") as empty:
-        pl.seed_everything(seed, workers=True, verbose=False)
-        data = build_data(
-            run["workload"],
-            seed=seed,
-            dataset_path=run["dataset"],
-            data_workers=variant["data_workers"],
-            persistent_workers=variant["persistent_workers"],
-            search_path=run["search_path"],
+    """Assemble the training as a run does, without the callbacks that watch a run."""
+    with assembled(run) as assembly:
+        trainer = trainer_of(
+            run.variant, root=assembly.root, callbacks=[], max_epochs=run.workload.epochs
         )
-        module = build_module(run["workload"], run["search_path"])
-        Speed(module, variant)
-        trainer = trainer_of(run["workload"], variant, Team(), root=empty, callbacks=[])
-        yield trainer, module, data
+        yield trainer, assembly.module, assembly.data
 
 
 def _fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
@@ -125,7 +111,7 @@ class _Saver(pl.Callback):
         if step == self._step:
             self._end()
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         row = self._tracer.rows[-1]
         recorded = self._recorded.iloc[row["step"] - 1]
         if any(recorded[key] != row[key] for key in row if isinstance(row[key], str)):
@@ -171,16 +157,16 @@ class _Replayer(pl.Callback):
         self._following = self._tracer.following()
         self._following.__enter__()
 
-    def on_before_backward(self, *_: Any) -> None:
+    def on_before_backward(self, *_: object, **__: object) -> None:
         self._set_phase("backward")
 
-    def on_after_backward(self, *_: Any) -> None:
+    def on_after_backward(self, *_: object, **__: object) -> None:
         self._set_phase("forward")
 
-    def on_before_optimizer_step(self, *_: Any) -> None:
+    def on_before_optimizer_step(self, *_: object, **__: object) -> None:
         self._set_phase("optimizer")
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         self._following.__exit__(None, None, None)
         self.end_repeat(self._tracer.rows)
         self._done += 1

@@ -8,7 +8,7 @@ run that could not start.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import yaml
 
 from twinrun.config import matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
+from twinrun.config.definitions import Dataset, Timing, Variant, Workload
 from twinrun.config.matrix_cells import Cell
 from twinrun.config.schema_check import validate
 from twinrun.config.sweep_trials import trials
@@ -33,118 +34,6 @@ PHASES = {
     "devices": ["train", "trainer"],
     "acceleration": ["train", "trainer", "predict"],
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dataset:
-    """A dataset: made by a function, or a file of the user's."""
-
-    make: str | None = None
-    """Import path of the function that makes it."""
-    parameters: Mapping[str, Any]
-    """Its keyword arguments."""
-    file: str | None = None
-    """The user's own file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """A LightningModule, a LightningDataModule and their hyperparameters."""
-
-    module: str
-    """Import path of the LightningModule."""
-    data: str
-    """Import path of the LightningDataModule."""
-    dataset: str | None
-    """Name of its dataset."""
-    hyperparameters: Mapping[str, Any]
-    """Keyword arguments of the two constructors."""
-    epochs: int
-    """Epochs of training."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """Execution settings: never what is computed, only how."""
-
-    accelerator: str
-    """`cpu` or `gpu`, resolved."""
-    deterministic: bool
-    """Only reproducible algorithms."""
-    threads: int
-    """torch's threads."""
-    data_workers: int
-    """Processes that prepare batches."""
-    precision: str
-    """Lightning's name of it."""
-    devices: int
-    """Worker processes; on GPUs each has one."""
-    nodes: int
-    """Machines of a cluster that share the workers evenly."""
-    sharing: str
-    """How workers share the data: `canonical` or `partitioned`."""
-    scale_batch_with_devices: bool
-    """Mini-batches as many times larger as there are workers."""
-    batch_norm: str
-    """How workers join the statistics: `joined` or `synchronised`."""
-    compile: str
-    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
-    layout: str
-    """`default`, `channels_last` or `features_first`."""
-    optimizer: str
-    """The optimizer's form: `default`, `foreach` or `fused`."""
-    cuda_graph: bool
-    """Steps captured and replayed."""
-    fill_uninitialized_memory: bool
-    """Fill what an operation leaves uninitialised; deterministic variants only."""
-    persistent_workers: bool
-    """Keep the data workers from epoch to epoch."""
-    accumulate: int
-    """Parts that each mini-batch is cut into; their gradients are accumulated."""
-    validation: bool
-    """Validate while training."""
-    checkpointing: bool
-    """Write Lightning's checkpoints while training."""
-    logging: bool
-    """Show Lightning's progress bar and write its logger."""
-    environment: Mapping[str, str]
-    """Environment variables of the run's fresh process."""
-    stop: str
-    """Where the training is stopped, for a second process to go on: see `checkpoint.interrupt`."""
-    resume: str
-    """By what it goes on: `lightning` or `twinrun`."""
-
-    @property
-    def cores(self) -> int:
-        """What a run needs, on each of its nodes."""
-        return self.devices // self.nodes * self.threads
-
-    @property
-    def gpus(self) -> int:
-        """What a run needs."""
-        return self.devices if self.accelerator == "gpu" else 0
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether a timing, which is one process that does whole steps, can measure it."""
-        is_plain = self.accumulate == 1 and not self.environment and self.stop == "none"
-        return self.devices == 1 and is_plain
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Variants of one workload to be measured in turn; the first is the yardstick."""
-
-    workload: str
-    variants: list[str]
-    rounds: int
-    steps: int
-    """Steps in a round of one variant, at least: short ones are repeated (see `timed_variant`)."""
-    phases: list[str]
-    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
-    size: str | None = None
-    """The hyperparameter that takes the values of `sizes` in turn."""
-    sizes: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torchmetrics import Metric
 
 from twinrun.checkpoint.stop_request import Stop
+from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import SharedBatches, share_training
@@ -81,9 +82,9 @@ def join_team(
     workers: Workers,
     module: pl.LightningModule,
     data: pl.LightningDataModule,
-    stop: Stop,
+    stop: Stop | None,
     *,
-    variant: Mapping[str, Any],
+    variant: Variant,
     seed: int,
 ) -> Team:
     """Make a run's module and data part of one training by several workers.
@@ -91,7 +92,7 @@ def join_team(
     The first worker's random generators go on as those of a single process do; the others get
     streams of their own, so that dropout, say, does not repeat itself in every share.
     """
-    if workers.count == 1:
+    if workers.count == 1 or stop is None:
         return Team()
     if not workers.is_first:
         own = np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0]
@@ -102,12 +103,12 @@ def join_team(
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
     shared = share_training(
         data,
-        sharing=variant["sharing"],
-        scale_batch=variant["scale_batch_with_devices"],
+        sharing=variant.sharing,
+        scale_batch=variant.scale_batch_with_devices,
         seed=seed,
         workers=workers,
     )
-    joins = variant["batch_norm"] == "joined"
+    joins = variant.batch_norm == "joined"
     return _SeveralWorkers(workers, module, shared, stop, joins_batch_norm=joins)
 
 

@@ -27,9 +27,11 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
+
+import msgspec
 
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.job import say
@@ -77,7 +79,8 @@ def launch(
 
     Args:
         function: import path, `package.module:function`.
-        arguments: its keyword arguments, as JSON can hold them.
+        arguments: its keyword arguments: plain values and dataclasses, as JSON can hold them. The
+            other side rebuilds them by the annotations of the function's signature.
         environment: variables added to this process's own; NOT_INHERITED names what they lose.
         workers: how many processes; several find RANK, LOCAL_RANK, NODE_RANK, WORLD_SIZE and
             TWINRUN_MEETING, a URL where they meet, in their environment.
@@ -174,19 +177,22 @@ class _Worker:
         inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
         package_folder = str(Path(__file__).resolve().parents[2])
         search = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
-        self.process = subprocess.Popen(
+        process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "twinrun.process.launching", function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**inherited, "PYTHONPATH": search, **environment},
             process_group=0,
         )
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("both were asked for as pipes")
+        self.process, self.output = process, process.stdout
         self.errors: list[dict[str, Any]] = []
         self.was_killed = False
         self._unread = b""
         with contextlib.suppress(BrokenPipeError):  # it died early; its exit code says more
-            self.process.stdin.write(json.dumps(arguments).encode())
-            self.process.stdin.close()
+            process.stdin.write(json.dumps(msgspec.to_builtins(arguments)).encode())
+            process.stdin.close()
 
     def is_running(self) -> bool:
         return self.process.poll() is None
@@ -196,7 +202,7 @@ class _Worker:
 
     def read(self) -> bool:
         """Take what it has said; False when there is no more."""
-        data = os.read(self.process.stdout.fileno(), 2**16)
+        data = os.read(self.output.fileno(), 2**16)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
@@ -208,7 +214,7 @@ class _Worker:
 
     def read_rest(self) -> None:
         """Take what is left, without waiting for processes of its own that hold the channel."""
-        os.set_blocking(self.process.stdout.fileno(), False)
+        os.set_blocking(self.output.fileno(), False)
         with contextlib.suppress(BlockingIOError):
             while self.read():
                 pass
@@ -225,7 +231,7 @@ def _watch(workers: Sequence[_Worker], grace_seconds: float) -> None:
     deadline = math.inf
     with selectors.DefaultSelector() as selector:
         for worker in workers:
-            selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+            selector.register(worker.output, selectors.EVENT_READ, worker)
         while any(worker.is_running() for worker in workers):
             for key, _ in selector.select(timeout=POLL_SECONDS):
                 if not key.data.read():
@@ -303,6 +309,19 @@ def _send(message: Mapping[str, Any]) -> None:
         os.write(_channel, (json.dumps(message) + "\n").encode())
 
 
+def rebuilt(function: Callable[..., object], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments as a function annotates them: dataclasses from mappings.
+
+    Raises:
+        msgspec.ValidationError: if one does not fit its annotation.
+    """
+    kinds = get_type_hints(function)
+    return {
+        name: msgspec.convert(value, kinds[name]) if name in kinds else value
+        for name, value in arguments.items()
+    }
+
+
 def _work(function: str) -> NoReturn:
     """Be the fresh process."""
     global _channel
@@ -316,7 +335,8 @@ def _work(function: str) -> NoReturn:
     os.set_inheritable(_channel, False)
     module, _, name = function.partition(":")
     try:
-        getattr(importlib.import_module(module), name)(**arguments)
+        called = getattr(importlib.import_module(module), name)
+        called(**rebuilt(called, arguments))
     except Exception as error:  # every failure is one sentence there and a traceback here
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
             with contextlib.suppress(OSError):  # a full disk takes no log either

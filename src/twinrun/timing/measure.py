@@ -16,7 +16,7 @@ What cannot run on this machine is reported with the reason, and the others are 
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -24,6 +24,7 @@ import torch
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches
+from twinrun.config.definitions import Timing, Training, Variant, Workload
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import environment
 from twinrun.process.launching import report_progress
@@ -41,11 +42,11 @@ TOLERANCE = 100
 def measure(
     *,
     name: str,
-    timing: Mapping[str, Any],
-    workload: Mapping[str, Any],
-    variants: Mapping[str, Mapping[str, Any]],
+    timing: Timing,
+    workload: Workload,
+    variants: Mapping[str, Variant],
     dataset: str | None,
-    search_path: Sequence[str] = (),
+    search_path: list[str],
     seed: int = 1,
     outputs: Mapping[str, str],
 ) -> None:
@@ -53,11 +54,9 @@ def measure(
 
     Args:
         name: of the timing.
-        timing: `workload` (name), `rounds`, `steps` (training steps, or prediction batches, in a
-            round), `phases` (of train, trainer, predict), and optionally `size` (a hyperparameter's
-            name) with `sizes` (the values it takes in turn).
-        workload: its settings.
-        variants: settings by name; the first is the baseline.
+        timing: rounds, steps, phases and sizes.
+        workload: what is trained.
+        variants: by name; the first is the baseline.
         dataset: path of the dataset's file.
         search_path: folders with the user's own modules.
         seed: of the initial weights and the data's order.
@@ -67,71 +66,87 @@ def measure(
         TwinrunError: if a number is not positive.
     """
     for key in ("rounds", "steps"):
-        if timing[key] < 1:
-            raise TwinrunError(f"{name}.{key}: {timing[key]} is out of range, at least 1 is needed")
+        value = getattr(timing, key)
+        if value < 1:
+            raise TwinrunError(f"{name}.{key}: {value} is out of range, at least 1 is needed")
     described = environment.describe()
-    rows: list[dict[str, Any]] = []
-    skipped: list[summary.Skipped] = []
-    compilation: list[summary.Compilation] = []
-    agreement: list[summary.Agreement] = []
-    extents: list[summary.Extent] = []
+    baseline = next(iter(variants))
+    training = Training(
+        workload=workload,
+        # The batches are loaded once, for all variants, in this process.
+        variant=replace(variants[baseline], data_workers=0, persistent_workers=False),
+        seed=seed,
+        dataset=dataset,
+        search_path=search_path,
+    )
+    found: dict[int | None, Measured] = {}
     with compiler_switches(), bounded_memory():
-        for size, sized in _sizes(timing, workload):
-            label = name if size is None else f"{name}, {timing['size']} {size}"
+        for size in timing.sizes or [None]:
+            label = name if size is None else f"{name}, {timing.size} {size}"
             # A dimension that had another size before, in the same lines of code, is one that
             # changes to torch, whose graph for every size is slower than that for one.
             torch.compiler.reset()
-            found = measure_size(
-                sized,
+            # The Trainer's loop takes much the same at any size: it is timed at the largest.
+            is_largest = size is None or size == max(timing.sizes)
+            phases = [phase for phase in timing.phases if is_largest or phase != "trainer"]
+            found[size] = measure_size(
+                replace(training, workload=_sized(workload, timing.size, size)),
                 variants,
-                _of_size(timing, size),
-                dataset=dataset,
-                search_path=search_path,
-                seed=seed,
+                replace(timing, phases=phases),
+                # A prediction that is compiled only for this costs seconds of compilation.
+                compares=is_largest or "predict" in phases,
                 label=label,
             )
-            rows += [{"size": size, **row} for row in found.rows]
-            compilation += [summary.Compilation(size=size, **row) for row in found.compilation]
-            extents += [summary.Extent(size=size, **found.extent)] if found.extent else []
-            agreement += [summary.Agreement(size=size, **row) for row in found.agreement]
-            skipped += [{"variant": v, "size": size, "reason": r} for v, r in found.skipped.items()]
-    identity = {"timing": name, "workload": timing["workload"]}
+    identity = {"timing": name, "workload": timing.workload}
+    rows = [{"size": size, **row} for size, measured in found.items() for row in measured.rows]
     columns = ["variant", "device", "size", "phase", "round", "steps", "seconds"]
     table = pd.DataFrame(rows, columns=columns)
     artifacts.write_csv(outputs["rounds"], table.assign(**identity)[[*identity, *columns]])
-    baseline = next(iter(variants))
     summary.write(
         outputs["summary"],
         {
             "timing": name,
-            "workload": timing["workload"],
+            "workload": timing.workload,
             "baseline": baseline,
             "settings": {
-                "timing": dict(timing),
-                "workload": dict(workload),
-                "variants": {variant: dict(values) for variant, values in variants.items()},
+                "timing": asdict(timing),
+                "workload": asdict(workload),
+                "variants": {variant: asdict(values) for variant, values in variants.items()},
                 "seed": seed,
             },
             "environment": described,
             "medians": ratios.medians(table),
             "ratios": ratios.ratios(table, baseline),
             "trainer": ratios.overheads(table),
-            "compilation": compilation,
-            "agreement": agreement,
-            "extents": extents,
-            "skipped": skipped,
+            "compilation": [
+                summary.Compilation(size=size, **row)
+                for size, measured in found.items()
+                for row in measured.compilation
+            ],
+            "agreement": [
+                summary.Agreement(size=size, **row)
+                for size, measured in found.items()
+                for row in measured.agreement
+            ],
+            "extents": [
+                summary.Extent(size=size, **measured.extent)
+                for size, measured in found.items()
+                if measured.extent
+            ],
+            "skipped": [
+                {"variant": variant, "size": size, "reason": reason}
+                for size, measured in found.items()
+                for variant, reason in measured.skipped.items()
+            ],
         },
     )
 
 
-def _of_size(timing: Mapping[str, Any], size: int | None) -> Mapping[str, Any]:
-    """Leave to the largest size what is much the same at any: the Trainer's loop, the agreement.
-
-    A prediction that is compiled only to be held against another's is also seconds of compilation.
-    """
-    is_largest = size is None or size == max(timing["sizes"])
-    phases = [phase for phase in timing["phases"] if is_largest or phase != "trainer"]
-    return {**timing, "phases": phases, "agreement": is_largest or "predict" in phases}
+def _sized(workload: Workload, name: str | None, size: int | None) -> Workload:
+    """Return the workload with the hyperparameter `name` at a size; without a name, as it is."""
+    if name is None:
+        return workload
+    return replace(workload, hyperparameters={**workload.hyperparameters, name: size})
 
 
 def _of_round(phases: Sequence[str], number: int) -> list[str]:
@@ -157,30 +172,39 @@ class Measured:
 
 
 def measure_size(
-    workload: Mapping[str, Any],
-    variants: Mapping[str, Mapping[str, Any]],
-    timing: Mapping[str, Any],
+    training: Training,
+    variants: Mapping[str, Variant],
+    timing: Timing,
     *,
+    compares: bool,
     label: str,
-    **source: Any,
 ) -> Measured:
-    """Measure variants in turn, at one size; `source` is what `Material` needs besides."""
+    """Measure variants in turn, at one size.
+
+    Args:
+        training: where the initial weights and the batches come from.
+        variants: by name; the first is the baseline.
+        timing: rounds, steps and phases.
+        compares: whether the predictions of the variants are compared with the baseline's.
+        label: for progress.
+    """
     try:
-        material = Material(workload, **source)
+        material = Material(training)
     except Exception as error:  # a size may be too large, or none that the workload has
         traceback.print_exc()
         return Measured(skipped=dict.fromkeys(variants, sentence_of(error)))
-    return measure_rounds(material, variants, timing, label=label)
+    return measure_rounds(material, variants, timing, compares=compares, label=label)
 
 
 def measure_rounds(
     material: Material,
-    variants: Mapping[str, Mapping[str, Any]],
-    timing: Mapping[str, Any],
+    variants: Mapping[str, Variant],
+    timing: Timing,
     *,
+    compares: bool,
     label: str,
 ) -> Measured:
-    """Measure variants of one material in turn."""
+    """Measure variants of one material in turn; see `measure_size`."""
     entrants: dict[str, Entrant] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
     outputs: dict[str, list[torch.Tensor]] = {}
@@ -197,8 +221,8 @@ def measure_rounds(
             report_progress(f"{label}: {name} is skipped, {reasons[name]}")
 
     def enter(name: str) -> list[dict[str, Any]]:
-        entrant = Entrant(material, variants[name], phases=timing["phases"], steps=timing["steps"])
-        if timing["agreement"]:
+        entrant = Entrant(material, variants[name], phases=timing.phases, steps=timing.steps)
+        if compares:
             outputs[name] = entrant.output()
         settled = entrant.settle()
         entrants[name] = entrant
@@ -207,9 +231,9 @@ def measure_rounds(
     for name in variants:
         report_progress(f"{label}: first call of {name}")
         attempt(name, lambda name=name: enter(name))
-    progress = _Progress(label, timing["rounds"])
-    for number in range(1, timing["rounds"] + 1):
-        phases = _of_round(timing["phases"], number)
+    progress = _Progress(label, timing.rounds)
+    for number in range(1, timing.rounds + 1):
+        phases = _of_round(timing.phases, number)
         for name in _rotated(list(entrants), number):
             attempt(
                 name,
@@ -230,13 +254,13 @@ def measure_rounds(
 
 
 def _agreement(
-    outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Mapping[str, Any]]
+    outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Variant]
 ) -> Iterator[dict[str, Any]]:
     """Hold the predictions of each variant against the first's."""
     baseline = next(iter(variants))
     for name, output in outputs.items():
-        if name != baseline and output and baseline in outputs:
-            precisions = {variants[variant]["precision"] for variant in (name, baseline)}
+        if name != yardstick and output and yardstick in outputs:
+            precisions = {variants[variant].precision for variant in (name, yardstick)}
             tolerance = TOLERANCE * max(map(_rounding_of, precisions))
             distance = _distance(output, outputs[baseline])
             yield {"variant": name, "distance": distance, "tolerance": tolerance}
@@ -253,18 +277,6 @@ def _distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) 
     pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
     tiny = torch.finfo(torch.float64).tiny
     return max(float((a - b).norm() / b.norm().clamp(min=tiny)) for a, b in pairs)
-
-
-def _sizes(
-    timing: Mapping[str, Any], workload: Mapping[str, Any]
-) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Give each size with the workload of that size; without sizes, None and the workload."""
-    if not timing.get("sizes"):
-        yield None, workload
-        return
-    for size in timing["sizes"]:
-        hyperparameters = {**workload["hyperparameters"], timing["size"]: size}
-        yield size, {**workload, "hyperparameters": hyperparameters}
 
 
 def _rotated(names: Sequence[str], number: int) -> list[str]:

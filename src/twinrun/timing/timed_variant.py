@@ -5,7 +5,7 @@ both, so that all variants compute the same.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from typing import Any
@@ -26,10 +26,11 @@ from twinrun.acceleration.steps import (
     optimizer_of,
     with_index,
 )
+from twinrun.config.definitions import Training, Variant
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import SWITCHES, determinism
 from twinrun.timing.trainer_loop import TrainerLoop
-from twinrun.training.load_workload import build_data, build_module
+from twinrun.training.assemble import build
 
 WARM_UP_CALLS = 2  # after those that compile or allocate
 # What is kept of a loader, and goes round and round; each variant has a copy on its device.
@@ -41,28 +42,18 @@ ROUND_SECONDS = 0.1  # at least; what else a machine does for some milliseconds 
 class Material:
     """Where every variant gets the same initial weights and the same batches from."""
 
-    def __init__(
-        self,
-        workload: Mapping[str, Any],
-        *,
-        dataset: str | None,
-        seed: int,
-        search_path: Sequence[str] = (),
-    ) -> None:
-        """Build the workload.
+    def __init__(self, training: Training) -> None:
+        """Build the workload; of the variant only what concerns the data counts.
 
         Raises:
             TwinrunError: if it cannot be built.
         """
-        self._seed = seed
-        with self._seeded():
-            self._data = build_data(
-                workload, seed=seed, dataset_path=dataset, search_path=search_path
-            )
+        self._seed = training.seed
+        with isolate_rng():
+            self._module, self._data = build(training)
             self._data.prepare_data()
             self._data.setup("fit")
             self._data.setup("predict")
-            self._module = build_module(workload, search_path)
         self._found: dict[tuple[str, int], list[Any]] = {}
 
     def module(self) -> pl.LightningModule:
@@ -139,19 +130,19 @@ class Entrant:
     """One variant of a timing, made ready to be called under its own switches."""
 
     def __init__(
-        self, material: Material, variant: Mapping[str, Any], *, phases: Sequence[str], steps: int
+        self, material: Material, variant: Variant, *, phases: Sequence[str], steps: int
     ) -> None:
         """Make a module of one's own and move its batches.
 
         Raises:
             TwinrunError: if this machine, or a loop without the Trainer, cannot run the variant.
         """
-        self._switches = {key: variant[key] for key in SWITCHES}
+        self._switches = {key: getattr(variant, key) for key in SWITCHES}
         self._steps, self._settling = steps, calls_to_settle(variant)
         self._place = Place(variant)
         # Only what is clocked compiles in it: a training may already have compiled the rest.
         self._first_calls = nullcontext
-        if variant["compile"] != "none":
+        if variant.compile != "none":
             wake_compiler(self._place.device.type)
             self._first_calls = empty_cache
         self._loop: TrainerLoop | None = None

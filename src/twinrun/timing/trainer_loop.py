@@ -6,16 +6,18 @@ end of another, so what a fit costs once stays outside. Several fits go on with 
 optimizer, as the rounds of a timing want it.
 """
 
-from collections.abc import Mapping
+import tempfile
+from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
 from twinrun.acceleration.under_trainer import Speed
+from twinrun.config.definitions import Variant
+from twinrun.training.assemble import trainer_of
 
 LEAD_IN = 2  # steps before the clock starts: the loader fetches, the loop sets up
 
@@ -27,7 +29,7 @@ class TrainerLoop:
         self,
         module: pl.LightningModule,
         data: pl.LightningDataModule,
-        variant: Mapping[str, Any],
+        variant: Variant,
         device: torch.device,
     ) -> None:
         """Take over a module of one's own.
@@ -37,7 +39,9 @@ class TrainerLoop:
                 optimizer.
         """
         self._module, self._data = module.to(device), data
-        self._variant, self._device = variant, device
+        # The clock is for the training step alone.
+        self._variant = replace(variant, validation=False, checkpointing=False, logging=False)
+        self._device = device
         Speed(self._module, variant)
         configured = self._module.configure_optimizers()
         self._module.configure_optimizers = lambda: configured
@@ -45,24 +49,16 @@ class TrainerLoop:
     def seconds(self, steps: int) -> float:
         """Train on, and give the seconds of the last `steps` steps."""
         clock = _Clock(first=LEAD_IN, last=LEAD_IN + steps)
-        trainer = pl.Trainer(
-            accelerator=self._variant["accelerator"],
-            devices=1,
-            strategy=_Staying(self._device),
-            precision=self._variant["precision"],
-            max_epochs=-1,
-            max_steps=LEAD_IN + steps,
-            limit_val_batches=0,
-            callbacks=[clock],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-            plugins=[LightningEnvironment()],
-        )
-        trainer.fit(self._module, datamodule=self._data)
+        with tempfile.TemporaryDirectory(prefix="twinrun-") as empty:
+            trainer = trainer_of(
+                self._variant,
+                root=empty,
+                callbacks=[clock],
+                strategy=_Staying(self._device),
+                max_epochs=-1,
+                max_steps=LEAD_IN + steps,
+            )
+            trainer.fit(self._module, datamodule=self._data)
         return clock.seconds
 
 
@@ -72,7 +68,7 @@ class _Clock(pl.Callback):
         self._ended = 0
         self.seconds = 0.0
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
         self._ended += 1
         if self._ended == self._first:
             self._started = timer()

@@ -50,16 +50,16 @@ class EpochSeconds(pl.Callback):
         """Go on with the seconds of a checkpoint."""
         self.training, self.communication = state_dict["training"], state_dict["communication"]
 
-    def on_train_epoch_start(self, *_: Any) -> None:
+    def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock."""
         self._team.communication()
         self._started = time.perf_counter()
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Stop it, unless another step follows."""
         self._ended = time.perf_counter()
 
-    def on_train_epoch_end(self, *_: Any) -> None:
+    def on_train_epoch_end(self, *_: object, **__: object) -> None:
         """Note the epoch's seconds."""
         self.training.append(round(self._ended - self._started, 4))
         self.communication.append(round(self._team.communication(), 4))

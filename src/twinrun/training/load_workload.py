@@ -15,6 +15,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun import artifacts
+from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
 from twinrun.training.unsupported import wrong_package
@@ -27,7 +28,7 @@ GIVEN = (
 
 
 def load_workload(
-    workload: Mapping[str, Any], search_path: Sequence[str] = ()
+    workload: Workload, search_path: Sequence[str] = ()
 ) -> tuple[type, type, dict[str, Any], dict[str, Any]]:
     """Import a workload's two classes and share out its hyperparameters.
 
@@ -38,32 +39,32 @@ def load_workload(
         TwinrunError: for a failed import, a wrong base class, an unknown or a missing
             hyperparameter.
     """
-    module_class = import_object(workload["module"], search_path)
-    data_class = import_object(workload["data"], search_path)
+    module_class = import_object(workload.module, search_path)
+    data_class = import_object(workload.data, search_path)
     for key, found, base in (
         ("module", module_class, pl.LightningModule),
         ("data", data_class, pl.LightningDataModule),
     ):
         if not (inspect.isclass(found) and issubclass(found, base)):
             raise TwinrunError(
-                f"{key}: {workload[key]} is no pytorch_lightning.{base.__name__}"
+                f"{key}: {getattr(workload, key)} is no pytorch_lightning.{base.__name__}"
                 f"{wrong_package(found)}"
             )
     module_names, data_names = _parameters(module_class), _parameters(data_class)
-    hyperparameters = workload["hyperparameters"]
+    hyperparameters = workload.hyperparameters
     known = sorted((set(module_names) | set(data_names)) - set(GIVEN))
     for name in hyperparameters:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f", did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
             raise TwinrunError(
-                f"hyperparameters.{name}: neither {workload['module']} nor {workload['data']} "
+                f"hyperparameters.{name}: neither {workload.module} nor {workload.data} "
                 f"takes it{hint}"
             )
     given = (*GIVEN, *hyperparameters)
     for source, parameters, names in (
-        (workload["module"], module_names, hyperparameters),
-        (workload["data"], data_names, given),
+        (workload.module, module_names, hyperparameters),
+        (workload.data, data_names, given),
     ):
         for name, parameter in parameters.items():
             if parameter.default is inspect.Parameter.empty and name not in names:
@@ -76,9 +77,7 @@ def load_workload(
     )
 
 
-def check_workloads(
-    workloads: Mapping[str, Mapping[str, Any]], search_path: Sequence[str] = ()
-) -> None:
+def check_workloads(workloads: Mapping[str, Workload], search_path: Sequence[str] = ()) -> None:
     """Import and match every workload without constructing it, and raise all mistakes at once.
 
     Raises:
@@ -94,20 +93,18 @@ def check_workloads(
         raise TwinrunError("the config's workloads cannot be built:\n" + "\n".join(problems))
 
 
-def build_module(
-    workload: Mapping[str, Any], search_path: Sequence[str] = ()
-) -> pl.LightningModule:
+def build_module(workload: Workload, search_path: Sequence[str] = ()) -> pl.LightningModule:
     """Construct the workload's LightningModule; its weights come from the generators as they are.
 
     Raises:
         TwinrunError: see `load_workload`; also if the constructor raises.
     """
     module_class, _, arguments, _ = load_workload(workload, search_path)
-    return _construct(module_class, workload["module"], arguments)
+    return _construct(module_class, workload.module, arguments)
 
 
 def build_data(
-    workload: Mapping[str, Any],
+    workload: Workload,
     *,
     seed: int,
     dataset_path: str | None,
@@ -125,11 +122,11 @@ def build_data(
     names = _parameters(data_class)
     if dataset_path and "path" not in names:
         raise TwinrunError(
-            f"dataset: {workload['data']} takes no argument `path` to be given the dataset's file"
+            f"dataset: {workload.data} takes no argument `path` to be given the dataset's file"
         )
     if data_workers and "data_workers" not in names:
         raise TwinrunError(
-            f"data_workers: the variant wants {data_workers}, but {workload['data']} takes no "
+            f"data_workers: the variant wants {data_workers}, but {workload.data} takes no "
             f"argument `data_workers`"
         )
     if dataset_path:
@@ -138,7 +135,7 @@ def build_data(
     arguments |= {
         name: value for name, value in given.items() if name in names and value is not None
     }
-    data = _construct(data_class, workload["data"], arguments)
+    data = _construct(data_class, workload.data, arguments)
     if persistent_workers:
         _keep_workers(data)
     return data

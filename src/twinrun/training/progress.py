@@ -48,7 +48,7 @@ class Progress(pl.Callback):
             return
         self._said = now
         done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
-        left = (now - self._started) * (trainer.max_epochs - done) / (done - self._begun)
+        left = (now - self._started) * ((trainer.max_epochs or 0) - done) / (done - self._begun)
         step = self._tracer.rows[-1]
         report_progress(
             f"{self._label}: epoch {step['epoch']} of {trainer.max_epochs}, step {step['step']}, "
@@ -65,7 +65,7 @@ class Curves(pl.Callback):
         self._written = self._summed = 0.0
         self._writer: SummaryWriter | None = None
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Add a point of the loss, if it is time to."""
         if not self._tracer.rows:
             return

@@ -3,39 +3,39 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from twinrun.config.definitions import Run
 from twinrun.process.launching import environment_of, launch
 
 
-def run(arguments: Mapping[str, Any], further: Mapping[str, str]) -> None:
+def run(asked: Run, further: Mapping[str, str]) -> None:
     """Train.
 
     Args:
-        arguments: of `twinrun.training.train.train`, but for `is_stopped`.
+        asked: what is trained, and where its files go.
         further: environment variables beside those that belong to the run.
 
     Raises:
         TwinrunError: if a process fails.
     """
-    variant = arguments["variant"]
+    variant = asked.training.variant
     variables = environment_of(
-        seed=arguments["identity"]["seed"],
-        deterministic=variant["deterministic"],
-        threads=variant["threads"],
-        further=variant["environment"],
+        seed=asked.identity.seed,
+        deterministic=variant.deterministic,
+        threads=variant.threads,
+        further=variant.environment,
     )
     stops = [False]
-    if variant["stop"] != "none":
-        shutil.rmtree(arguments["checkpoints"], ignore_errors=True)
+    if variant.stop != "none":
+        shutil.rmtree(asked.checkpoints, ignore_errors=True)
         stops = [True, False]
     for is_stopped in stops:
         launch(
             "twinrun.training.train:train",
-            {**arguments, "is_stopped": is_stopped},
+            {"run": asked, "is_stopped": is_stopped},
             {**further, **variables},
-            workers=variant["devices"],
-            nodes=variant["nodes"],
+            workers=variant.devices,
+            nodes=variant.nodes,
         )
-        if Path(arguments["outputs"]["manifest"]).exists():
+        if Path(asked.files.manifest).exists():
             return  # there was no such point to stop at

@@ -1,0 +1,179 @@
+"""What a config defines: datasets, workloads, variants, timings, and what one run is made of.
+
+Frozen dataclasses on both sides of every process border: `launching` writes them as JSON and
+rebuilds them from the signature of the function that it calls. Nothing is resolved here (see
+`settings`), so that a training does not depend on how a config is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A dataset: made by a function, or a file of the user's."""
+
+    make: str | None = None
+    """Import path of the function that makes it."""
+    parameters: Mapping[str, Any]
+    """Its keyword arguments."""
+    file: str | None = None
+    """The user's own file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A LightningModule, a LightningDataModule and their hyperparameters."""
+
+    module: str
+    """Import path of the LightningModule."""
+    data: str
+    """Import path of the LightningDataModule."""
+    dataset: str | None
+    """Name of its dataset."""
+    hyperparameters: Mapping[str, Any]
+    """Keyword arguments of the two constructors."""
+    epochs: int
+    """Epochs of training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Execution settings: never what is computed, only how."""
+
+    accelerator: str
+    """`cpu` or `gpu`, resolved."""
+    deterministic: bool
+    """Only reproducible algorithms."""
+    threads: int
+    """torch's threads."""
+    data_workers: int
+    """Processes that prepare batches."""
+    precision: str
+    """Lightning's name of it."""
+    devices: int
+    """Worker processes; on GPUs each has one."""
+    nodes: int
+    """Machines of a cluster that share the workers evenly."""
+    sharing: str
+    """How workers share the data: `canonical` or `partitioned`."""
+    scale_batch_with_devices: bool
+    """Mini-batches as many times larger as there are workers."""
+    batch_norm: str
+    """How workers join the statistics: `joined` or `synchronised`."""
+    compile: str
+    """`none`, `module` (its steps) or `step` (with backward pass and optimizer)."""
+    layout: str
+    """`default`, `channels_last` or `features_first`."""
+    optimizer: str
+    """The optimizer's form: `default`, `foreach` or `fused`."""
+    cuda_graph: bool
+    """Steps captured and replayed."""
+    fill_uninitialized_memory: bool
+    """Fill what an operation leaves uninitialised; deterministic variants only."""
+    persistent_workers: bool
+    """Keep the data workers from epoch to epoch."""
+    accumulate: int
+    """Micro-batches that each mini-batch is cut into; their gradients are accumulated."""
+    validation: bool
+    """Validate while training."""
+    checkpointing: bool
+    """Write Lightning's checkpoints while training."""
+    logging: bool
+    """Show Lightning's progress bar and write its logger."""
+    environment: Mapping[str, str]
+    """Environment variables of the run's fresh process."""
+    stop: str
+    """Where the training is stopped, to be resumed by a second process: see `interrupt`."""
+    resume: str
+    """From whose checkpoint it is resumed: `lightning` or `twinrun`."""
+
+    @property
+    def cores(self) -> int:
+        """What a run needs, on each of its nodes."""
+        return self.devices // self.nodes * self.threads
+
+    @property
+    def gpus(self) -> int:
+        """What a run needs."""
+        return self.devices if self.accelerator == "gpu" else 0
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timing, which is one process that does whole steps, can measure it."""
+        is_plain = self.accumulate == 1 and not self.environment and self.stop == "none"
+        return self.devices == 1 and is_plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Variants of one workload to be measured in turn; the first is the baseline."""
+
+    workload: str
+    variants: list[str]
+    rounds: int
+    steps: int
+    """Steps in a round of one variant, at least: short ones are repeated (see `timed_variant`)."""
+    phases: list[str]
+    """Of `train`, `trainer` and `predict`; `transfer` and `first_call` are always measured."""
+    size: str | None = None
+    """The hyperparameter that takes the values of `sizes` in turn."""
+    sizes: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Which run it is; its folder in results/runs/."""
+
+    workload: str
+    variant: str
+    seed: int
+    repeat: int
+    """Counts runs that should be identical, from 1."""
+
+    @property
+    def label(self) -> str:
+        """Name the run as its folder is named."""
+        return f"{self.workload}/{self.variant}/seed{self.seed}/repeat{self.repeat}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What a training is made of; two processes that are given the same should end the same."""
+
+    workload: Workload
+    variant: Variant
+    seed: int
+    dataset: str | None
+    """Path of the dataset's file."""
+    search_path: list[str]
+    """Folders with the user's own modules."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFiles:
+    """Paths of what a run leaves."""
+
+    weights: str
+    steps: str
+    epochs: str
+    fingerprints: str
+    predictions: str
+    manifest: str
+    checksums: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training to be done, and where its files go."""
+
+    identity: Identity
+    training: Training
+    source_sha256: str
+    """Hash of the code that the run depends on; part of what makes a pair."""
+    files: RunFiles
+    checkpoints: str
+    """Folder for the last checkpoint, until the run is finished."""
+    checkpoint_minutes: float
+    """At least these lie between two checkpoints."""

@@ -1,0 +1,158 @@
+"""A training assembled: seed, data, module, fast steps, workers, Trainer.
+
+The run, the replay of one step and the timing of the Trainer's loop are assembled here and nowhere
+else, so that what is replayed or timed is what is run. The order matters: the constructors of data
+and module draw from the generators that were seeded just before.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.environments import LightningEnvironment
+from pytorch_lightning.strategies import Strategy
+
+from twinrun.acceleration.compilation import compiler_switches
+from twinrun.acceleration.under_trainer import Speed
+from twinrun.checkpoint.stop_request import Stop
+from twinrun.config.definitions import Training, Variant
+from twinrun.errors import TwinrunError
+from twinrun.parallel.accumulation import accumulate
+from twinrun.parallel.whole_batch import Team, join_team
+from twinrun.parallel.workers import Workers, connected
+from twinrun.process.determinism import SWITCHES, determinism
+from twinrun.training.load_workload import build_data, build_module
+from twinrun.training.unsupported import check_tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """What a Trainer is given, and who trains."""
+
+    module: pl.LightningModule
+    data: pl.LightningDataModule
+    speed: Speed
+    """The module's fast steps, with the counts of what was compiled."""
+    workers: Workers
+    """This process and those that train the same network with it."""
+    team: Team
+    """What the Trainer needs to train with them."""
+    root: str
+    """An empty folder, for the Trainer alone."""
+
+
+@contextmanager
+def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly]:
+    """Assemble a training under the switches of its variant; they are restored at the end.
+
+    Args:
+        training: what it is made of.
+        stop: asked by several workers between steps; of one worker it is a callback of its own.
+
+    Raises:
+        TwinrunError: if the workload cannot be built or shared, or the device is missing.
+    """
+    variant = training.variant
+    with (
+        determinism(**{key: getattr(variant, key) for key in SWITCHES}),
+        compiler_switches(),
+        connected(
+            devices=variant.devices, nodes=variant.nodes, accelerator=variant.accelerator
+        ) as workers,
+        # Lightning resumes, without asking, from an hpc_ckpt_*.ckpt that it finds in its root.
+        tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
+    ):
+        module, data = build(training)
+        check_tensors(module)
+        speed = Speed(module, variant)
+        team = join_team(workers, module, data, stop, variant=variant, seed=training.seed)
+        if variant.accumulate > 1:
+            team.tracer = accumulate(module, data, parts=variant.accumulate)
+        yield Assembly(
+            module=module, data=data, speed=speed, workers=workers, team=team, root=empty
+        )
+
+
+def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModule]:
+    """Seed Python, NumPy and torch, then construct the data module and the module.
+
+    Raises:
+        TwinrunError: if the workload cannot be built.
+    """
+    pl.seed_everything(training.seed, workers=True, verbose=False)
+    data = build_data(
+        training.workload,
+        seed=training.seed,
+        dataset_path=training.dataset,
+        data_workers=training.variant.data_workers,
+        persistent_workers=training.variant.persistent_workers,
+        search_path=training.search_path,
+    )
+    return build_module(training.workload, training.search_path), data
+
+
+def trainer_of(
+    variant: Variant,
+    *,
+    root: str,
+    callbacks: list[pl.Callback],
+    strategy: str | Strategy = "auto",
+    max_epochs: int,
+    max_steps: int = -1,
+) -> pl.Trainer:
+    """Return the Trainer of a variant.
+
+    Args:
+        variant: its settings.
+        root: an empty folder.
+        callbacks: of the training.
+        strategy: Lightning's; `Team` has that of several workers.
+        max_epochs: when the training ends; -1 where `max_steps` says it.
+        max_steps: likewise, in optimizer steps; -1 for no limit.
+
+    Raises:
+        TwinrunError: if torch sees fewer GPUs than the variant asks for.
+    """
+    devices = variant.devices // variant.nodes
+    if variant.accelerator == "gpu":
+        _check_gpus(devices)
+    return pl.Trainer(
+        accelerator=variant.accelerator,
+        devices=devices,
+        num_nodes=variant.nodes,
+        strategy=strategy,
+        sync_batchnorm=variant.batch_norm == "synchronised",
+        use_distributed_sampler=False,
+        precision=variant.precision,
+        max_epochs=max_epochs,
+        max_steps=max_steps,
+        default_root_dir=root,
+        callbacks=callbacks,
+        accumulate_grad_batches=variant.accumulate,
+        limit_val_batches=1.0 if variant.validation else 0,
+        logger=variant.logging,
+        # Lightning counts the one that stops the training as a checkpoint callback.
+        enable_checkpointing=variant.checkpointing
+        or any(isinstance(callback, pl.callbacks.Checkpoint) for callback in callbacks),
+        enable_progress_bar=variant.logging,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        # Inside a cluster job Lightning would take the job's single task for the whole world.
+        plugins=[LightningEnvironment()],
+    )
+
+
+def _check_gpus(devices: int) -> None:
+    found = torch.cuda.device_count() or int(torch.backends.mps.is_available())
+    if not found:
+        raise TwinrunError(
+            "accelerator: gpu was asked for, but torch sees none on this machine; say cpu, or run "
+            "where there is one"
+        )
+    if found < devices:
+        raise TwinrunError(
+            f"devices: {devices} GPUs were asked for, but torch sees {found}; each worker has one"
+        )

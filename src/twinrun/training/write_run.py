@@ -1,0 +1,74 @@
+"""Write what a run leaves: each file whole, the hashes of all of them last."""
+
+import resource
+import sys
+from collections.abc import Mapping
+
+import pandas as pd
+import pytorch_lightning as pl
+import torch
+
+from twinrun import artifacts, run_files
+from twinrun.config.definitions import Run, RunFiles
+from twinrun.process import environment
+from twinrun.run_files import Origin, RunManifest, TensorEntry
+from twinrun.trace.step_tracer import Tracer
+from twinrun.training.epoch_log import EpochMetrics
+
+
+def origin_of(run: Run) -> Origin:
+    """Describe what a run comes from: settings, machine, versions, data, code."""
+    identity, training = run.identity, run.training
+    dataset = training.dataset
+    return {
+        "workload": identity.workload,
+        "variant": identity.variant,
+        "seed": identity.seed,
+        "repeat": identity.repeat,
+        "settings": {"workload": training.workload, "variant": training.variant},
+        "environment": environment.describe(),
+        "data": {"path": dataset, "sha256": artifacts.sha256(dataset)} if dataset else None,
+        "source_sha256": run.source_sha256,
+    }
+
+
+def write_arrays(
+    files: RunFiles,
+    module: pl.LightningModule,
+    tracer: Tracer,
+    metrics: EpochMetrics,
+    predictions: Mapping[str, torch.Tensor],
+) -> None:
+    """Write all files of a run but its manifest and its hashes."""
+    artifacts.write_tensors(files.weights, {name: t for name, _, t in _tensors(module)})
+    artifacts.write_csv(files.steps, pd.DataFrame(tracer.rows))
+    artifacts.write_csv(files.epochs, metrics.table())
+    artifacts.write_arrays(files.fingerprints, tracer.arrays())
+    artifacts.write_tensors(files.predictions, predictions)
+
+
+def write_manifest(files: RunFiles, manifest: RunManifest) -> None:
+    """Write the manifest of a run whose other files are written, then the hashes of all."""
+    run_files.write_run(files, manifest)
+
+
+def entries_of(module: pl.LightningModule) -> list[TensorEntry]:
+    """Describe every parameter and buffer, in the module's order."""
+    return [
+        {"name": n, "kind": kind, "shape": list(t.shape), "dtype": str(t.dtype).split(".")[1]}
+        for n, kind, t in _tensors(module)
+    ]
+
+
+def _tensors(module: pl.LightningModule) -> list[tuple[str, str, torch.Tensor]]:
+    """List name, kind and value of every parameter and buffer, in the module's order."""
+    return [
+        *((name, "parameter", value) for name, value in module.named_parameters()),
+        *((name, "buffer", value) for name, value in module.named_buffers()),
+    ]
+
+
+def peak_memory_mb() -> int:
+    """Return the most memory that this process has had, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, but bytes on macOS
+    return round(peak / 2**20 if sys.platform == "darwin" else peak / 2**10)
