@@ -141,9 +141,9 @@ class TestPage:
 
     def test_captions_draw_on_the_measured_values(self, page):
         assert "nondeterministic: 71 of 72 differ, by at most 2.5" in page.text
-        assert "nondeterministic: apart from step 3 on" in page.text
+        assert "nondeterministic: diverges at step 3," in page.text
         assert page.text.count("aten::index_put gave other values from equal inputs.") == 2
-        assert "They parted at step 3 of 95 (epoch 1). First to differ: gradients, in" in page.text
+        assert "They diverged at step 3 of 95 (epoch 1). First to differ: gradients" in page.text
         assert "took 1.08 times as long as one of nondeterministic" in page.text
         assert "(95% interval 1.05 to 1.10)." in page.text
 
@@ -196,7 +196,7 @@ class TestMissingParts:
         page = Page(write_results(tmp_path / "results", not_run=not_run).report())
         assert page.text.count("deterministic: not run, no GPU on this machine.") == 2
         assert "Not run: denoiser (deterministic); factorization (deterministic)." in page.text
-        assert page.text.count("Not measured: it takes at least two variants") == 2
+        assert page.text.count("Not measured: a timing needs at least two variants") == 2
 
     def test_nothing_ran(self, own_example):
         not_run = dict.fromkeys(VARIANTS, "no GPU on this machine")
@@ -222,13 +222,13 @@ class TestMissingParts:
     def test_a_study_that_was_not_asked_for_is_named(self, own_example):
         config = own_example.config | {"studies": []}
         page = Page(replace(own_example, config=config).report())
-        assert "reproducibility: not asked for" in page.text
+        assert "reproducibility: not requested" in page.text
 
     def test_workload_without_dataset_metrics_or_buffers(self, own_example):
         for path in files_of(own_example, "run.json"):
             edit(path, lambda run: run.update(data=None, metrics={}))
         page = Page(own_example.report())
-        assert "No run names a dataset" in page.text
+        assert "No workload names a dataset" in page.text
         assert "on test data" not in page.text
 
     def test_runs_of_other_environments_and_other_data_are_told(self, own_example):
@@ -292,7 +292,7 @@ class TestSeveralWorkersAndTrials:
             assert words in page.text
 
     def test_whether_as_many_workers_repeat_is_told(self, page):
-        place = page.text.index("Runs of denoiser with as many workers")
+        place = page.text.index("Runs of denoiser under one variant")
         assert "1,251 of 1,256" in page.text[place : place + 600]
 
     def test_trials_stand_in_their_order_and_the_failed_one_says_why(self, page):
