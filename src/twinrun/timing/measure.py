@@ -259,8 +259,8 @@ def _agreement(
     """Hold the predictions of each variant against the first's."""
     baseline = next(iter(variants))
     for name, output in outputs.items():
-        if name != yardstick and output and yardstick in outputs:
-            precisions = {variants[variant].precision for variant in (name, yardstick)}
+        if name != baseline and output and baseline in outputs:
+            precisions = {variants[variant].precision for variant in (name, baseline)}
             tolerance = TOLERANCE * max(map(_rounding_of, precisions))
             distance = _distance(output, outputs[baseline])
             yield {"variant": name, "distance": distance, "tolerance": tolerance}
