@@ -91,7 +91,7 @@ def test_what_this_machine_cannot_run_is_said():
         ({"threads": 0}, "matrix.changes.0.threads: 0 is out of range, allowed are 1 to 1024"),
         ({"threads": 2}, "matrix.changes.0: threads=2 is what the baseline has, leave it out"),
         ({}, "matrix.changes.0: "),
-        (3, "matrix.changes.0: 3 is of the wrong type, expected object"),
+        (3, "matrix.changes.0: 3 is of the wrong type, expected a mapping"),
         (
             {"persistent_workers": True},
             "matrix.changes.0.persistent_workers: true needs data_workers of 1 or more",

@@ -1,28 +1,42 @@
-"""What no schema can say of a config: names that do not exist, settings that exclude others."""
+"""What no schema can say of a config: names that do not exist, settings that contradict each other.
 
+A setting that would change nothing is a mistake too: who wrote it expects something of it, and the
+report would seem to say that it makes no difference.
+"""
+
+import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from twinrun.config import matrix_cells, resume_variants
-from twinrun.config.schema_check import suggestion, validate
+from twinrun.config.schema_check import shown, suggestion, validate
 from twinrun.config.sweep_trials import trials
 
 LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
+# Settings of several workers, and what they are by default.
+ALONE = {"sharing": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
 
 
-def contradictions(config: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """Give a sentence for each; what builds on other keys is looked at once those are right.
+def contradictions(
+    config: Mapping[str, Any], schema: Mapping[str, Any], given: Mapping[str, Any]
+) -> list[str]:
+    """Return a sentence for each; what builds on other keys is looked at once those are right.
 
     Args:
         config: valid in the eyes of the schema, with every default.
         schema: a part of it is asked of each change of the matrix.
+        given: the config before defaults were filled in: what somebody wrote.
     """
-    return (
-        [*_of_names(config), *_of_matrix(config, schema)]
-        or list(_of_resume(config))
-        or list(_of_gate(config))
-    )
+    independent = [
+        *_of_names(config),
+        *_of_variants(config, given),
+        *_of_matrix(config, schema),
+        *_of_sweep(config),
+        *_of_fingerprint_file(config),
+    ]
+    return independent or [*_of_stops(config), *_of_resume(config), *_of_gate(config)]
 
 
 def _of_names(config: Mapping[str, Any]) -> Iterator[str]:
@@ -31,26 +45,47 @@ def _of_names(config: Mapping[str, Any]) -> Iterator[str]:
         dataset = workload["dataset"]
         if dataset is not None and dataset not in config["datasets"]:
             known = suggestion(dataset, list(config["datasets"]))
-            yield f"workloads.{name}.dataset: no dataset is called {dataset!r}{known}"
+            yield f"workloads.{name}.dataset: no dataset is called {shown(dataset)}{known}"
     for name, dataset in config["datasets"].items():
-        # os.path: a Path raises on names that no file system takes.
-        if "file" in dataset and not os.path.isfile(dataset["file"]):  # noqa: PTH113
-            yield f"datasets.{name}.file: {dataset['file']!r} is not a file"
-    for name, variant in config["variants"].items():
-        yield from (f"variants.{name}.{problem}" for problem in _impossible(variant))
+        if "file" in dataset:
+            yield from _of_file(f"datasets.{name}.file", dataset["file"])
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):
                 if name not in config[key]:
                     known = suggestion(name, list(config[key]))
-                    yield f"{study}.{key}.{index}: no {key[:-1]} is called {name!r}{known}"
-    if "sweep" in config["studies"]:
-        names = [name for name, _, _ in trials(config)]
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield f"sweep.trials: the trial {name} is there twice"
-        for name in names:
-            if len(name) > LONGEST_TRIAL:
-                yield f"sweep.trials: {name} is too long for a folder's name, vary less at once"
+                    yield f"{study}.{key}.{index}: no {key[:-1]} is called {shown(name)}{known}"
+
+
+def _of_file(key: str, file: str) -> Iterator[str]:
+    # os.path: a Path raises on names that no file system takes.
+    if os.path.isdir(file):  # noqa: PTH112
+        yield f"{key}: {shown(file)} is a folder, not a file; name one file"
+    elif not os.path.isfile(file):  # noqa: PTH113
+        where = "" if os.path.isabs(file) else " (looked for in the working directory)"  # noqa: PTH117
+        yield f"{key}: {shown(file)} is not a file{where}"
+    elif not os.path.getsize(file):  # noqa: PTH202
+        yield f"{key}: the file {shown(file)} is empty"
+
+
+def _of_variants(config: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Find settings of variants that exclude each other, or have no effect."""
+    for name, variant in config["variants"].items():
+        written = given.get("variants", {}).get(name, {})
+        for problem in [*_impossible(variant), *_without_effect(variant, written)]:
+            yield f"variants.{name}.{problem}"
+
+
+def _of_sweep(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find trials that cannot be."""
+    if "sweep" not in config["studies"]:
+        return
+    names = Counter(name for name, _, _ in trials(config))
+    for name, count in names.items():
+        if count > 1:
+            yield f"sweep.trials: the trial {shown(name)} is there twice"
+        if len(name) > LONGEST_TRIAL:
+            yield f"sweep.trials: {shown(name)} is too long for a folder's name, vary less at once"
 
 
 def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
@@ -77,6 +112,51 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
 
 
+def _without_effect(variant: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[str]:
+    """Find settings that somebody wrote and that change nothing in this variant.
+
+    Args:
+        variant: all its settings.
+        written: those that stand in the config.
+    """
+    if written.get("fill_uninitialized_memory") and not variant["deterministic"]:
+        yield "fill_uninitialized_memory: true has no effect without deterministic: true"
+    if "resume" in written and variant["stop"] == "none":
+        yield f"resume: {variant['resume']} has no effect without a stop, such as stop: mid_epoch"
+    if variant["stop"] == "mid_accumulation" and variant["accumulate"] == 1:
+        yield "stop: mid_accumulation never comes without accumulate of 2 or more"
+    if variant["stop"] in ("before_validation", "after_validation") and not variant["validation"]:
+        yield f"stop: {variant['stop']} never comes with validation: false"
+    for name, default in ALONE.items():
+        if variant["devices"] == 1 and written.get(name, default) != default:
+            yield f"{name}: {shown(written[name])} has no effect with devices: 1".replace("'", "")
+    if variant["cuda_graph"] and variant["accelerator"] == "cpu":
+        yield "cuda_graph: true needs accelerator: gpu, not cpu"
+
+
+def _of_stops(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find stops in the second epoch of a training that has one."""
+    for study in config["studies"]:
+        asked = config[study]
+        variants = {name: config["variants"][name] for name in asked.get("variants", [])}
+        if study == "matrix":
+            baseline = config["variants"][asked["baseline"]]
+            changed = {
+                f"matrix.changes.{index}": {**baseline, **change}
+                for index, change in enumerate(asked["changes"])
+            }
+            variants |= {asked["baseline"]: baseline, **changed}
+        for name, variant in variants.items():
+            for index, workload in enumerate(asked["workloads"]):
+                epochs = asked.get("epochs") or config["workloads"][workload]["epochs"]
+                if variant["stop"] != "none" and epochs == 1:
+                    key = name if name.startswith("matrix.changes.") else f"variants.{name}"
+                    yield (
+                        f"{key}.stop: {variant['stop']} is in the second epoch, but "
+                        f"{study}.workloads.{index}, {workload}, trains 1; it needs 2"
+                    )
+
+
 def _of_resume(config: Mapping[str, Any]) -> Iterator[str]:
     """Find what cannot be stopped: trainings of one epoch, variants that its settings exclude."""
     if "resume" not in config["studies"]:
@@ -99,14 +179,46 @@ def _of_matrix(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator
     matrix = config["matrix"]
     if matrix["baseline"] not in config["variants"]:
         known = suggestion(matrix["baseline"], list(config["variants"]))
-        yield f"matrix.baseline: no variant is called {matrix['baseline']!r}{known}"
+        yield f"matrix.baseline: no variant is called {shown(matrix['baseline'])}{known}"
         return
     schema = {"$defs": schema["$defs"], **schema["properties"]["variants"]["additionalProperties"]}
     baseline = config["variants"][matrix["baseline"]]
     for index, change in enumerate(matrix["changes"]):
-        found = validate(change, schema)[1] or list(_impossible({**baseline, **change}))
+        found = validate(change, schema)[1]
+        if not found:
+            variant = {**baseline, **change}
+            filled = change.get("fill_uninitialized_memory") is False
+            found = [*_impossible(variant), *_without_effect(variant, change)]
+            if filled and not variant["deterministic"]:
+                found.append(
+                    "fill_uninitialized_memory: false has no effect without deterministic: true"
+                )
         yield from (f"matrix.changes.{index}.{problem}" for problem in found)
     yield from matrix_cells.contradictions(config)
+
+
+def _of_fingerprint_file(config: Mapping[str, Any]) -> Iterator[str]:
+    """Find a file of expected fingerprints that is none; it need not exist yet."""
+    file = config["require"].get("fingerprint")
+    if file is None or not os.path.exists(file):  # noqa: PTH110
+        return
+    key = "require.fingerprint"
+    if not os.path.isfile(file):  # noqa: PTH113
+        yield f"{key}: {shown(file)} is a folder; name a file, which need not exist yet"
+        return
+    try:
+        with open(file, encoding="utf-8") as text:  # noqa: PTH123
+            entries = json.load(text)
+    except (OSError, ValueError) as error:
+        entries, reason = None, f" ({error})"
+    else:
+        reason = ""
+    if not isinstance(entries, list):
+        yield (
+            f"{key}: {shown(file)} is no file of expected fingerprints{reason}; name another, or "
+            f"delete it and accept what is found (python -m twinrun.gate results/gate.json "
+            f"--accept)"
+        )
 
 
 def _of_gate(config: Mapping[str, Any]) -> Iterator[str]:
@@ -128,7 +240,7 @@ def _of_gate(config: Mapping[str, Any]) -> Iterator[str]:
             for index, cell in enumerate(wanted):
                 if cell not in known:
                     near = suggestion(cell, known)
-                    yield f"require.matrix.{index}: no cell is called {cell!r}{near}"
+                    yield f"require.matrix.{index}: no cell is called {shown(cell)}{near}"
         elif name == "fingerprint" and not any(
             config["variants"][variant]["deterministic"] for variant in repeated
         ):

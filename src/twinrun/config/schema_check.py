@@ -1,48 +1,137 @@
-"""A config against its schema, which also holds every default; its mistakes in the user's terms."""
+"""A config against its schema, which also holds every default; its mistakes in the user's terms.
+
+Each mistake is one sentence: the key, the value as YAML writes it (shortened), what would be right.
+What a pattern allows is said by the `description` beside it in the schema, never by the pattern.
+"""
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError, validators
+
+LONGEST_VALUE = 60  # letters of a value that a sentence shows
+MOST_NAMES = 12  # of what could have been meant
+MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
+MOST_VALUES = 1_000_000  # in a config: a few aliases of aliases make billions
+TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "number": "a number",
+    "object": "a mapping of keys to values",
+    "string": "a text",
+}
 
 
 def validate(
     config: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Give a copy of the config with defaults, and all its mistakes in the schema's eyes."""
+    """Return a copy of the config with defaults, and all its mistakes in the schema's eyes."""
     try:
-        copy = _plain(config)
+        copy = _plain(config, [], [0])
     except RecursionError:
         return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
     except _NotPlainError as error:
         return {}, [str(error)]
-    errors = sorted(_WithDefaults(schema).iter_errors(copy), key=lambda e: [*map(str, e.path)])
+    errors = sorted(_WithDefaults(schema).iter_errors(copy), key=_place)
     # One sentence names all missing keys of a place: it comes once, not once for each.
-    return copy, list(dict.fromkeys(_sentence(error) for error in errors))
+    return copy, list(dict.fromkeys(line for error in errors for line in _sentences(error)))
+
+
+def _place(error: ValidationError) -> list[tuple[str, int]]:
+    """Sort by key, and in a list by number."""
+    return [(step, 0) if isinstance(step, str) else ("", step) for step in error.absolute_path]
+
+
+def listed(mistakes: Sequence[str], title: str = "in the config") -> str:
+    """Return the text of an error: how many mistakes there are, and the first of them.
+
+    >>> print(listed(["a: is missing", "b: is missing"]))
+    2 errors in the config:
+      a: is missing
+      b: is missing
+    """
+    count = "1 error" if len(mistakes) == 1 else f"{len(mistakes):,} errors"
+    lines = [f"{count} {title}:", *(f"  {mistake}" for mistake in mistakes[:MOST_MISTAKES])]
+    if len(mistakes) > MOST_MISTAKES:
+        lines.append(f"  ... and {len(mistakes) - MOST_MISTAKES:,} more")
+    return "\n".join(lines)
+
+
+def shown(value: Any) -> str:
+    """Write a value as YAML would, in at most 60 letters.
+
+    >>> shown(None), shown(True), shown("two"), shown([1] * 1000)
+    ('null', 'true', "'two'", '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
+    """
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, list | tuple | dict | set | str | bytes):
+        # A repr of millions of items takes seconds.
+        value = _beginning(value)
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _beginning(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict(list(value.items())[:LONGEST_VALUE])
+    return value if isinstance(value, set) else value[: 2 * LONGEST_VALUE]
+
+
+def suggestion(name: Any, known: Sequence[Any], *, list_all: bool = True) -> str:
+    """Say what a wrong name may have meant; else, with `list_all`, what there is to name."""
+    names = [str(item) for item in known]
+    near = difflib.get_close_matches(str(name)[:LONGEST_VALUE], names, n=1)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f"; known: {some(names)}" if list_all and names else ""
+
+
+def some(names: Sequence[str]) -> str:
+    """Name the first of them, and how many more there are.
+
+    >>> some(["a", "b"]), some(["a"] * 14)
+    ('a, b', 'a, a, a, a, a, a, a, a, a, a, a, a and 2 more')
+    """
+    first = ", ".join(names[:MOST_NAMES])
+    return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first
 
 
 class _NotPlainError(Exception):
     """A value that no job could be handed."""
 
 
-def _plain(value: Any, key: str = "") -> Any:
+def _plain(value: Any, path: list[str], count: list[int]) -> Any:
     """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
+    count[0] += 1
+    if count[0] > MOST_VALUES:
+        raise _NotPlainError(
+            f"{'.'.join(path[:4])}: the config holds more than {MOST_VALUES:,} values; aliases of "
+            f"lists of aliases multiply"
+        )
     if isinstance(value, Mapping):
-        return {str(k): _plain(item, f"{key}.{k}".lstrip(".")) for k, item in value.items()}
+        return {str(k): _plain(item, [*path, str(k)], count) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{key}.{index}") for index, item in enumerate(value)]
+        return [_plain(item, [*path, str(index)], count) for index, item in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise _NotPlainError(
-        f"{key}: {_shown(value)} is of the wrong type: put a text in quotation marks"
+        f"{'.'.join(path) or 'the config'}: {shown(value)} is no text, number, list or mapping; "
+        f"put a text in quotation marks"
     )
 
 
 def _fill_defaults(
     validate_properties: Callable[..., Iterator[ValidationError]],
 ) -> Callable[..., Iterator[ValidationError]]:
-    """Extend jsonschema as its documentation shows: defaults are set before they are checked."""
+    """Extend jsonschema as its documentation shows: defaults are set before they are checked.
+
+    https://python-jsonschema.readthedocs.io/en/stable/faq/
+    """
 
     def properties(
         validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
@@ -50,71 +139,106 @@ def _fill_defaults(
         if isinstance(instance, dict):
             for name, subschema in properties.items():
                 if "default" in subschema and name not in instance:
-                    instance[name] = _plain(subschema["default"])
+                    instance[name] = _plain(subschema["default"], [], [0])
         yield from validate_properties(validator, properties, instance, schema)
 
     return properties
 
 
+def _is_integer(_: Any, value: Any) -> bool:
+    """JSON Schema calls 3.0 an integer, which `range` and a job's arguments do not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 _WithDefaults = validators.extend(
     Draft202012Validator,
     {"properties": _fill_defaults(Draft202012Validator.VALIDATORS["properties"])},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentences(error: ValidationError) -> Iterator[str]:
     """Say a schema error in the user's terms: key, value, what is allowed."""
-    key = ".".join(map(str, error.absolute_path)) or "the config"
-    value, rule = _shown(error.instance), error.validator_value
-    match error.validator:
+    # jsonschema's own annotations allow for attributes that are not set yet.
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    instance: Any = error.instance
+    kind = str(error.validator)
+    path = ".".join(map(str, error.absolute_path))
+    key, value = path or "the config", shown(instance)
+    match kind:
         case "additionalProperties":
-            known = list(error.schema.get("properties", {}))
-            unknown = [name for name in error.instance if name not in known]
-            prefix = "" if key == "the config" else f"{key}."
-            return "; ".join(f"{prefix}{n}: unknown key{suggestion(n, known)}" for n in unknown)
+            known = list(schema.get("properties", {}))
+            for name in instance:
+                if name not in known:
+                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{suggestion(name, known)}"
         case "required":
-            missing = [name for name in rule if name not in error.instance]
-            return f"{key}: the key {', '.join(missing)} is missing"
-        case "anyOf":
-            return f"{key}: {value} is no number, true, false or word, nor a list of them"
+            missing = [name for name in rule if name not in instance]
+            yield f"{key}: the key {', '.join(missing)} is missing"
         case "oneOf":
-            return f"{key}: needs either `make` or `file`, not both and not neither"
+            yield f"{key}: needs either `make` or `file`, not both and not neither"
         case "enum":
-            close = suggestion(error.instance, rule, list_all=False)
-            return f"{key}: {value} is not one of {', '.join(map(str, rule))}{close}"
+            choices = [shown(item).strip("'") for item in rule]
+            close = _hint(instance, ["string"]) or suggestion(instance, choices, list_all=False)
+            yield f"{key}: {value} is not one of {', '.join(choices)}{close}"
         case "type":
-            expected = " or ".join([rule] if isinstance(rule, str) else rule)
-            return f"{key}: {value} is of the wrong type, expected {expected}"
+            wanted = [rule] if isinstance(rule, str) else rule
+            yield f"{key}: {_of_type(instance, wanted)}"
         case "minimum" | "maximum":
-            least, most = error.schema.get("minimum"), error.schema.get("maximum")
-            return f"{key}: {value} is out of range, allowed are {least} to {most}"
+            least, most = schema.get("minimum"), schema.get("maximum")
+            yield f"{key}: {value} is out of range, allowed are {least} to {most}"
         case "minItems":
-            return f"{key}: the list is empty, name at least one"
+            yield f"{key}: the list is empty, name at least one"
+        case "minProperties":
+            yield f"{key}: {value} is empty, name at least one key and its value"
+        case "maxItems":
+            yield f"{key}: {len(instance):,} are too many for the list, {rule:,} are allowed"
+        case "minLength":
+            yield f"{key}: the text is empty"
+        case "maxLength":
+            yield f"{key}: {value} has {len(instance):,} letters, {rule:,} are allowed"
         case "uniqueItems":
-            return f"{key}: {value} names something twice"
-        case "pattern" if rule.startswith("^[A-Za-z][A-Za-z0-9_-]"):
-            return (
-                f"{key}: {value} is not a name (letters, digits, _ and -, beginning with a letter, "
-                f"at most 40)"
-            )
-        case "pattern" if ":" in rule:
-            return f"{key}: {value} is not an import path like package.module:Class"
-        case "pattern" if rule.startswith("^(<"):
-            return f"{key}: {value} is not a limit like '<= 1.25'"
+            yield f"{key}: {shown(_first_twice(instance))} is named twice; leave one out"
         case "not":
-            return f"{key}: {value} is given by the run and cannot be set"
-        case _:
-            return f"{key}: {error.message}"
+            yield f"{key}: {value} is given by the run and cannot be set"
+        case _:  # pattern, anyOf: the schema says in words what would be right
+            yield f"{key}: {value} is not {schema['description']}"
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _first_twice(items: Sequence[Any]) -> Any:
+    return next(item for index, item in enumerate(items) if item in items[:index])
 
 
-def suggestion(name: Any, known: list[str], *, list_all: bool = True) -> str:
-    """Say what a wrong name may have meant; else, with `list_all`, what there is to name."""
-    near = difflib.get_close_matches(str(name), list(map(str, known)), n=1)
-    if near:
-        return f", did you mean {near[0]}?"
-    return f"; known: {', '.join(map(str, known))}" if list_all and known else ""
+def _of_type(value: Any, wanted: Sequence[str]) -> str:
+    """Say that a value is of the wrong type, and how it should be written.
+
+    >>> _of_type(None, ["object"])
+    'the section is empty; give it keys, or leave it out'
+    >>> _of_type(3.0, ["integer"])
+    '3.0 is of the wrong type, expected a whole number; write 3'
+    """
+    if value is None and wanted[0] == "object":
+        return "the section is empty; give it keys, or leave it out"
+    if value is None and wanted[0] == "array":
+        return "the list is empty; name something in it, or leave the key out"
+    expected = " or ".join(TYPES[name] for name in wanted)
+    return f"{shown(value)} is of the wrong type, expected {expected}{_hint(value, wanted)}"
+
+
+def _hint(value: Any, wanted: Sequence[str]) -> str:
+    """Say how a value of the wrong type should be written, if that is likely."""
+    if "string" in wanted and isinstance(value, bool):
+        words = "yes, on and true as true" if value else "no, off and false as false"
+        return f"; YAML reads {words}, so put the word in quotation marks"
+    if "string" in wanted and isinstance(value, int | float):
+        return "; put it in quotation marks"
+    if "integer" in wanted and isinstance(value, float) and math.isfinite(value):
+        return f"; write {value:.0f}" if value == int(value) else ""
+    if isinstance(value, str) and "array" in wanted:
+        return f"; put it in brackets: [{value}]" if len(value) <= LONGEST_VALUE else ""
+    if isinstance(value, str) and {"integer", "number", "boolean"} & set(wanted):
+        read = value.strip().lower()
+        is_word = read in ("true", "false") and "boolean" in wanted
+        if is_word or (read.lstrip("+-").isdecimal() and "boolean" not in wanted):
+            return "; leave the quotation marks out"
+    return ""

@@ -7,7 +7,7 @@ run that could not start.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from twinrun.config import matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
 from twinrun.config.definitions import Dataset, Timing, Variant, Workload
 from twinrun.config.matrix_cells import Cell
-from twinrun.config.schema_check import validate
+from twinrun.config.schema_check import listed, validate
 from twinrun.config.sweep_trials import trials
 from twinrun.errors import TwinrunError
 
@@ -137,23 +137,25 @@ class Settings:
         return any(self.variants[name].deterministic for name in self.timings[timing].variants)
 
 
-def resolve(config: Mapping[str, Any], schema: str | Path, *, gpus: int) -> Settings:
+def resolve(
+    config: Mapping[str, Any], schema: str | Path, *, gpus: int, mistakes: Sequence[str] = ()
+) -> Settings:
     """Validate a config and resolve it for a machine.
 
     Args:
         config: as read from YAML.
         schema: path of the JSON schema, in YAML.
         gpus: how many GPUs the runs will find.
+        mistakes: what was found in the files of the config (see `config_files`).
 
     Raises:
         TwinrunError: with one line for each mistake.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
-    config, problems = validate(config, rules)
-    problems = problems or contradictions(config, rules)
-    if problems:
-        count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
-        raise TwinrunError(f"{count} in the config:\n" + "\n".join(f"  {p}" for p in problems))
+    given, (config, problems) = config, validate(config, rules)
+    problems = problems or contradictions(config, rules, given)
+    if mistakes or problems:
+        raise TwinrunError(listed([*mistakes, *problems]))
     return _settings(config, gpus)
 
 

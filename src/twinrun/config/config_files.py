@@ -1,0 +1,231 @@
+"""Config files read strictly: what YAML lets pass in silence is said, with the line it stands on.
+
+Snakemake reads a config file before the Snakefile can say anything, and YAML is forgiving: of a key
+that is given twice the last one wins, `1e-3` is a text, `010` is 8, `no` is false. `mistakes_of`
+looks at the file itself for that. `merged` unites files as Snakemake does, for whoever checks a
+config without Snakemake.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from twinrun.errors import TwinrunError
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
+STANDARD = ROOT / "config.yaml"
+
+# YAML 1.1, which PyYAML reads, wants a point in the mantissa and a sign in the exponent:
+# https://yaml.org/type/float.html
+EXPONENT = re.compile(r"([-+]?)([0-9][0-9_]*[.]?[0-9_]*|[.][0-9_]+)[eE]([-+]?)([0-9]+)")
+OCTAL = re.compile(r"[-+]?0[0-9_]+")  # 010 is 8, and 08 a text
+SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+([.][0-9_]*)?")  # 1:30 is 90
+# What these are there may be anything that a constructor takes: `None` is then no misspelt name.
+ARGUMENTS = {"hyperparameters", "parameters", "trials"}
+
+
+def merged(files: Sequence[str | Path]) -> dict[str, Any]:
+    """Return the standard config with config files united into it, in their order.
+
+    Raises:
+        TwinrunError: with a line for each mistake in the files.
+    """
+    # Both are Snakemake's own: a file must mean here what it means there.
+    from snakemake.common.configfile import load_configfile
+    from snakemake.utils import update_config
+
+    mistakes = [mistake for file in files for mistake in mistakes_of(file)]
+    if mistakes:
+        raise TwinrunError("\n".join(mistakes))
+    config: dict[str, Any] = {}
+    for file in (STANDARD, *files):
+        update_config(config, load_configfile(Path(file)))
+    return config
+
+
+def mistakes_of(file: str | Path) -> list[str]:
+    """Return a sentence for each thing in a file that is not what it looks like.
+
+    A file that cannot be read at all has one.
+    """
+    try:
+        text = Path(file).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        return [
+            f"{file}: line {line} is not UTF-8 (byte 0x{error.object[error.start]:02x}); save the "
+            f"file as UTF-8"
+        ]
+    except FileNotFoundError:
+        return [f"{file}: there is no such config file"]
+    except IsADirectoryError:
+        return [f"{file}: is a folder, where a config file is needed"]
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        return [f"{file}: cannot be read ({error})"]
+    return list(dict.fromkeys(_of_json(text, file) if _is_json(text) else _of_yaml(text, file)))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _of_json(text: str, file: str | Path) -> Iterator[str]:
+    """Find keys that are given twice; all else is as JSON says it."""
+    twice: list[str] = []
+
+    def kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        twice.extend(key for key, count in counts.items() if count > 1)
+        return dict(pairs)
+
+    if not isinstance(json.loads(text, object_pairs_hook=kept), dict):
+        yield f"{file}: is no mapping; begin with keys such as studies"
+    for key in twice:
+        yield f"{key}: given twice in {file}; leave one out, the last would win in silence"
+
+
+def _of_yaml(text: str, file: str | Path) -> Iterator[str]:
+    try:
+        node = _composed(text)
+    except RecursionError:
+        yield f"{file}: is nested too deeply"
+        return
+    except yaml.YAMLError as error:
+        yield f"{file}: {_of_syntax(error)}"
+        return
+    if not isinstance(node, yaml.MappingNode):
+        kind = "is empty" if node is None else "is no mapping"
+        yield f"{file}: {kind}; begin with keys such as studies"
+        return
+    yield from _of_node(node, [], str(file), {}, is_argument=False)
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Parse a document; the C parser is fast, the Python one says more of a mistake."""
+    try:
+        return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+def _of_syntax(error: yaml.YAMLError) -> str:
+    """Say in one sentence why a text is no YAML."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    where = f"line {mark.line + 1}" if mark else "the text"
+    if alias := re.search("undefined alias '(.*)'", problem):
+        return (
+            f"{where} has the alias *{alias[1]}, which no anchor &{alias[1]} defines; a text that "
+            f"begins with * needs quotation marks"
+        )
+    if mark and "\t" in (mark.buffer or "")[mark.pointer : mark.pointer + 1]:
+        return f"{where} is indented by a tab; YAML wants spaces"
+    return (
+        f"{where} is no YAML ({problem}); indent with spaces, and put a text with special signs in "
+        f"quotation marks"
+    )
+
+
+def _of_node(
+    node: yaml.Node, path: list[str], file: str, is_open: dict[int, bool], *, is_argument: bool
+) -> Iterator[str]:
+    """Walk through a document once.
+
+    Args:
+        node: where the walk is.
+        path: the keys that lead there.
+        file: its name.
+        is_open: each node that was seen; True while its inside is walked through. An alias leads
+            to one of them.
+        is_argument: whether it stands among the arguments of a constructor.
+    """
+    key = ".".join(path) or "the config"
+    if id(node) in is_open:
+        if is_open[id(node)]:
+            yield f"{key}: refers to itself in {file} (a YAML alias inside its own anchor)"
+        return
+    is_open[id(node)] = True
+    where = f"in {file}, line {node.start_mark.line + 1}"
+    if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.startswith(
+        "tag:yaml.org,2002:python/"
+    ):
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        yield f"{key}: the tag {tag} ({where}) means nothing here; leave it out"
+    elif isinstance(node, yaml.ScalarNode):
+        if not node.style and (sentence := _of_scalar(node, is_argument)):
+            yield f"{key}: {sentence} ({where})"
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _of_node(item, [*path, str(index)], file, is_open, is_argument=is_argument)
+    elif isinstance(node, yaml.MappingNode):
+        yield from _of_keys(node, path, file)
+        for name, item in node.value:
+            if isinstance(name, yaml.ScalarNode):
+                inside = is_argument or name.value in ARGUMENTS
+                yield from _of_node(item, [*path, name.value], file, is_open, is_argument=inside)
+    is_open[id(node)] = False
+
+
+def _of_keys(node: yaml.MappingNode, path: list[str], file: str) -> Iterator[str]:
+    """Find keys given twice, and keys that are no texts."""
+    lines: dict[str, int] = {}
+    for name, _ in node.value:
+        line = name.start_mark.line + 1
+        if not isinstance(name, yaml.ScalarNode):
+            place = ".".join(path) or "the config"
+            yield f"{place}: a list or a mapping is no key (in {file}, line {line})"
+            continue
+        key = ".".join([*path, name.value])
+        if name.tag in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"):
+            word = "null" if name.tag.endswith("null") else _BOOLEANS[name.value.lower()]
+            yield (
+                f"{key}: YAML reads the key {name.value or '(nothing)'} as {word} (in {file}, line "
+                f"{line}); put it in quotation marks"
+            )
+        elif name.value in lines and name.tag != "tag:yaml.org,2002:merge":
+            places = dict.fromkeys([lines[name.value], line])
+            yield (
+                f"{key}: given twice in {file} ({'line' if len(places) == 1 else 'lines'} "
+                f"{' and '.join(map(str, places))}); leave one out, the last would win in silence"
+            )
+        lines.setdefault(name.value, line)
+
+
+_BOOLEANS = {"yes": "true", "true": "true", "on": "true"} | dict.fromkeys(
+    ("no", "false", "off"), "false"
+)
+
+
+def _of_scalar(node: yaml.ScalarNode, is_argument: bool) -> str | None:
+    """Say of a value without quotation marks what YAML makes of it, where that surprises.
+
+    >>> _of_scalar(yaml.compose("1e-3"), True)
+    '1e-3 is a text to YAML; write 1.0e-3'
+    """
+    text, kind = node.value, node.tag.rpartition(":")[2]
+    if kind == "str" and (number := EXPONENT.fullmatch(text)):
+        sign, mantissa, power, digits = number.groups()
+        mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+        mantissa = f"0{mantissa}" if mantissa.startswith(".") else mantissa
+        return f"{text} is a text to YAML; write {sign}{mantissa}e{power or '+'}{digits}"
+    if OCTAL.fullmatch(text) and kind in ("int", "str") and text.strip("+-0_"):
+        plain = text.lstrip("+-0_")
+        read = f"{yaml.safe_load(text)} (octal)" if kind == "int" else "a text"
+        return f"YAML reads {text} as {read}; write {plain}"
+    if SEXAGESIMAL.fullmatch(text) and kind in ("int", "float"):
+        return f"YAML reads {text} as {yaml.safe_load(text)}; put it in quotation marks"
+    if kind == "timestamp":
+        return f"YAML reads {text} as a date; put it in quotation marks"
+    if is_argument and kind == "str" and text == "None":
+        return "None is a text to YAML; write null"
+    return None
