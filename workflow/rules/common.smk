@@ -12,6 +12,7 @@ from snakemake.exceptions import WorkflowError
 from twinrun.process.environment import count_gpus, versions
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import launch
+from twinrun.config.config_files import mistakes_of
 from twinrun.config.settings import TIMINGS, resolve
 from twinrun.process.source_hash import sources_hash
 
@@ -28,6 +29,7 @@ try:
         config,
         f"{workflow.basedir}/workflow/schemas/config.schema.yaml",
         gpus=int(os.environ["TWINRUN_GPUS"]),
+        mistakes=[m for file in workflow.overwrite_configfiles for m in mistakes_of(file)],
     )
 except TwinrunError as error:
     raise WorkflowError(str(error)) from None
