@@ -29,7 +29,9 @@ try:
         config,
         f"{workflow.basedir}/workflow/schemas/config.schema.yaml",
         gpus=int(os.environ["TWINRUN_GPUS"]),
-        mistakes=[m for file in workflow.overwrite_configfiles for m in mistakes_of(file)],
+        mistakes=[
+            m for file in workflow.overwrite_configfiles for m in mistakes_of(file)
+        ],
     )
 except TwinrunError as error:
     raise WorkflowError(str(error)) from None
