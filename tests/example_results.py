@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from example_runs import seal
+from example_runs import SECONDS, seal
 from example_timings import write_summary
 from safetensors.numpy import save_file
 
@@ -92,8 +92,10 @@ def write_run(
         "steps": STEPS,
         "epochs": EPOCHS,
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
-        "seconds": {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
+        "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
+        "compilation": None,
         "peak_memory_mb": 610 + repeat,
+        "resumed_at": [],
         "ended": "finished",
     }
     artifacts.write_json(folder / "run.json", manifest)

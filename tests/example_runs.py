@@ -19,6 +19,7 @@ OF_STREAMS = ("random", "random_after")
 OF_TENSORS = (*OF_STREAMS, "buffers", "gradients", "optimizer", "parameters")
 OF_WHOLE_STEPS = ("before", "batch", "loss", "own_gradients")
 NAMES = ("encoder.weight", "encoder.bias", "head.weight")
+SECONDS = {"setup": 0.5, "fit": 1.0, "total": 2.0, "epochs": [], "communication": []}
 MANIFEST = {
     "workload": "denoiser",
     "variant": "deterministic",
@@ -34,8 +35,11 @@ MANIFEST = {
     "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
     "source_sha256": "c" * 64,
     "metrics": {},
-    "seconds": {"fit": 1.0, "total": 2.0},
+    "epochs": 2,
+    "seconds": SECONDS,
+    "compilation": None,
     "peak_memory_mb": 600,
+    "resumed_at": [],
     "ended": "finished",
 }
 
@@ -159,11 +163,14 @@ def write_manifest(run, manifest, *beside):
         "tensors": [],
         "weights_sha256": "a" * 64,
         "steps": 3,
+        "epochs": 1,
         "metrics": {},
+        "compilation": None,
         "peak_memory_mb": 100,
+        "resumed_at": [],
         "ended": "finished",
     }
     settings = {"workload": {}, "variant": {}} | manifest.get("settings", {})
-    seconds = {"fit": 1.0, "total": 2.0} | manifest.get("seconds", {})
+    seconds = SECONDS | manifest.get("seconds", {})
     artifacts.write_json(run, bare | manifest | {"settings": settings, "seconds": seconds})
     run_files.write_checksums(run.with_name(run_files.CHECKSUMS), [run, *beside])

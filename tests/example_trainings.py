@@ -46,15 +46,23 @@ FILES = {
 }
 
 
-def arguments(folder, workload, variant, *, seed=1, minutes=10):
+def training(workload, variant, *, seed=1):
     return {
-        "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
         "workload": workload,
         "variant": variant,
+        "seed": seed,
         "dataset": None,
-        "source_sha256": "5" * 64,
         "search_path": [HERE],
-        "outputs": {name: str(folder / file) for name, file in FILES.items()},
+    }
+
+
+def arguments(folder, workload, variant, *, seed=1, minutes=10):
+    run = {
+        "identity": {"workload": "small", "variant": "plain", "seed": seed, "repeat": 1},
+        "training": training(workload, variant, seed=seed),
+        "source_sha256": "5" * 64,
+        "files": {name: str(folder / file) for name, file in FILES.items()},
         "checkpoints": f"{folder}-checkpoints",
         "checkpoint_minutes": minutes,
     }
+    return {"run": run}

@@ -17,6 +17,7 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
+from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import determinism
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
@@ -30,6 +31,12 @@ class WorkloadContract:
 
     workload: dict
     search_path = ()  # folders that hold the modules of the workload, if they are not installed
+
+    @property
+    def _settings(self):
+        return Workload(
+            **{"dataset": None, "hyperparameters": {}, "epochs": EPOCHS, **self.workload}
+        )
 
     @pytest.fixture
     def dataset(self):
@@ -46,13 +53,13 @@ class WorkloadContract:
     def make(self, dataset, *, data_workers=0):
         pl.seed_everything(SEED, workers=True, verbose=False)
         data = build_data(
-            self.workload,
+            self._settings,
             seed=SEED,
             dataset_path=dataset,
             data_workers=data_workers,
             search_path=self.search_path,
         )
-        return data, build_module(self.workload, self.search_path)
+        return data, build_module(self._settings, self.search_path)
 
     def train(self, dataset, *, data_workers=0, **extent):
         """Train, give the module and the fingerprint of each batch."""
@@ -111,7 +118,7 @@ class WorkloadContract:
 
     def test_hyperparameters_survive_a_round_trip(self, dataset):
         data, module = self.make(dataset)
-        _, _, to_module, to_data = load_workload(self.workload, self.search_path)
+        _, _, to_module, to_data = load_workload(self._settings, self.search_path)
         for made, given in ((module, to_module), (data, to_data)):
             assert {name: made.hparams.get(name) for name in given} == given
             again = type(made)(**made.hparams)

@@ -7,13 +7,14 @@ predictions.safetensors, run.json (its manifest) and SHA256SUMS. Does without to
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
 from twinrun import artifacts
 from twinrun.config.definitions import RunFiles, Variant, Workload
 from twinrun.errors import TwinrunError
+from twinrun.process.environment import Environment
 
 CHECKSUMS = "SHA256SUMS"
 FAILED = "failed: "  # how the end of a run begins that left nothing but its reason
@@ -49,20 +50,16 @@ class DataEntry(TypedDict):
     """Of its bytes."""
 
 
-class Environment(TypedDict):
-    """Machine and software of a process (see `process.environment`)."""
-
-    identity: dict[str, str]
-    """What two runs must share to be a pair."""
-    context: dict[str, str | int | float | None]
-    """What may differ: host, load, time."""
-
-
 class SettingsEntry(TypedDict):
-    """The settings of a run, resolved."""
+    """The settings of a run, resolved: plain values as they were written.
 
-    workload: Workload
-    variant: Variant
+    Two runs are compared by these, so that a setting that only one of them knows is seen.
+    """
+
+    workload: dict[str, Any]
+    """See `workload_of`."""
+    variant: dict[str, Any]
+    """See `variant_of`."""
 
 
 class RunSeconds(TypedDict):
@@ -152,7 +149,7 @@ def write_run(files: RunFiles, manifest: RunManifest | FailedRun) -> None:
 
     `sha256sum --check SHA256SUMS` reads them there.
     """
-    artifacts.write_json(files.manifest, msgspec.to_builtins(manifest))
+    artifacts.write_json(files.manifest, manifest)
     names = [file for name, file in asdict(files).items() if name != "checksums"]
     write_checksums(files.checksums, names)
 
@@ -178,6 +175,16 @@ def read_run(run: str | Path, *names: str) -> RunManifest:
     if manifest["ended"].startswith(FAILED):
         raise TwinrunError(f"{run}: this training left no network, it {manifest['ended']}")
     return cast(RunManifest, manifest)
+
+
+def workload_of(manifest: RunManifest | FailedRun) -> Workload:
+    """Return the workload that a run trained."""
+    return msgspec.convert(manifest["settings"]["workload"], Workload)
+
+
+def variant_of(manifest: RunManifest | FailedRun) -> Variant:
+    """Return the variant that a run trained under."""
+    return msgspec.convert(manifest["settings"]["variant"], Variant)
 
 
 def read_ended(run: str | Path, *names: str) -> RunManifest | FailedRun:

@@ -4,21 +4,16 @@ import copy
 
 import pytest
 import torch
+from example_trainings import VARIANT
 from points_and_images import Images, Regression, images, points
 
 from twinrun.acceleration.compilation import compiler_switches
 from twinrun.acceleration.placement import Place
 from twinrun.acceleration.steps import Prediction, TrainingStep, check, optimizer_of, optimizers_in
+from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 
-PLAIN = {
-    "accelerator": "cpu",
-    "precision": "32-true",
-    "compile": "none",
-    "layout": "default",
-    "optimizer": "default",
-    "cuda_graph": False,
-}
+PLAIN = {**VARIANT, "deterministic": False}
 WHOLE = {**PLAIN, "compile": "step"}
 STEPS = 50
 
@@ -27,7 +22,7 @@ class Trained:
     """A module after some steps under a variant."""
 
     def __init__(self, module, batches, *, steps=STEPS, **changes):
-        variant = {**PLAIN, **changes}
+        variant = Variant(**{**PLAIN, **changes})
         torch.manual_seed(3)
         place = Place(variant)
         self.module = place.module(copy.deepcopy(module))
@@ -135,7 +130,7 @@ def test_another_shape_compiles_again_and_says_why(whole, capsys):
 def test_a_prediction_compiles_once():
     torch.manual_seed(0)
     module, batch = Images().eval(), images()
-    predict = Prediction(module.predict_step, WHOLE)
+    predict = Prediction(module.predict_step, Variant(**WHOLE))
     found = predict(batch, 0)
     assert not found.requires_grad
     with torch.no_grad():
@@ -164,7 +159,7 @@ def test_a_module_that_cannot_be_one_graph_says_so():
 )
 def test_settings_that_contradict_each_other(changes, message):
     with pytest.raises(TwinrunError, match=message):
-        check({**PLAIN, **changes})
+        check(Variant(**{**PLAIN, **changes}))
 
 
 def test_an_optimizer_without_a_fused_form_is_named(regression):

@@ -3,20 +3,13 @@
 import pytest
 import pytorch_lightning as pl
 import torch
+from example_trainings import VARIANT
 from points_and_images import Images, Regression, images, points
 from torch.utils.data import DataLoader
 
 from twinrun.acceleration.compilation import compiler_switches
 from twinrun.acceleration.under_trainer import Speed
-
-PLAIN = {
-    "accelerator": "cpu",
-    "compile": "none",
-    "layout": "default",
-    "optimizer": "default",
-    "cuda_graph": False,
-}
-
+from twinrun.config.definitions import Variant
 
 POINTS = [points(seed=1), points(seed=2)]
 IMAGES = [images(seed=1), images(seed=2)]
@@ -40,7 +33,7 @@ class Seen(pl.Callback):
 def fitted(module_class, batches, tmp_path, **changes):
     torch.manual_seed(0)
     module, seen = module_class(), Seen()
-    speed = Speed(module, {**PLAIN, **changes})
+    speed = Speed(module, Variant(**{**VARIANT, **changes}))
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=3,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from example_trainings import FILES, HERE, VARIANT
+from example_trainings import FILES, HERE, VARIANT, training
 
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import locate
 from twinrun.process.import_path import import_object
-from twinrun.process.launching import launch
+from twinrun.process.launching import launch, rebuilt
 
 NOT_DETERMINISTIC = {"deterministic": False, "fill_uninitialized_memory": False}
 PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}
@@ -25,7 +25,8 @@ PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}
 
 def here(function, arguments, environment=None):
     """Call what would have a process of its own."""
-    import_object(function)(**json.loads(json.dumps(arguments)))
+    called = import_object(function)
+    called(**rebuilt(called, json.loads(json.dumps(arguments))))
 
 
 @pytest.fixture(autouse=True)
@@ -57,15 +58,14 @@ def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, 
     start(
         "twinrun.training.train:train",
         {
-            "identity": {"workload": "w", "variant": name, "seed": 1, "repeat": repeat},
-            "workload": settings,
-            "variant": variant,
-            "dataset": None,
-            "source_sha256": "5" * 64,
-            "search_path": [HERE],
-            "outputs": {key: str(folder / file) for key, file in FILES.items()},
-            "checkpoints": f"{folder}-checkpoints",
-            "checkpoint_minutes": 10,
+            "run": {
+                "identity": {"workload": "w", "variant": name, "seed": 1, "repeat": repeat},
+                "training": training(settings, variant),
+                "source_sha256": "5" * 64,
+                "files": {key: str(folder / file) for key, file in FILES.items()},
+                "checkpoints": f"{folder}-checkpoints",
+                "checkpoint_minutes": 10,
+            }
         },
         environment or {},
     )

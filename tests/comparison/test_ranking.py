@@ -1,15 +1,21 @@
 """A sweep: a trial that fails is kept as failed, trials are ranked, the best one is named."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from drawing import Drawing
 from example_runs import write_manifest
+from example_trainings import VARIANT, WORKLOAD, arguments
 
-from twinrun import artifacts
+from twinrun import artifacts, run_files
 from twinrun.comparison.ranking import rank
+from twinrun.config.definitions import Identity
 from twinrun.errors import TwinrunError
 from twinrun.figures.sweep import trials
+from twinrun.process.launching import rebuilt
 from twinrun.training.failed_trial import failure_kept
+from twinrun.training.train import train
 from twinrun.verdicts import studies
 
 IDENTITY = {"workload": "digits~lr~9", "variant": "one-worker", "seed": 1, "repeat": 1}
@@ -101,23 +107,24 @@ def test_the_figure_names_the_best_and_the_failed(runs, tmp_path):
 
 
 @pytest.fixture
-def outputs(tmp_path):
-    return {name: str(tmp_path / name) for name in ("weights", "steps", "manifest", "checksums")}
+def asked(tmp_path):
+    workload = {**WORKLOAD, "hyperparameters": {"lr": 9}}
+    run = rebuilt(train, arguments(tmp_path, workload, VARIANT))["run"]
+    return replace(run, identity=Identity(**IDENTITY))
 
 
-def test_a_failed_trial_leaves_all_its_files_and_its_sentence(outputs, capfd):
-    with failure_kept(True, IDENTITY, {"hyperparameters": {"lr": 9}}, outputs):
+def test_a_failed_trial_leaves_all_its_files_and_its_sentence(asked, capfd):
+    with failure_kept(True, asked):
         raise TwinrunError("ValueError: Invalid learning rate: 9")
-    manifest = artifacts.read_json(outputs["manifest"])
+    manifest = run_files.read_ended(asked.files.manifest)
     assert manifest["ended"] == "failed: ValueError: Invalid learning rate: 9"
     assert manifest["settings"]["workload"]["hyperparameters"] == {"lr": 9}
-    assert "this trial failed, the others go on" in capfd.readouterr().err
-    rows = [artifacts.read_json(outputs["manifest"])]
-    assert rows[0].items() >= IDENTITY.items()
+    assert "this trial failed, the others continue" in capfd.readouterr().err
+    assert manifest.items() >= IDENTITY.items()
 
 
 @pytest.mark.parametrize(("is_trial", "error"), [(False, TwinrunError), (True, OSError)])
-def test_other_failures_are_the_workflows(outputs, is_trial, error, tmp_path):
-    with pytest.raises(error), failure_kept(is_trial, IDENTITY, {}, outputs):
+def test_other_failures_are_the_workflows(asked, is_trial, error, tmp_path):
+    with pytest.raises(error), failure_kept(is_trial, asked):
         raise error("no")
     assert not list(tmp_path.iterdir())

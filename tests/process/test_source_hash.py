@@ -42,6 +42,7 @@ def test_imports_are_followed_inside_the_package():
     assert names(package_files("twinrun.training.load_workload")) == {
         "__init__.py",
         "artifacts.py",
+        "definitions.py",
         "errors.py",
         "import_path.py",
         "load_workload.py",

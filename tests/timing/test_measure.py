@@ -5,11 +5,13 @@ from contextlib import nullcontext
 import pandas as pd
 import pytest
 import torch
+from example_trainings import VARIANT
 from small import Small
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import Compiled
 from twinrun.errors import TwinrunError
+from twinrun.process.launching import rebuilt
 from twinrun.timing import timed_variant
 from twinrun.timing.measure import Measured, _distance, measure
 
@@ -20,29 +22,24 @@ WORKLOAD = {
     "hyperparameters": {"size": 70},
     "epochs": 1,
 }
-PLAIN = {
-    "accelerator": "cpu",
-    "deterministic": False,
-    "threads": 2,
-    "data_workers": 0,
-    "precision": "32-true",
-    "compile": "none",
-    "layout": "default",
-    "optimizer": "default",
-    "cuda_graph": False,
-    "fill_uninitialized_memory": True,
+PLAIN = {**VARIANT, "deterministic": False}
+TIMING = {
+    "workload": "small",
+    "variants": [],
+    "rounds": 12,
+    "steps": 20,
+    "phases": ["train", "predict"],
 }
-TIMING = {"workload": "small", "rounds": 12, "steps": 20, "phases": ["train", "predict"]}
 
 
 def measured(folder, variants, *, timing=TIMING, workload=WORKLOAD):
     outputs = {"rounds": folder / "small.csv", "summary": folder / "small.json"}
+    asked = {"timing": timing, "workload": workload, "variants": variants}
     measure(
         name="small",
-        timing=timing,
-        workload=workload,
-        variants=variants,
+        **rebuilt(measure, asked),
         dataset=None,
+        search_path=[],
         outputs=outputs,
     )
     return pd.read_csv(outputs["rounds"]), artifacts.read_json(outputs["summary"])
@@ -131,10 +128,10 @@ def test_each_size_is_compiled_as_the_only_one(monkeypatch, tmp_path):
     """Torch would make one graph, a slower one, for the second size and all that follow."""
     graphs = []
 
-    def compile_for(workload, *_, **__):
+    def compile_for(training, *_, **__):
         compiled = Compiled(shifted, backend="eager")
         for size in (1, 2):
-            compiled(torch.ones(10 * size * workload["hyperparameters"]["width"]))
+            compiled(torch.ones(10 * size * training.workload.hyperparameters["width"]))
         graphs.append(compiled.compilations)
         return Measured()
 

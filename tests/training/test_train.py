@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from example_trainings import FILES, VARIANT, WORKLOAD, arguments
+from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
 from small import Points, Small
 
 from twinrun import artifacts, run_files
+from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
 from twinrun.training.load_workload import build_data, check_workloads, load_workload
@@ -139,20 +140,22 @@ def test_a_missing_gpu_is_said(tmp_path):
 )
 def test_a_workload_that_cannot_be_built_is_one_sentence(change, message):
     with pytest.raises(TwinrunError, match=message):
-        check_workloads({"mine": {**WORKLOAD, **change}}, [""])
+        check_workloads({"mine": Workload(**{**WORKLOAD, **change})}, [HERE])
 
 
 def test_hyperparameters_go_to_the_constructor_that_names_them():
-    _, _, module, data = load_workload(WORKLOAD, [""])
+    _, _, module, data = load_workload(Workload(**WORKLOAD), [HERE])
     assert (module, data) == ({"learning_rate": 0.1}, {"size": 70})
 
 
 def test_the_run_gives_seed_path_and_data_workers():
-    data = build_data(WORKLOAD, seed=4, dataset_path=None, data_workers=2, search_path=[""])
+    data = build_data(
+        Workload(**WORKLOAD), seed=4, dataset_path=None, data_workers=2, search_path=[HERE]
+    )
     assert data.data_workers == 2
     assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
     with pytest.raises(TwinrunError, match="takes no argument `path`"):
-        build_data(WORKLOAD, seed=4, dataset_path="a.npz", search_path=[""])
+        build_data(Workload(**WORKLOAD), seed=4, dataset_path="a.npz", search_path=[HERE])
 
 
 def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path):

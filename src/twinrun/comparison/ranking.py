@@ -38,7 +38,7 @@ def rank(
     Raises:
         TwinrunError: if trials have finished and none has the metric.
     """
-    manifests = [run_files.read_run(run) for run in runs]
+    manifests = [run_files.read_ended(run) for run in runs]
     trials = [
         _trial(manifest, Path(run), point, metric)
         for manifest, run, point in zip(manifests, runs, _points(manifests), strict=True)

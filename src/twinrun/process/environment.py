@@ -15,11 +15,20 @@ from datetime import UTC, datetime
 from importlib import metadata, util
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import psutil
 
 PACKAGES = ("torch", "pytorch-lightning", "numpy", "safetensors", "xxhash")
+
+
+class Environment(TypedDict):
+    """Machine and software of a process."""
+
+    identity: dict[str, str]
+    """What two runs must share to be a pair."""
+    context: dict[str, str | int | float | None]
+    """What may differ: host, load, time."""
 
 
 def versions() -> dict[str, str]:
@@ -63,7 +72,7 @@ def visible_gpus() -> list[str]:
     return list(takewhile(bool, (named(device.strip()) for device in visible.split(","))))
 
 
-def describe() -> dict[str, dict[str, Any]]:
+def describe() -> Environment:
     """Describe this process's machine and software; `started` is now.
 
     Returns:

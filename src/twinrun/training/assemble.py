@@ -9,9 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.precision.precision import _PRECISION_INPUT
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import Strategy
 
@@ -126,7 +128,7 @@ def trainer_of(
         strategy=strategy,
         sync_batchnorm=variant.batch_norm == "synchronised",
         use_distributed_sampler=False,
-        precision=variant.precision,
+        precision=cast(_PRECISION_INPUT, variant.precision),  # the schema names what it may be
         max_epochs=max_epochs,
         max_steps=max_steps,
         default_root_dir=root,

@@ -35,11 +35,10 @@ def predict(
     )
     if not (can_predict and is_overridden("predict_dataloader", data, pl.LightningDataModule)):
         return {}
-    batches = trainer.predict(module, data)
+    found = trainer.predict(module, data) or []
+    batches = [{"prediction": b} if isinstance(b, torch.Tensor) else b for b in found]
     if not batches:
         return {}
-    if isinstance(batches[0], torch.Tensor):
-        batches = [{"prediction": batch} for batch in batches]
     if not isinstance(batches[0], Mapping):
         raise TwinrunError(
             f"module: predict_step of {type(module).__name__} returns a "

@@ -40,7 +40,10 @@ def failure_kept(is_trial: bool, run: Run) -> Iterator[None]:
                 "variant": identity.variant,
                 "seed": identity.seed,
                 "repeat": identity.repeat,
-                "settings": {"workload": training.workload, "variant": training.variant},
+                "settings": {
+                    "workload": asdict(training.workload),
+                    "variant": asdict(training.variant),
+                },
                 "metrics": {},
                 "ended": f"{FAILED}{error}",
             },

@@ -153,7 +153,6 @@ def _watch(
         run.checkpoints,
         identity={
             **origin,
-            "settings": {"workload": asdict(run.training.workload), "variant": asdict(variant)},
             "environment": origin["environment"]["identity"],
         },
         minutes=run.checkpoint_minutes if variant.stop == "none" else 0,
@@ -240,7 +239,8 @@ def _check_extent(trainer: pl.Trainer, variant: Variant, team: Team, *, steps: i
         raise TwinrunError(
             "data: the training took no step; train_dataloader must give at least one batch"
         )
-    expected = team.steps_per_epoch() and team.steps_per_epoch() * trainer.current_epoch
+    epoch = team.steps_per_epoch()
+    expected = None if epoch is None else epoch * trainer.current_epoch
     if expected is not None and steps != expected:
         raise TwinrunError(
             f"devices: {trainer.current_epoch} epochs are {expected} steps, but {steps} were taken"

@@ -3,17 +3,24 @@
 import resource
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Literal
 
 import pandas as pd
 import pytorch_lightning as pl
 import torch
 
 from twinrun import artifacts, run_files
-from twinrun.config.definitions import Run, RunFiles
+from twinrun.config.definitions import Run, RunFiles, Training
 from twinrun.process import environment
-from twinrun.run_files import Origin, RunManifest, TensorEntry
+from twinrun.run_files import Origin, RunManifest, SettingsEntry, TensorEntry
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.epoch_log import EpochMetrics
+
+
+def settings_of(training: Training) -> SettingsEntry:
+    """Return the settings of a training as plain values."""
+    return {"workload": asdict(training.workload), "variant": asdict(training.variant)}
 
 
 def origin_of(run: Run) -> Origin:
@@ -25,7 +32,7 @@ def origin_of(run: Run) -> Origin:
         "variant": identity.variant,
         "seed": identity.seed,
         "repeat": identity.repeat,
-        "settings": {"workload": training.workload, "variant": training.variant},
+        "settings": settings_of(training),
         "environment": environment.describe(),
         "data": {"path": dataset, "sha256": artifacts.sha256(dataset)} if dataset else None,
         "source_sha256": run.source_sha256,
@@ -60,7 +67,9 @@ def entries_of(module: pl.LightningModule) -> list[TensorEntry]:
     ]
 
 
-def _tensors(module: pl.LightningModule) -> list[tuple[str, str, torch.Tensor]]:
+def _tensors(
+    module: pl.LightningModule,
+) -> list[tuple[str, Literal["parameter", "buffer"], torch.Tensor]]:
     """List name, kind and value of every parameter and buffer, in the module's order."""
     return [
         *((name, "parameter", value) for name, value in module.named_parameters()),
