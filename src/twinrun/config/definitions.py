@@ -6,7 +6,7 @@ rebuilds them from the signature of the function that it calls. Nothing is resol
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -36,6 +36,12 @@ class Workload:
     """Keyword arguments of the two constructors."""
     epochs: int
     """Epochs of training."""
+
+    def with_hyperparameter(self, name: str | None, value: object) -> "Workload":
+        """Return the workload with a hyperparameter of another value; without a name, itself."""
+        if name is None:
+            return self
+        return replace(self, hyperparameters={**self.hyperparameters, name: value})
 
 
 @dataclass(frozen=True, kw_only=True)

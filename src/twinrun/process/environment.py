@@ -33,7 +33,7 @@ class Environment(TypedDict):
 
 def versions() -> dict[str, str]:
     """Give the installed versions of what computes a result, and the CUDA version of torch."""
-    found = {}
+    found: dict[str, str] = {}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)

@@ -90,7 +90,7 @@ def measure(
             is_largest = size is None or size == max(timing.sizes)
             phases = [phase for phase in timing.phases if is_largest or phase != "trainer"]
             found[size] = measure_size(
-                replace(training, workload=_sized(workload, timing.size, size)),
+                replace(training, workload=workload.with_hyperparameter(timing.size, size)),
                 variants,
                 replace(timing, phases=phases),
                 # A prediction that is compiled only for this costs seconds of compilation.
@@ -140,13 +140,6 @@ def measure(
             ],
         },
     )
-
-
-def _sized(workload: Workload, name: str | None, size: int | None) -> Workload:
-    """Return the workload with the hyperparameter `name` at a size; without a name, as it is."""
-    if name is None:
-        return workload
-    return replace(workload, hyperparameters={**workload.hyperparameters, name: size})
 
 
 def _of_round(phases: Sequence[str], number: int) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from twinrun import artifacts
+from twinrun.process.environment import Environment
 
 
 class TimingSettings(TypedDict):
@@ -140,7 +141,7 @@ class TimingSummary(TypedDict):
     """The variant that the others are compared with."""
     settings: TimingSettings
     """What was asked for."""
-    environment: dict[str, Any]
+    environment: Environment
     """The machine and its software: see `twinrun.process.environment.describe`."""
     medians: list[Median]
     """A row for each variant, size and phase that was measured."""
