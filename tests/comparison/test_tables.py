@@ -1,7 +1,6 @@
 """Files that are not what their run wrote are named, and nothing is compared."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -108,7 +107,9 @@ def test_a_damaged_manifest_is_named(tmp_path, damage):
         compared(tmp_path, *runs)
 
 
-@pytest.mark.parametrize("missing", [*sorted(run_files.RunManifest.__required_keys__), "data.sha256"])
+@pytest.mark.parametrize(
+    "missing", [*sorted(run_files.RunManifest.__required_keys__), "data.sha256"]
+)
 def test_a_manifest_that_lacks_something_is_named(tmp_path, missing):
     """A whole file, with its hash in order, that another version wrote."""
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
