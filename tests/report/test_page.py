@@ -267,7 +267,10 @@ class TestSeveralWorkersAndTrials:
         }
         trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
         failed = {"rank": None, "point": {"lr": 9}, "value": None, "ended": f"failed: {HOSTILE}"}
-        ranking = {"finished": 1, "trials": [{**trial, "ended": "finished"}, {**trial, **failed}]}
+        trial |= {"fit_seconds": 1.0, "run": "results/runs/denoiser~lr-0.1/run.json"}
+        trials = [{**trial, "ended": "finished"}, {**trial, **failed}]
+        ranking = {"workload": "denoiser", "metric": "psnr", "best": "highest", "finished": 1}
+        ranking["trials"] = trials
         for name, value in (("scaling", found), ("sweeps", ranking)):
             path = own_example.results / name / "denoiser.json"
             artifacts.write_json(path, value)

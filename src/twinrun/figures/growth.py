@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from twinrun.artifacts import read_json
+from twinrun.comparison.pair_records import read_comparisons
 from twinrun.figures.style import band, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.formatting import count
 
@@ -27,7 +27,7 @@ def growth(
         output: path of the SVG.
     """
     tables: dict[str, pd.DataFrame] = {
-        read_json(path)[0]["variant"]: pd.read_csv(path.with_suffix(".steps.csv"))
+        read_comparisons(path)[0]["variant"]: pd.read_csv(path.with_suffix(".steps.csv"))
         for path in map(Path, comparisons)
     }
     title = "Distance between the runs of a pair after each step"

@@ -1,14 +1,12 @@
 """What each change of a baseline does: a map of words, coloured by how large the difference is."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from twinrun.artifacts import read_json
+from twinrun.comparison.study_records import MatrixCell, read_matrix
 from twinrun.figures.style import INK, MUTED, canvas, shorten
 from twinrun.formatting import count, measure, percent
 
@@ -29,7 +27,7 @@ def cells(matrix: str | Path, *, output: str | Path) -> None:
         matrix: JSON of the matrix.
         output: path of the SVG.
     """
-    rows = read_json(matrix)["cells"]
+    rows = read_matrix(matrix)["cells"]
     title = "What each change of the baseline does"
     with canvas(output, title=title, height=0.7 + ROW_INCHES * len(rows)) as (_, grid):
         axes = grid[0, 0]
@@ -44,13 +42,13 @@ def _label(text: str) -> str:
     return "\n".join(shorten(line, LONGEST_LABEL) for line in text.split(", ", 1))
 
 
-def _class(row: Mapping[str, Any]) -> str:
+def _class(row: MatrixCell) -> str:
     if row["answer"] == "equal":
         return "equal"
     return row["size"] or "none"
 
 
-def _words(row: Mapping[str, Any]) -> list[str]:
+def _words(row: MatrixCell) -> list[str]:
     if row["answer"] in ("not run", "not comparable"):
         return [row["answer"], "–", "–", "–", "–"]
     answer = row["size"] or row["answer"]

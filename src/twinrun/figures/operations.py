@@ -1,14 +1,13 @@
 """The operations of the step in which two runs diverge, and how far each differs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.artifacts import read_json
+from twinrun.comparison.pair_records import Location, Operation, read_locations
 from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note, shorten
 from twinrun.formatting import count
 
@@ -24,29 +23,31 @@ def operations(
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    located: dict[str, tuple[dict[str, Any], pd.DataFrame]] = {}
+    located: dict[str, tuple[Location, Operation, pd.DataFrame]] = {}
     for path in map(Path, locations):
-        found = next((entry for entry in read_json(path) if entry["answer"] == "located"), None)
-        if found is not None:
-            table = pd.read_csv(path.with_suffix(".operations.csv"))
-            located[found["variant"]] = found, table[table["seed"] == found["seed"]].reset_index()
+        for found in read_locations(path):
+            is_drawn = found["answer"] == "located" and found["variant"] not in located
+            if is_drawn and found["op"] is not None:
+                table = pd.read_csv(path.with_suffix(".operations.csv"))
+                table = table[table["seed"] == found["seed"]].reset_index()
+                located[found["variant"]] = found, found["op"], table
     rows = max(len(located), 1)
     title = "Operations of the step in which two runs diverge"
     with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (_, grid):
         if not located:
             grid[0, 0].set(xticks=[], yticks=[])
             note(grid[0, 0], "no operation was located")
-        for axes, (variant, (found, table)) in zip(grid[:, 0], located.items(), strict=False):
-            _draw(axes, found, table, colour_of(variant, variants))
-            op = found["op"]
+        for axes, (variant, (found, op, table)) in zip(grid[:, 0], located.items(), strict=False):
+            _draw(axes, op, table, colour_of(variant, variants))
             name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
-            title_of_step = f"{shorten(variant)}: step {count(found['step'])}"
-            axes.set_title(f"{title_of_step}\nfirst (circled): {name}", pad=16)
+            step = "" if found["step"] is None else f": step {count(found['step'])}"
+            axes.set_title(f"{shorten(variant)}{step}\nfirst (circled): {name}", pad=16)
             axes.set_ylabel("relative L2 distance")
         grid[-1, 0].set_xlabel("operation, in the order of the step")
 
 
-def _draw(axes: Axes, found: Mapping[str, Any], table: pd.DataFrame, colour: str) -> None:
+def _draw(axes: Axes, op: Operation, table: pd.DataFrame, colour: str) -> None:
+    """Draw the operations of one step; `table` has a row for each, in their order."""
     sizes = table["relative_l2"].where(np.isfinite(table["relative_l2"]) & (table.relative_l2 > 0))
     drawn = sizes.notna()
     axes.plot(table["place"][drawn], sizes[drawn], "o", color=colour, markersize=4, gid="differing")
@@ -61,6 +62,8 @@ def _draw(axes: Axes, found: Mapping[str, Any], table: pd.DataFrame, colour: str
         axes.axvline(first - 0.5, color=MUTED, linewidth=0.6)
         if last - first > len(table) / 12:  # else its name has no room
             axes.text(first, 1.02, str(phase), transform=foot, color=MUTED, fontsize="small")
-    first = found["op"]["place"]
-    height = sizes.iloc[first] if drawn.iloc[first] else axes.get_ylim()[0]
-    axes.plot(first + 1, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first")
+    circled = op["place"]
+    height = sizes.iloc[circled] if drawn.iloc[circled] else axes.get_ylim()[0]
+    axes.plot(
+        circled + 1, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first"
+    )

@@ -7,7 +7,6 @@ asked of their bytes and not of their differences: -0.0 and 0.0 differ by nothin
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,7 +25,7 @@ from twinrun.figures.style import (
     shorten,
 )
 from twinrun.formatting import count, measure, percent, plural, power_of_ten
-from twinrun.run_files import read_run
+from twinrun.run_files import RunManifest, read_run
 
 MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
 BINS = 256
@@ -59,7 +58,7 @@ class Pair:
         return differing_elements(self.first[name], self.second[name])
 
     def largest(self, name: str) -> float:
-        """Give the largest |difference|."""
+        """Return the largest |difference|."""
         return float(np.abs(self.difference(name)).max(initial=0))
 
     def is_equal(self) -> bool:
@@ -175,15 +174,15 @@ def _draw_boxes(
     axes: Axes, pairs: Sequence[Pair], names: Sequence[str], variants: Sequence[str]
 ) -> None:
     """Draw a row for each tensor and in it a box for each pair."""
-    places = [
+    boxes = [
         (row + (index + 1) / (len(pairs) + 1) - 0.5, name, pair)
         for row, name in enumerate(names)
         for index, pair in enumerate(pairs)
     ]
-    shares = [_draw_box(axes, *place, variants) for place in places]
+    shares = [_draw_box(axes, *box, variants) for box in boxes]
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), [shorten(name) for name in names])
-    _label_right(axes, [y for y, _, _ in places], shares)
+    _label_right(axes, [y for y, _, _ in boxes], shares)
     if axes.has_data():  # signed zeros differ by nothing
         log_axis(axes.xaxis)
     left_out = len(pairs[0].shapes) - len(names)
@@ -200,7 +199,7 @@ def _most_different(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[str]) -> str:
-    """Draw one box at height `y`; give the share of differing elements in words."""
+    """Draw one box at height `y`; return the share of differing elements in words."""
     differing = pair.differing(name)
     sizes = np.abs(pair.difference(name)[differing])
     sizes = sizes[sizes > 0]
@@ -238,7 +237,7 @@ def _pairs(runs: Sequence[str | Path]) -> list[Pair]:
     ]
 
 
-def _pair(variant: str, runs: list[tuple[dict[str, Any], Path]]) -> Pair:
+def _pair(variant: str, runs: list[tuple[RunManifest, Path]]) -> Pair:
     chosen = sorted(runs, key=lambda run: (run[0]["seed"], run[0]["repeat"]))[:2]
     if len(chosen) < 2 or chosen[0][0]["tensors"] != chosen[1][0]["tensors"]:
         paths = " and ".join(str(path.parent) for _, path in chosen)

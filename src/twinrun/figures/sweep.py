@@ -1,14 +1,13 @@
 """The trials of a sweep: how each went, epoch by epoch, from the best to the one that failed."""
 
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from twinrun.artifacts import read_json
+from twinrun.comparison.study_records import Trial, read_ranking
 from twinrun.figures.style import MUTED, canvas, note
 from twinrun.formatting import measure
 
@@ -23,7 +22,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
         sweep: JSON of the ranking; it names the runs, whose tables of epochs lie beside them.
         output: path of the SVG.
     """
-    summary = read_json(sweep)
+    summary = read_ranking(sweep)
     drawn = [trial for trial in summary["trials"] if trial["ended"] == "finished"]
     others = [trial for trial in summary["trials"] if trial["ended"] != "finished"]
     tables = [pd.read_csv(Path(trial["run"]).with_name("epochs.csv")) for trial in drawn]
@@ -52,8 +51,9 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
         figure.legend(loc="outside lower left", ncols=1)
 
 
-def _label(trial: dict[str, Any]) -> str:
+def _label(trial: Trial) -> str:
+    """Return what stands beside the line of a trial."""
     if trial["ended"] != "finished":
         return f"{trial['ended'].partition(':')[0]}: {trial['label']}"
-    place = "–" if trial["rank"] is None else trial["rank"]
-    return f"{place}. {trial['label']}: {measure(trial['value'])}"
+    rank = "–" if trial["rank"] is None else trial["rank"]
+    return f"{rank}. {trial['label']}: {measure(trial['value'])}"

@@ -1,50 +1,42 @@
 """The section of the study acceleration: what is gained, and what it changes."""
 
-from twinrun.report.results import Material
+from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
 
 
-def section(material: Material) -> dict[str, object]:
-    """Give what the section's template needs."""
-    study = material.config["acceleration"]
+def section(results: Results) -> dict[str, object]:
+    """Return what the section's template needs."""
+    study = results.config["acceleration"]
     return {
         "title": "What does acceleration buy?",
         "seeds": study["seeds"],
-        "workloads": [_workload(material, name) for name in study["workloads"]],
+        "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, object]:
-    study, settings = material.config["acceleration"], material.config["workloads"][workload]
-    names = [name for name in study["variants"] if name in material.not_run]
+def _workload(results: Results, workload: str) -> dict[str, object]:
+    study, settings = results.config["acceleration"], results.config["workloads"][workload]
+    runs = results.runs_of(workload, study["variants"])
     return {
         "name": workload,
         "module": settings["module"],
         "epochs": settings["epochs"],
-        "absent": [{"name": name, "reason": material.not_run[name]} for name in names],
-        "figure": material.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(material.timings.get(f"acceleration_{workload}"), settings["epochs"]),
-        "metrics": metrics(material, workload, study["variants"]),
+        "absent": results.absent("acceleration"),
+        "figure": results.figures.get(f"acceleration/{workload}/speeds"),
+        "timing": _timing(results.timings.get(f"acceleration_{workload}"), settings["epochs"]),
+        "metrics": metrics(results, workload, study["variants"]),
         "fits": [
             {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
-            for run in material.runs
-            if run["workload"] == workload
-            and run["variant"] in study["variants"]
-            and run["ended"] == "finished"
+            for run in runs
+            if run["ended"] == "finished"
         ],
         "failed": [
             {"variant": run["variant"], "seed": run["seed"], "ended": run["ended"]}
-            for run in material.runs
-            if run["workload"] == workload
-            and run["variant"] in study["variants"]
-            and run["ended"] != "finished"
+            for run in runs
+            if run["ended"] != "finished"
         ],
-        "contrasts": [
-            found
-            for found in material.contrasts
-            if (found["study"], found["workload"]) == ("acceleration", workload)
-        ],
+        "contrasts": results.contrasts_of("acceleration", workload),
     }
 
 

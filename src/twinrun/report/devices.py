@@ -1,53 +1,45 @@
 """The section of the study devices: from which size on is another device faster?"""
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from twinrun.artifacts import read_tensors
 from twinrun.figures.devices import rmse
-from twinrun.report.results import Material
+from twinrun.report.results import ReportedRun, Results
 from twinrun.timing.ratios import crossing, exponents
 from twinrun.timing.summary import TimingSummary
 
 
-def section(material: Material) -> dict[str, Any]:
-    """Give what the section's template needs."""
-    study = material.config["devices"]
+def section(results: Results) -> dict[str, object]:
+    """Return what the section's template needs."""
+    study = results.config["devices"]
     return {
         "title": "What does the device buy?",
         "size": study["size"],
         "seeds": study["seeds"],
-        "workloads": [_workload(material, name) for name in study["workloads"]],
+        "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, Any]:
-    study, settings = material.config["devices"], material.config["workloads"][workload]
-    names = [name for name in study["variants"] if name in material.not_run]
+def _workload(results: Results, workload: str) -> dict[str, object]:
+    settings = results.config["workloads"][workload]
     place = f"devices/{workload}"
     return {
         "name": workload,
         "module": settings["module"],
         "epochs": settings["epochs"],
-        "absent": [{"name": name, "reason": material.not_run[name]} for name in names],
-        "figures": {
-            name: material.figures.get(f"{place}/{name}") for name in ("sizes", "surfaces")
-        },
-        "timing": _timing(material.timings.get(f"devices_{workload}")),
-        **_networks(material, workload),
-        "contrasts": [
-            found
-            for found in material.contrasts
-            if (found["study"], found["workload"]) == ("devices", workload)
-        ],
+        "absent": results.absent("devices"),
+        "figures": {name: results.figures.get(f"{place}/{name}") for name in ("sizes", "surfaces")},
+        "timing": _timing(results.timings.get(f"devices_{workload}")),
+        **_networks(results, workload),
+        "contrasts": results.contrasts_of("devices", workload),
     }
 
 
 def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
-    """Give a row for each variant and size, the growth of each variant and the crossovers."""
+    """Return a row for each variant and size, the growth of each variant and the crossovers."""
     if timing is None:
         return None
     medians = [median for median in timing["medians"] if median["phase"] == "train"]
@@ -82,8 +74,8 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
     }
 
 
-def _growth(medians: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give for each variant the exponents of the time between its smallest and largest sizes."""
+def _growth(medians: pd.DataFrame) -> list[dict[str, object]]:
+    """Return for each variant the exponents of the time between its smallest and largest sizes."""
     found = []
     for variant, rows in medians.sort_values("size").groupby("variant", sort=False):
         sizes, seconds = (rows[key].to_numpy() for key in ("size", "seconds_per_step"))
@@ -94,12 +86,9 @@ def _growth(medians: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def _networks(material: Material, workload: str) -> dict[str, Any]:
-    """Give loss and RMSE of each network, and the RMSE between those of one seed."""
-    variants = material.config["devices"]["variants"]
-    runs = [
-        run for run in material.runs if run["workload"] == workload and run["variant"] in variants
-    ]
+def _networks(results: Results, workload: str) -> dict[str, object]:
+    """Return loss and RMSE of each network, and the RMSE between those of one seed."""
+    runs = results.runs_of(workload, results.config["devices"]["variants"])
     predicted = {(run["variant"], run["seed"]): _predictions(run) for run in runs}
     networks = [
         {
@@ -124,7 +113,7 @@ def _networks(material: Material, workload: str) -> dict[str, Any]:
     return {"networks": networks, "between": between, "failed": failed}
 
 
-def _predictions(run: dict[str, Any]) -> dict[str, np.ndarray]:
+def _predictions(run: ReportedRun) -> dict[str, np.ndarray]:
     return read_tensors(run["path"].with_name("predictions.safetensors"))
 
 
@@ -133,6 +122,6 @@ def _error(predictions: dict[str, np.ndarray]) -> float | None:
     return rmse(predictions["z"], predictions["target"]) if has_both else None
 
 
-def _last_loss(run: dict[str, Any]) -> float | None:
+def _last_loss(run: ReportedRun) -> float | None:
     table = pd.read_csv(run["path"].with_name("epochs.csv"))
     return float(table["train_loss"].iloc[-1]) if "train_loss" in table and len(table) else None

@@ -1,30 +1,28 @@
 """The section of the study matrix: what each change of the baseline does."""
 
-from typing import Any
-
 from twinrun.comparison.matrix import LOOK_STEPS, ROUNDING_UNITS, SEED_SHARE
-from twinrun.report.results import Material
+from twinrun.report.results import Results
 
 
-def section(material: Material) -> dict[str, Any]:
-    """Give what the section's template needs."""
-    study = material.config["matrix"]
+def section(results: Results) -> dict[str, object]:
+    """Return what the section's template needs."""
+    study = results.config["matrix"]
     return {
         "title": "What breaks it?",
         "look_steps": LOOK_STEPS,
         "rounding_units": ROUNDING_UNITS,
         "seed_share": SEED_SHARE,
         "other_seed": study["other_seed"],
-        "workloads": [_workload(material, name) for name in study["workloads"]],
+        "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, Any]:
-    settings = material.config["workloads"][workload]
+def _workload(results: Results, workload: str) -> dict[str, object]:
+    settings = results.config["workloads"][workload]
     return {
         "name": workload,
         "module": settings["module"],
         "epochs": settings["epochs"],
-        "figure": material.figures.get(f"matrix/{workload}/cells"),
-        **material.matrices[workload],
+        "figure": results.figures.get(f"matrix/{workload}/cells"),
+        **results.matrices[workload],
     }

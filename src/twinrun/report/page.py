@@ -28,9 +28,9 @@ from twinrun.report import (
     sweep,
     verdicts,
 )
-from twinrun.report.results import Material, read_material
+from twinrun.report.results import Results, read_results
 
-SECTIONS: Mapping[str, Callable[[Material], dict[str, Any]]] = {
+SECTIONS: Mapping[str, Callable[[Results], dict[str, Any]]] = {
     "reproducibility": reproducibility.section,
     "devices": devices.section,
     "acceleration": acceleration.section,
@@ -59,7 +59,7 @@ def write_report(
         templates: folder of page.html.j2, sections/{study}.html.j2 and style.css.
         output: path of the page, in the results folder.
     """
-    material = read_material(config, not_run, files, results=Path(output).parent)
+    results = read_results(config, not_run, files, results=Path(output).parent)
     jinja = Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,
@@ -72,13 +72,13 @@ def write_report(
     studies = [study for study in SECTIONS if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
-        verdicts=verdicts.rows(material),
-        summary=verdicts.summary(material),
-        sections={study: SECTIONS[study](material) for study in studies},
+        verdicts=verdicts.rows(results),
+        summary=verdicts.summary(results),
+        sections={study: SECTIONS[study](results) for study in studies},
         left_out=[study for study in SECTIONS if study not in studies],
-        runs=runs.table(material),
-        environments=runs.environments(material),
-        datasets=runs.datasets(material),
+        runs=runs.table(results),
+        environments=runs.environments(results),
+        datasets=runs.datasets(results),
         settings=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=88),
     )
     write_text(output, page)

@@ -1,52 +1,45 @@
 """The section of the study parallel: what do several workers buy, and what do they change?"""
 
-from typing import Any
-
-from twinrun.report.results import Material
+from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 
 
-def section(material: Material) -> dict[str, Any]:
-    """Give what the section's template needs."""
-    study = material.config["parallel"]
+def section(results: Results) -> dict[str, object]:
+    """Return what the section's template needs."""
+    study = results.config["parallel"]
     return {
         "title": "What do several workers buy?",
         "seeds": study["seeds"],
         "repeats": study["repeats"],
-        "workloads": [_workload(material, name) for name in study["workloads"]],
+        "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, Any]:
-    study, settings = material.config["parallel"], material.config["workloads"][workload]
-    names = [name for name in study["variants"] if name in material.not_run]
-
-    def of_study(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [c for c in found if (c["study"], c["workload"]) == ("parallel", workload)]
-
+def _workload(results: Results, workload: str) -> dict[str, object]:
+    study, settings = results.config["parallel"], results.config["workloads"][workload]
     return {
         "name": workload,
         "module": settings["module"],
         "epochs": settings["epochs"],
-        "absent": [{"name": name, "reason": material.not_run[name]} for name in names],
-        "figure": material.figures.get(f"parallel/{workload}/speedup"),
-        "scaling": _scaling(material, workload),
-        "repeats": of_study(material.comparisons),
-        "contrasts": of_study(material.contrasts),
-        "metrics": metrics(material, workload, study["variants"]),
+        "absent": results.absent("parallel"),
+        "figure": results.figures.get(f"parallel/{workload}/speedup"),
+        "scaling": _scaling(results, workload),
+        "repeats": results.repeats_of("parallel", workload),
+        "contrasts": results.contrasts_of("parallel", workload),
+        "metrics": metrics(results, workload, study["variants"]),
     }
 
 
-def _scaling(material: Material, workload: str) -> dict[str, Any] | None:
-    """Give a row for each variant: how it trained, what its epochs took, the ratio if any."""
-    found = material.scalings.get(workload)
+def _scaling(results: Results, workload: str) -> dict[str, object] | None:
+    """Return a row for each variant: how it trained, what its epochs took, the ratio if any."""
+    found = results.scalings.get(workload)
     if found is None:
         return None
     ratios = {ratio["variant"]: ratio for ratio in found["ratios"]}
     rows = [
         {
             **median,
-            "settings": material.config["variants"][median["variant"]],
+            "settings": results.config["variants"][median["variant"]],
             "ratio": ratios.get(median["variant"]),
         }
         for median in found["medians"]

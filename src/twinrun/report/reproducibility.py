@@ -1,11 +1,12 @@
 """The section of the study reproducibility: does training repeat, and what does repeating cost?"""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypedDict
 
 import pandas as pd
 
-from twinrun.report.results import Material
+from twinrun.comparison.pair_records import Location
+from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
 
@@ -13,23 +14,23 @@ MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")
 
 
-def section(material: Material) -> dict[str, Any]:
-    """Give what the section's template needs."""
-    study = material.config["reproducibility"]
+def section(results: Results) -> dict[str, object]:
+    """Return what the section's template needs."""
+    study = results.config["reproducibility"]
     return {
         "title": "Does it repeat?",
         "seeds": study["seeds"],
         "repeats": study["repeats"],
-        "workloads": [_workload(material, name) for name in study["workloads"]],
+        "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, Any]:
+def _workload(results: Results, workload: str) -> dict[str, object]:
     variants = [
-        _variant(material, workload, variant)
-        for variant in material.config["reproducibility"]["variants"]
+        _variant(results, workload, variant)
+        for variant in results.config["reproducibility"]["variants"]
     ]
-    settings = material.config["workloads"][workload]
+    settings = results.config["workloads"][workload]
     place = f"reproducibility/{workload}"
     return {
         "name": workload,
@@ -37,23 +38,22 @@ def _workload(material: Material, workload: str) -> dict[str, Any]:
         "epochs": settings["epochs"],
         "variants": variants,
         "compared": [variant for variant in variants if variant["pairs"]],
-        "figures": {name: material.figures.get(f"{place}/{name}") for name in FIGURES},
-        "metrics": metrics(material, workload, material.config["reproducibility"]["variants"]),
-        "cost": _cost(material.timings.get(f"determinism_{workload}")),
+        "figures": {name: results.figures.get(f"{place}/{name}") for name in FIGURES},
+        "metrics": metrics(results, workload, results.config["reproducibility"]["variants"]),
+        "cost": _cost(results.timings.get(f"determinism_{workload}")),
     }
 
 
-def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
+def _variant(results: Results, workload: str, variant: str) -> dict[str, object]:
     """Sum up the comparisons of a variant over its seeds: the worst of each measure."""
     pairs = [
-        comparison
-        for comparison in material.comparisons
-        if comparison["study"] == "reproducibility"
-        and (comparison["workload"], comparison["variant"]) == (workload, variant)
+        found
+        for found in results.repeats_of("reproducibility", workload)
+        if found["variant"] == variant
     ]
-    summed = {
+    summed: dict[str, object] = {
         "name": variant,
-        "not_run": material.not_run.get(variant),
+        "not_run": results.not_run.get(variant),
         "pairs": len(pairs),
         "equal_pairs": sum(pair["answer"] == "equal" for pair in pairs),
     }
@@ -62,16 +62,16 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
     refused = [pair["reason"] for pair in pairs if pair["answer"] == "not comparable"]
     differing = [pair for pair in pairs if pair["answer"] == "differs"]
     worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
-    first = min((pair["first_difference"] for pair in differing), key=_step, default=None)
+    firsts = [pair["first_difference"] for pair in differing if pair["first_difference"]]
     drawn = min(pairs, key=lambda pair: pair["seed"])  # the one of the figures
     return summed | {
         "answer": "differs" if differing else "not comparable" if refused else "equal",
         "reasons": list(dict.fromkeys(refused)),
         "worst": worst,
-        "first": first,
+        "first": min(firsts, key=lambda first: first["step"], default=None),
         "places": _places(
             location
-            for location in material.locations
+            for location in results.locations
             if (location["workload"], location["variant"]) == (workload, variant)
             and location["answer"] != "equal"
         ),
@@ -80,43 +80,49 @@ def _variant(material: Material, workload: str, variant: str) -> dict[str, Any]:
     }
 
 
-def _places(locations: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give the sentence of each place in which pairs part, with the number of its seeds."""
-    places: dict[tuple[str | None, ...], dict[str, Any]] = {}
+class Place(TypedDict):
+    """An operation, or a cause where none was found, at which pairs diverge."""
+
+    sentence: str
+    """What was found, of the first seed."""
+    seeds: int
+    """How many seeds diverge there."""
+
+
+def _places(locations: Iterable[Location]) -> list[Place]:
+    """Group the seeds that diverge at the same operation."""
+    places: dict[tuple[str | None, ...], Place] = {}
     for location in locations:
-        op = location["op"] or {}
-        names = (op.get(key) for key in ("op", "phase", "module", "parameter"))
-        empty = {"sentence": location["sentence"], "seeds": 0}
-        places.setdefault((location["cause"], *names), empty)["seeds"] += 1
+        key = (location["cause"],)
+        if op := location["op"]:
+            key += (op["op"], op["phase"], op["module"], op["parameter"])
+        empty: Place = {"sentence": location["sentence"], "seeds": 0}
+        places.setdefault(key, empty)["seeds"] += 1
     return list(places.values())
 
 
-def _step(difference: dict[str, Any]) -> int:
-    return difference["step"] or 0
-
-
-def _first_layer(pair: dict[str, Any]) -> dict[str, Any] | None:
-    """Give the row of the first parameter tensor, of the lowest repeat; None in a refused pair."""
+def _first_layer(pair: ReportedComparison) -> Mapping[Hashable, object] | None:
+    """Return the row of the first parameter tensor, of the lowest repeat; None if there is none."""
     tensors = _tensors(pair)
     parameters = tensors[tensors["kind"] == "parameter"]
     return None if parameters.empty else parameters.iloc[0].to_dict()
 
 
-def _most_different(pair: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give the rows of the tensors that differ most, in the order of repeats and of the module."""
+def _most_different(pair: ReportedComparison) -> Sequence[Mapping[Hashable, object]]:
+    """Return the rows of the tensors that differ most, by repeat and in the module's order."""
     if pair["answer"] != "differs":
         return []
     most = _tensors(pair).nlargest(MOST_TENSORS, "elements_differing")
     return most.sort_index().to_dict("records")
 
 
-def _tensors(pair: dict[str, Any]) -> pd.DataFrame:
+def _tensors(pair: ReportedComparison) -> pd.DataFrame:
     tensors = pd.read_csv(pair["tensors"])
     return tensors[tensors["seed"] == pair["seed"]]
 
 
 def _cost(timing: TimingSummary | None) -> dict[str, object] | None:
-    """Give medians by variant and phase, and the ratios of the training steps."""
+    """Return medians by variant and phase, and the ratios of the training steps."""
     if timing is None:
         return None
     return {

@@ -1,60 +1,116 @@
-"""What a report is made of: everything the workflow left, read and sorted by its place."""
+"""What a report is made of: everything the workflow left, read and sorted by its path."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 from markupsafe import Markup
 
 from twinrun.artifacts import read_json
+from twinrun.comparison import pair_records, study_records
+from twinrun.comparison.pair_records import Comparison, Location
+from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
 from twinrun.report.svg import inline
-from twinrun.run_files import FAILED, read_run
+from twinrun.run_files import FAILED, RunManifest, read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.summary import TimingSummary
 
 
+class ReportedRun(RunManifest):
+    """A run, and where it lies."""
+
+    folder: str
+    """Its folder inside results/."""
+    path: Path
+    """Of its run.json."""
+
+
+class ReportedComparison(Comparison):
+    """The comparison of a seed, and where it lies."""
+
+    study: str
+    """The study that asked for it."""
+    path: str
+    """Of the JSON inside results/; it is that of all seeds."""
+    tensors: Path
+    """Of the table of tensors, which is that of all seeds too."""
+
+
+class ReportedLocation(Location):
+    """Where the runs of a seed diverge, and where that lies."""
+
+    path: str
+    """Of the JSON inside results/."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class Results:
     """The contents of results/ as far as the config asked for them."""
 
     config: Mapping[str, Any]
     """The config with every default filled in."""
     not_run: Mapping[str, str]
     """Variants that the machine could not run, and why."""
-    verdicts: list[dict[str, Any]]
+    verdicts: list[dict[str, str]]
     """Rows of verdicts.csv."""
-    runs: list[dict[str, Any]]
-    """Every run.json, with its `folder` in results/ and its own `path`; failed trials left out."""
-    comparisons: list[dict[str, Any]]
-    """The comparison of every seed, with its `study`, the `path` of its JSON in results/ and of its
-    table of `tensors`, which is that of all seeds."""
-    contrasts: list[dict[str, Any]]
-    """Every comparison of a variant with another, likewise."""
-    locations: list[dict[str, Any]]
-    """Where the pairs of the comparisons part, each with the `path` of its JSON in results/."""
-    resumes: list[dict[str, Any]]
+    runs: list[ReportedRun]
+    """Runs that left a network."""
+    comparisons: list[ReportedComparison]
+    """The comparison of the repeats of every seed."""
+    contrasts: list[ReportedComparison]
+    """Every comparison of a variant with another."""
+    locations: list[ReportedLocation]
+    """Where the pairs of the comparisons diverge."""
+    resumes: list[ResumeTable]
     """What the stops of each workload and variant lost."""
     timings: dict[str, TimingSummary]
     """Timings by name."""
     scalings: dict[str, Scaling]
     """What the epochs of one and of several workers took, by workload."""
-    rankings: dict[str, dict[str, Any]]
+    rankings: dict[str, Ranking]
     """The trials of a sweep, by the workload that they vary."""
-    matrices: dict[str, dict[str, Any]]
+    matrices: dict[str, Matrix]
     """Matrices by workload."""
     datasets: dict[str, dict[str, Any]]
     """Manifests of the datasets that were made, by name."""
     figures: dict[str, Markup]
     """Figures by their path in results/figures/ without suffix, ready to stand in a page."""
 
+    def contrasts_of(self, study: str, workload: str) -> list[ReportedComparison]:
+        """Return the comparisons of the variants of one study and workload."""
+        return [
+            found
+            for found in self.contrasts
+            if (found["study"], found["workload"]) == (study, workload)
+        ]
 
-def read_material(
+    def repeats_of(self, study: str, workload: str) -> list[ReportedComparison]:
+        """Return the comparisons of the repeats of one study and workload."""
+        return [
+            found
+            for found in self.comparisons
+            if (found["study"], found["workload"]) == (study, workload)
+        ]
+
+    def runs_of(self, workload: str, variants: Sequence[str]) -> list[ReportedRun]:
+        """Return the runs of a workload under some variants."""
+        return [
+            run for run in self.runs if run["workload"] == workload and run["variant"] in variants
+        ]
+
+    def absent(self, study: str) -> list[dict[str, str]]:
+        """Return the variants of a study that the machine could not run, `name` and `reason`."""
+        names = [name for name in self.config[study]["variants"] if name in self.not_run]
+        return [{"name": name, "reason": self.not_run[name]} for name in names]
+
+
+def read_results(
     config: Mapping[str, Any], not_run: Mapping[str, str], files: Sequence[str], *, results: Path
-) -> Material:
+) -> Results:
     """Read the files of a report.
 
     Args:
@@ -64,50 +120,57 @@ def read_material(
         results: the results folder.
 
     Raises:
-        TwinrunError: if a manifest of a run is not as the run wrote it.
+        TwinrunError: if a manifest of a run is not as the run wrote it, or another file is corrupt.
     """
-    places = {Path(file).relative_to(results).as_posix(): Path(file) for file in files}
+    paths = {Path(file).relative_to(results).as_posix(): Path(file) for file in files}
 
     def matching(pattern: str) -> list[tuple[str, Path]]:
-        return [item for item in places.items() if fnmatch.fnmatchcase(item[0], pattern)]
+        return [item for item in paths.items() if fnmatch.fnmatchcase(item[0], pattern)]
 
-    compared = [
-        {
-            **entry,
-            "study": place.split("/")[1],
-            "path": place,
-            "tensors": path.with_suffix(".tensors.csv"),
-        }
-        for place, path in matching("comparisons/*.json")
-        for entry in read_json(path)
-    ]
-    found = [
-        {**read_run(path), "folder": place.removesuffix("/run.json"), "path": path}
-        for place, path in matching("runs/*/run.json")
-    ]
+    verdicts = pd.read_csv(paths["verdicts.csv"], dtype=str, keep_default_na=False)
+    compared = [found for item in matching("comparisons/*.json") for found in _comparisons(*item)]
     figures = [(place.removesuffix(".svg"), path) for place, path in matching("figures/*.svg")]
-    return Material(
+    return Results(
         config=config,
         not_run=not_run,
-        verdicts=pd.read_csv(places["verdicts.csv"], dtype=str, keep_default_na=False).to_dict(
-            "records"
-        ),
-        runs=[run for run in found if not run["ended"].startswith(FAILED)],
-        comparisons=[pair for pair in compared if pair["against"] is None],
-        contrasts=[pair for pair in compared if pair["against"]],
+        verdicts=[{str(key): row[key] for key in row} for row in verdicts.to_dict("records")],
+        runs=[run for item in matching("runs/*/run.json") for run in _runs(*item)],
+        comparisons=[found for found in compared if found["against"] is None],
+        contrasts=[found for found in compared if found["against"] is not None],
         locations=[
-            {**entry, "path": place}
+            {**found, "path": place}
             for place, path in matching("locations/*.json")
-            for entry in read_json(path)
+            for found in pair_records.read_locations(path)
         ],
-        resumes=[read_json(path) for _, path in matching("resumes/*.json")],
+        resumes=[study_records.read_stops(path) for _, path in matching("resumes/*.json")],
         timings={path.stem: summary.read(path) for _, path in matching("timings/*.json")},
         scalings={path.stem: epoch_times.read(path) for _, path in matching("scaling/*.json")},
-        rankings={path.stem: read_json(path) for _, path in matching("sweeps/*.json")},
-        matrices={path.stem: read_json(path) for _, path in matching("matrix/*.json")},
+        rankings={
+            path.stem: study_records.read_ranking(path) for _, path in matching("sweeps/*.json")
+        },
+        matrices={
+            path.stem: study_records.read_matrix(path) for _, path in matching("matrix/*.json")
+        },
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={
             place.removeprefix("figures/"): inline(path, number=number)
             for number, (place, path) in enumerate(figures, start=1)
         },
     )
+
+
+def _comparisons(place: str, path: Path) -> list[ReportedComparison]:
+    tensors, study = path.with_suffix(".tensors.csv"), place.split("/")[1]
+    return [
+        {**found, "study": study, "path": place, "tensors": tensors}
+        for found in pair_records.read_comparisons(path)
+    ]
+
+
+def _runs(place: str, path: Path) -> list[ReportedRun]:
+    """Read a run; [] if it failed and left no network."""
+    manifest = read_ended(path)
+    if manifest["ended"].startswith(FAILED):
+        return []
+    folder = place.removesuffix("/run.json")
+    return [{**cast(RunManifest, manifest), "folder": folder, "path": path}]

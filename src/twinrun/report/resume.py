@@ -1,37 +1,32 @@
 """The section of the study resume: what a training loses that is stopped and resumed."""
 
-from typing import Any
-
+from twinrun.comparison.study_records import ResumeTable, StoppedRun
 from twinrun.config.resume_variants import RESUMES, STOPS
-from twinrun.report.results import Material
+from twinrun.report.results import Results
 
 
-def section(material: Material) -> dict[str, Any]:
-    """Give what the section's template needs."""
-    study = material.config["resume"]
+def section(results: Results) -> dict[str, object]:
+    """Return what the section's template needs."""
+    study = results.config["resume"]
     return {
         "title": "Does a resumed training end in the same bits?",
         "resumes": RESUMES,
-        "workloads": [_workload(material, name) for name in study["workloads"]],
+        "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 
 
-def _workload(material: Material, workload: str) -> dict[str, Any]:
-    variants = material.config["resume"]["variants"]
-    absent = [name for name in variants if name in material.not_run]
+def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
-        "epochs": material.config["workloads"][workload]["epochs"],
-        "absent": [{"name": name, "reason": material.not_run[name]} for name in absent],
-        "variants": [
-            _variant(found) for found in material.resumes if found["workload"] == workload
-        ],
+        "epochs": results.config["workloads"][workload]["epochs"],
+        "absent": results.absent("resume"),
+        "variants": [_variant(found) for found in results.resumes if found["workload"] == workload],
     }
 
 
-def _variant(found: dict[str, Any]) -> dict[str, Any]:
-    """Give a row for each kind of stop, with what each way to resume led to."""
-    rows: dict[str, dict[str, Any]] = {}
+def _variant(found: ResumeTable) -> dict[str, object]:
+    """Return a row for each kind of stop, with what resuming from each checkpoint type led to."""
+    rows: dict[str, dict[str, StoppedRun]] = {}
     for stop in found["stops"]:
         rows.setdefault(stop["stop"], {})[stop["resume"]] = stop
     stops = [{"place": STOPS[stop], "by": by} for stop, by in rows.items()]

@@ -1,30 +1,30 @@
 """What ran, for how long, on which machine, with which data."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import pandas as pd
 
-from twinrun.report.results import Material
+from twinrun.report.results import ReportedRun, Results
 
 MOST_LISTED = 60
 
 
-def table(material: Material) -> dict[str, Any]:
-    """Give the runs summed up by workload and variant, and one by one where they are not many."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run in material.runs:
+def table(results: Results) -> dict[str, object]:
+    """Return the runs summed up by workload and variant, and one by one where they are not many."""
+    groups: dict[tuple[str, str], list[ReportedRun]] = {}
+    for run in results.runs:
         groups.setdefault((run["workload"], run["variant"]), []).append(run)
     return {
         "groups": [_group(*key, runs) for key, runs in groups.items()],
-        "number": len(material.runs),
-        "each": material.runs if len(material.runs) <= MOST_LISTED else [],
+        "number": len(results.runs),
+        "each": results.runs if len(results.runs) <= MOST_LISTED else [],
     }
 
 
-def _group(workload: str, variant: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _group(workload: str, variant: str, runs: Sequence[ReportedRun]) -> dict[str, object]:
     totals = [run["seconds"]["total"] for run in runs]
     return {
         "workload": workload,
@@ -39,10 +39,10 @@ def _group(workload: str, variant: str, runs: list[dict[str, Any]]) -> dict[str,
     }
 
 
-def environments(material: Material) -> list[dict[str, Any]]:
-    """Give each different environment, what may differ inside it, and how many runs it made."""
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for run in material.runs:
+def environments(results: Results) -> list[dict[str, object]]:
+    """Return each different environment, what may differ inside it, and how many runs it made."""
+    found: dict[tuple[tuple[str, object], ...], list[dict[str, Any]]] = {}
+    for run in results.runs:
         environment = run["environment"]
         found.setdefault(tuple(environment["identity"].items()), []).append(environment["context"])
     return [
@@ -51,22 +51,22 @@ def environments(material: Material) -> list[dict[str, Any]]:
     ]
 
 
-def _context(contexts: list[dict[str, Any]]) -> dict[str, str]:
-    """Give for each key the values it had, or their range where they are many."""
+def _context(contexts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return for each key the values it had, or their range where they are many."""
     return {key: _values(context[key] for context in contexts) for key in contexts[0]}
 
 
 def _values(values: Iterable[Any]) -> str:
-    different = sorted(set(values))
+    different = sorted(set(values), key=lambda value: (str(type(value)), value))
     if len(different) <= 2:
         return ", ".join(map(str, different))
     return f"{different[0]} to {different[-1]}"
 
 
-def datasets(material: Material) -> list[dict[str, Any]]:
-    """Give the datasets that the runs name: how made, and the contact sheet if there is one."""
+def datasets(results: Results) -> list[dict[str, object]]:
+    """Return the datasets that the runs name: how made, and the contact sheet if there is one."""
     hashes: dict[str, dict[str, None]] = {}
-    for run in material.runs:
+    for run in results.runs:
         if run["data"]:
             name = run["settings"]["workload"]["dataset"]
             hashes.setdefault(name, {})[run["data"]["sha256"]] = None
@@ -74,19 +74,17 @@ def datasets(material: Material) -> list[dict[str, Any]]:
         {
             "name": name,
             "hashes": list(found),
-            "settings": material.config["datasets"][name],
-            "manifest": material.datasets.get(name),
-            "figure": material.figures.get(f"data/{name}"),
+            "settings": results.config["datasets"][name],
+            "manifest": results.datasets.get(name),
+            "figure": results.figures.get(f"data/{name}"),
         }
         for name, found in hashes.items()
     ]
 
 
-def metrics(material: Material, workload: str, variants: Sequence[str]) -> list[dict[str, Any]]:
-    """Give the range of each metric of the tested networks, a row a metric, by variant."""
-    runs = [
-        run for run in material.runs if run["workload"] == workload and run["variant"] in variants
-    ]
+def metrics(results: Results, workload: str, variants: Sequence[str]) -> list[dict[str, object]]:
+    """Return the range of each metric of the tested networks, a row a metric, by variant."""
+    runs = results.runs_of(workload, variants)
     table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
     if table.empty or len(table.columns) == 1:
         return []

@@ -14,7 +14,7 @@ _THEMED = re.compile("|".join(THEME))
 
 
 def inline(path: str | Path, *, number: int) -> Markup:
-    """Give the figure as an element of an HTML page.
+    """Return the figure as an element of an HTML page.
 
     Ids are prefixed by the figure's number, since those of a page are one set and a clip path of
     the first figure would cut the second. Size, metadata and style sheet, which would reach the

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from twinrun.report.results import Material
+from twinrun.report.results import Results
 from twinrun.verdicts.equality import REPEATS, REPEATS_ENTIRELY
 
 MOST_NAMED = 8
@@ -15,26 +15,26 @@ LEADS = {
 }
 
 
-def rows(material: Material) -> dict[str, list[dict[str, Any]]]:
+def rows(results: Results) -> dict[str, list[dict[str, Any]]]:
     """Give the rows of verdicts.csv by study, with a link where the evidence is a file of ours."""
-    compared = [*material.comparisons, *material.contrasts, *material.locations]
+    compared = [*results.comparisons, *results.contrasts, *results.locations]
     files = {comparison["path"] for comparison in compared}
-    files |= {f"timings/{name}.json" for name in material.timings}
-    files |= {f"scaling/{name}.json" for name in material.scalings}
-    files |= {f"sweeps/{name}.json" for name in material.rankings}
-    files |= {f"matrix/{name}.json" for name in material.matrices}
-    files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in material.resumes}
+    files |= {f"timings/{name}.json" for name in results.timings}
+    files |= {f"scaling/{name}.json" for name in results.scalings}
+    files |= {f"sweeps/{name}.json" for name in results.rankings}
+    files |= {f"matrix/{name}.json" for name in results.matrices}
+    files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in results.resumes}
     studies: dict[str, list[dict[str, Any]]] = {}
-    for row in material.verdicts:
+    for row in results.verdicts:
         studies.setdefault(row["study"], []).append({**row, "is_file": row["evidence"] in files})
     return studies
 
 
-def summary(material: Material) -> dict[str, Any]:
+def summary(results: Results) -> dict[str, Any]:
     """Give what the first paragraph says: what repeats, and what that costs; the rest is below."""
     groups: dict[str, dict[str, list[str]]] = {}
     others: dict[tuple[str, str], list[str]] = {}
-    for row in material.verdicts:
+    for row in results.verdicts:
         is_named = row["question"] in (REPEATS, REPEATS_ENTIRELY) or row["answer"].startswith(
             "not "
         )
@@ -45,7 +45,7 @@ def summary(material: Material) -> dict[str, Any]:
             name = _name(row["workload"], [row["variant"]] if row["variant"] else [])
             others.setdefault((row["question"], row["answer"]), []).append(name)
     return {
-        "number": len(material.verdicts),
+        "number": len(results.verdicts),
         "groups": [
             (lead, _listed([_name(*item) for item in groups[answer].items()]))
             for answer, lead in LEADS.items()
