@@ -92,6 +92,7 @@ def write_run(
         "steps": STEPS,
         "epochs": EPOCHS,
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
+        "not_evaluated": {},
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
         "compilation": None,
         "peak_memory_mb": 610 + repeat,

@@ -119,6 +119,8 @@ class RunManifest(Origin):
     """Epochs that were ended."""
     metrics: dict[str, float]
     """What the module logged on the test data."""
+    not_evaluated: dict[str, str]
+    """What of test and prediction could not be measured or kept, and why."""
     seconds: RunSeconds
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""

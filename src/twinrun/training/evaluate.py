@@ -1,32 +1,77 @@
-"""What a trained network gives on the test and the prediction data."""
+"""What a trained network gives on the test and the prediction data.
 
-from collections.abc import Mapping
+A training is never thrown away because its test or its prediction fails: what cannot be measured or
+kept is named with the reason, and the run stands.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
-from twinrun.errors import TwinrunError
+from twinrun.checkpoint.stop_request import Stopped
+from twinrun.errors import sentence_of
+
+Result = TypeVar("Result")
 
 
-def test(
+@dataclass(kw_only=True)
+class Evaluation:
+    """What was measured and predicted, and what was not."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the module logs on the test data, of all its loaders."""
+    predictions: dict[str, torch.Tensor] = field(default_factory=dict)
+    """The outputs of `predict_step` by name, the batches joined along their first dimension."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """What could not be measured or kept, and why."""
+
+
+def evaluate(
+    trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
+) -> Evaluation:
+    """Test and predict as far as module and data module can."""
+    found = Evaluation()
+    found.metrics = _attempt("test", found, lambda: _test(trainer, module, data), {})
+    outputs = _attempt("predict", found, lambda: _predict(trainer, module, data), {})
+    for loader, batches in outputs.items():
+        _keep(found, loader, batches)
+    return found
+
+
+def _attempt(name: str, found: Evaluation, act: Callable[[], Result], otherwise: Result) -> Result:
+    try:
+        return act()
+    except Stopped:
+        raise
+    except Exception as error:  # a user's module may raise anything
+        traceback.print_exc()
+        found.missing[name] = sentence_of(error)
+        return otherwise
+
+
+def _test(
     trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
 ) -> dict[str, float]:
-    """Return the metrics that the module logs on the test data; none if it does not test."""
     if not (
         is_overridden("test_step", module, pl.LightningModule)
         and is_overridden("test_dataloader", data, pl.LightningDataModule)
     ):
         return {}
-    return {
-        name: float(value) for name, value in trainer.test(module, data, verbose=False)[0].items()
-    }
+    # A dictionary for each loader; Lightning adds the loader's number to names that several log.
+    found = trainer.test(module, data, verbose=False)
+    return {name: float(value) for values in found for name, value in values.items()}
 
 
-def predict(
+def _predict(
     trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
-) -> dict[str, torch.Tensor]:
-    """Concatenate the outputs of `predict_step` over the data module's prediction batches.
+) -> dict[str, list[Any]]:
+    """Return the outputs for each batch, by a prefix that names the loader if there are several.
 
     Lightning's own `predict_step` calls `forward`: a module with neither predicts nothing.
     """
@@ -36,12 +81,62 @@ def predict(
     if not (can_predict and is_overridden("predict_dataloader", data, pl.LightningDataModule)):
         return {}
     found = trainer.predict(module, data) or []
-    batches = [{"prediction": b} if isinstance(b, torch.Tensor) else b for b in found]
+    loaders = trainer.predict_dataloaders
+    # Of several loaders Lightning returns a list of batches each, of one the batches alone.
+    if isinstance(loaders, list | tuple | dict) and len(loaders) > 1:
+        names = loaders if isinstance(loaders, dict) else range(len(loaders))
+        return {f"loader{name}.": list(b) for name, b in zip(names, found, strict=True)}
+    return {"": list(found)}
+
+
+def _keep(found: Evaluation, prefix: str, batches: list[Any]) -> None:
+    """Join the outputs of a loader's batches, leaf by leaf; name the leaves that do not join."""
     if not batches:
-        return {}
-    if not isinstance(batches[0], Mapping):
-        raise TwinrunError(
-            f"module: predict_step of {type(module).__name__} returns a "
-            f"{type(batches[0]).__name__}, where a tensor or a dictionary of tensors is needed"
-        )
-    return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+        return
+    flattened = [tree_flatten_with_path(_plain(batch)) for batch in batches]
+    if any(structure != flattened[0][1] for _, structure in flattened):
+        found.missing[f"{prefix}predict"] = "predict_step returns another structure for each batch"
+        return
+    for leaves in zip(*(leaves for leaves, _ in flattened), strict=True):
+        name = prefix + (_name(leaves[0][0]) or "prediction")
+        values = [value for _, value in leaves]
+        reason = _why_not_joined(values)
+        if reason is None:
+            found.predictions[name] = torch.cat([v.reshape(1) if not v.ndim else v for v in values])
+        else:
+            found.missing[name] = reason
+
+
+def _why_not_joined(values: list[Any]) -> str | None:
+    """Say why the outputs of the batches are not kept."""
+    others = [type(value).__name__ for value in values if not isinstance(value, torch.Tensor)]
+    if others:
+        return f"predict_step returns a {others[0]}; tensors are kept"
+    if any(value.layout is not torch.strided for value in values):
+        return "predict_step returns a sparse or nested tensor; dense ones are kept"
+    if len({(value.dtype, value.shape[1:]) for value in values}) > 1:
+        return "the batches' predictions differ in type or shape beyond their first dimension"
+    return None
+
+
+def _plain(tree: Any) -> Any:
+    """Make dictionaries of other mappings, whose leaves torch's pytree would not see."""
+    if isinstance(tree, Mapping):
+        return {str(key): _plain(value) for key, value in tree.items()}
+    if type(tree) in (list, tuple):
+        return type(tree)(_plain(value) for value in tree)
+    return tree
+
+
+def _name(path: Any) -> str:
+    """Write a leaf's place as a name: `boxes.0` for `['boxes'][0]`."""
+    return (
+        keystr(path)
+        .replace("']['", ".")
+        .replace("['", "")
+        .replace("']", "")
+        .replace("][", ".")
+        .replace("[", ".")
+        .replace("]", "")
+        .lstrip(".")
+    )

@@ -1,8 +1,9 @@
 """One run: a workload trained under a variant from a seed, through Lightning's Trainer.
 
     assemble   seed, data, module, fast steps, workers, Trainer (see `assemble`)
-    fit        the training; then what the network gives on test and prediction data
-    write      weights, fingerprints of every step, metrics, manifest, hashes (see `write_run`)
+    fit        the training; its weights and fingerprints are written as soon as it ends
+    evaluate   what the network gives on test and prediction data
+    write      predictions, manifest, hashes
 
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no generator that something has drawn from. With several workers each of them is such
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 
-from twinrun import artifacts
+from twinrun import artifacts, run_files
 from twinrun.acceleration.steps import is_fast
 from twinrun.checkpoint import interrupt
 from twinrun.checkpoint.resumable import Resumable
@@ -30,7 +31,7 @@ from twinrun.process.launching import report_progress
 from twinrun.run_files import Origin
 from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
-from twinrun.training.evaluate import predict, test
+from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.unsupported import Supported
 from twinrun.training.write_run import (
@@ -38,7 +39,6 @@ from twinrun.training.write_run import (
     origin_of,
     peak_memory_mb,
     write_arrays,
-    write_manifest,
 )
 
 
@@ -57,6 +57,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     """
     started = time.perf_counter()
     folder = Path(run.files.manifest).parent
+    stopped = folder / "stopped"
     stop = Stop(folder / "STOP")
     origin = origin_of(run)
 
@@ -87,19 +88,20 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         is_whole = stop.reason is None and failure is None
-        metrics = test(trainer, module, data) if is_whole else {}
-        predictions = predict(trainer, module, data) if is_whole else {}
+        files = _moved(run.files, stopped) if stop.is_by_signal else run.files
+        if workers.is_first:
+            if is_whole:
+                _check_extent(trainer, variant, team, steps=len(team.tracer.rows))
+            # Before test and prediction, which may end the process: the training is kept.
+            write_arrays(files, module, team.tracer, watchers.metrics)
+        evaluation = evaluate(trainer, module, data) if is_whole else Evaluation()
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
-    if is_whole:
-        _check_extent(trainer, variant, team, steps=len(team.tracer.rows))
 
     # Write.
-    stopped = folder / "stopped"
-    files = _moved(run.files, stopped) if stop.is_by_signal else run.files
-    write_arrays(files, module, team.tracer, watchers.metrics, predictions)
-    write_manifest(
+    artifacts.write_tensors(files.predictions, evaluation.predictions)
+    run_files.write_run(
         files,
         {
             **origin,
@@ -107,7 +109,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             "weights_sha256": artifacts.sha256(files.weights),
             "steps": len(team.tracer.rows),
             "epochs": len(watchers.metrics.rows),
-            "metrics": metrics,
+            "metrics": evaluation.metrics,
+            "not_evaluated": evaluation.missing,
             "seconds": {
                 "setup": round(setup_ended - started, 3),
                 "fit": round(fit_ended - setup_ended, 3),

@@ -50,14 +50,6 @@ class Supported(pl.Callback):
                 "dataset a __len__ and indices"
             )
 
-    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse several prediction loaders: whose predictions would be compared?"""
-        loaders = trainer.predict_dataloaders
-        if isinstance(loaders, list | tuple | dict):
-            raise TwinrunError(
-                f"data: predict_dataloader gives {len(loaders)} loaders, where one is needed"
-            )
-
 
 def wrong_package(found: Any) -> str:
     """Say if a class comes from the other package that Lightning is published in."""

@@ -2,7 +2,6 @@
 
 import resource
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Literal
 
@@ -10,10 +9,10 @@ import pandas as pd
 import pytorch_lightning as pl
 import torch
 
-from twinrun import artifacts, run_files
+from twinrun import artifacts
 from twinrun.config.definitions import Run, RunFiles, Training
 from twinrun.process import environment
-from twinrun.run_files import Origin, RunManifest, SettingsEntry, TensorEntry
+from twinrun.run_files import Origin, SettingsEntry, TensorEntry
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.epoch_log import EpochMetrics
 
@@ -44,19 +43,12 @@ def write_arrays(
     module: pl.LightningModule,
     tracer: Tracer,
     metrics: EpochMetrics,
-    predictions: Mapping[str, torch.Tensor],
 ) -> None:
-    """Write all files of a run but its manifest and its hashes."""
+    """Write what the training itself leaves: weights, steps, epochs, fingerprints."""
     artifacts.write_tensors(files.weights, {name: t for name, _, t in _tensors(module)})
     artifacts.write_csv(files.steps, pd.DataFrame(tracer.rows))
     artifacts.write_csv(files.epochs, metrics.table())
     artifacts.write_arrays(files.fingerprints, tracer.arrays())
-    artifacts.write_tensors(files.predictions, predictions)
-
-
-def write_manifest(files: RunFiles, manifest: RunManifest) -> None:
-    """Write the manifest of a run whose other files are written, then the hashes of all."""
-    run_files.write_run(files, manifest)
 
 
 def entries_of(module: pl.LightningModule) -> list[TensorEntry]:
