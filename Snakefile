@@ -18,8 +18,6 @@ report: "workflow/report/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/inputs.smk"
-include: "workflow/rules/results.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/comparisons.smk"
@@ -37,56 +35,56 @@ rule all:
     default_target: True
     input:
         report="results/report.html",
-        results=results_of_studies(),
+        results=TARGETS.studies,
 
 
 rule reproducibility:
     """Study: does training repeat, bit for bit, and what does determinism cost?"""
     input:
         verdicts="results/verdicts/reproducibility.csv",
-        results=results_of_reproducibility(),
+        results=TARGETS.reproducibility,
 
 
 rule devices:
     """Study: from which size on is another device faster?"""
     input:
         verdicts="results/verdicts/devices.csv",
-        results=results_of_devices(),
+        results=TARGETS.devices,
 
 
 rule acceleration:
     """Study: what does an accelerated variant buy, and what does it change?"""
     input:
         verdicts="results/verdicts/acceleration.csv",
-        results=results_of_acceleration(),
+        results=TARGETS.acceleration,
 
 
 rule resume:
     """Study: what does a training lose that is stopped and resumed?"""
     input:
         verdicts="results/verdicts/resume.csv",
-        results=results_of_resume(),
+        results=TARGETS.resume,
 
 
 rule parallel:
     """Study: what do several workers buy, does it repeat, and is it what one does?"""
     input:
         verdicts="results/verdicts/parallel.csv",
-        results=results_of_parallel(),
+        results=TARGETS.parallel,
 
 
 rule sweep:
     """Study: which hyperparameters do best?"""
     input:
         verdicts="results/verdicts/sweep.csv",
-        results=results_of_sweep(),
+        results=TARGETS.sweep,
 
 
 rule matrix:
     """Study: which changes of setting change what is learned, and by how much?"""
     input:
         verdicts="results/verdicts/matrix.csv",
-        results=results_of_matrix(),
+        results=TARGETS.matrix,
 
 
 onstart:

@@ -73,15 +73,6 @@ class Project:
         return counts
 
 
-def merged(base, change):
-    """Unite two mappings key by key, as Snakemake does with config files."""
-    both = dict(base)
-    for key, value in change.items():
-        nested = isinstance(value, dict) and isinstance(both.get(key), dict)
-        both[key] = merged(both[key], value) if nested else value
-    return both
-
-
 def copied(folder):
     for part in PARTS:
         source, target = ROOT / part, folder / part

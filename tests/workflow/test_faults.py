@@ -14,10 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from standard_config import merged
 
 from twinrun import artifacts, run_files
 
-from .conftest import Project, merged
+from .conftest import Project
 
 pytestmark = pytest.mark.slow
 

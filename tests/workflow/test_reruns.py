@@ -4,8 +4,7 @@ import contextlib
 import shutil
 
 import pytest
-
-from .conftest import merged
+from standard_config import merged
 
 FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "operations": 1, "growth": 1, "curves": 1}
 END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}

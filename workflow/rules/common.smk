@@ -9,11 +9,14 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from twinrun.process.environment import count_gpus, versions
-from twinrun.errors import TwinrunError
-from twinrun.process.launching import launch
 from twinrun.config.config_files import mistakes_of
-from twinrun.config.settings import TIMINGS, resolve
+from twinrun.config.inputs import Inputs
+from twinrun.config.params import Params
+from twinrun.config.settings import resolve
+from twinrun.config.targets import Targets
+from twinrun.errors import TwinrunError
+from twinrun.process.environment import count_gpus, versions
+from twinrun.process.launching import launch
 from twinrun.process.source_hash import sources_hash
 
 # A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
@@ -48,6 +51,18 @@ TEMPLATES = [
 
 # An upgrade of what computes a result reruns what depends on it.
 VERSIONS = versions()
+
+# The functions of the rules' inputs, params and resources, and of the targets.
+INPUTS = Inputs(SETTINGS)
+PARAMS = Params(INPUTS, SEARCH_PATH)
+TARGETS = Targets(
+    INPUTS,
+    drawn_of={
+        "strip": "twinrun.workloads.denoiser:Denoiser",
+        "surfaces": "twinrun.workloads.peaks:Peaks",
+        "contact_sheet": "twinrun.data.digits:make",
+    },
+)
 
 
 wildcard_constraints:
@@ -103,22 +118,8 @@ def hash_of(*modules):
     return sources_hash(modules, SEARCH_PATH)
 
 
-def modules_of_dataset(wildcards):
-    return [SETTINGS.datasets[wildcards.dataset].make.partition(":")[0]]
-
-
-def modules_of_workload(wildcards):
-    workload = SETTINGS.workloads[wildcards.workload]
-    return [path.partition(":")[0] for path in (workload.module, workload.data)]
-
-
-def modules_of_timing(wildcards):
-    return modules_of_workload(SETTINGS.timings[wildcards.timing])
-
-
-def dataset_of(workload):
-    """Give the file of a workload's dataset, made or the user's own; none is []."""
-    name = SETTINGS.workloads[workload].dataset
-    if name is None:
-        return []
-    return SETTINGS.datasets[name].file or f"results/data/{name}.npz"
+def cores_of_run(wildcards):
+    """Return the cores of a run; how many there are is known to Snakemake alone."""
+    return SETTINGS.cores_of(
+        wildcards.workload, wildcards.variant, available=workflow.cores
+    )

@@ -7,7 +7,7 @@ One job for all seeds of a variant: of thousands of runs, half the jobs would be
 rule compare_repeats:
     """Hold the repeats of each seed against the first, byte by byte and step by step."""
     input:
-        runs=runs_of_comparison,
+        runs=INPUTS.runs_of_repeats,
     output:
         summary="results/comparisons/{study}/{workload}/{variant}.json",
         tensors="results/comparisons/{study}/{workload}/{variant}.tensors.csv",
@@ -21,7 +21,7 @@ rule compare_repeats:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=minutes_of_seeds,
+        runtime=PARAMS.minutes_of_seeds,
     params:
         source=hash_of("twinrun.comparison.compare"),
     script:
@@ -31,7 +31,7 @@ rule compare_repeats:
 rule locate:
     """Find the first operation that differs in each pair that does, by replaying its step."""
     input:
-        dataset=lambda wildcards: dataset_of(wildcards.workload),
+        dataset=INPUTS.dataset_of_run,
         comparisons="results/comparisons/reproducibility/{workload}/{variant}.json",
     output:
         location="results/locations/{workload}/{variant}.json",
@@ -45,15 +45,15 @@ rule locate:
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
     resources:
         mem_mb=4000,
-        runtime=minutes_of_seeds,
-        gpu=lambda wildcards: min(SETTINGS.variants[wildcards.variant].gpus, 1),
+        runtime=PARAMS.minutes_of_seeds,
+        gpu=PARAMS.gpus_of_replay,
     params:
         source=lambda wildcards: hash_of(
             "twinrun.comparison.locate",
             "twinrun.comparison.replay",
-            *modules_of_workload(wildcards),
+            *PARAMS.modules_of_workload(wildcards),
         ),
-        run=settings_of_replay,
+        run=PARAMS.settings_of_replay,
         versions=VERSIONS,
     script:
         "../scripts/locate.py"
@@ -62,7 +62,7 @@ rule locate:
 rule compare_variants:
     """Hold the runs of a variant against those of another, seed by seed."""
     input:
-        runs=runs_of_variants,
+        runs=INPUTS.runs_of_variants,
     output:
         summary="results/comparisons/{study}/{workload}/{variant}/against/{baseline}.json",
         tensors="results/comparisons/{study}/{workload}/{variant}/against/{baseline}.tensors.csv",
@@ -76,7 +76,7 @@ rule compare_variants:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=minutes_of_seeds,
+        runtime=PARAMS.minutes_of_seeds,
     params:
         source=hash_of("twinrun.comparison.compare"),
     script:

@@ -17,7 +17,7 @@ rule prepare:
         runtime=30,
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.training.prepare_dataset", *modules_of_dataset(wildcards)
+            "twinrun.training.prepare_dataset", *PARAMS.modules_of_dataset(wildcards)
         ),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,

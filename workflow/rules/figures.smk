@@ -4,7 +4,7 @@
 rule first_layer:
     """Draw the difference of the first layer's weights, parameter by parameter."""
     input:
-        runs=runs_of_first_seed,
+        runs=INPUTS.runs_of_first_seed,
     output:
         report(
             "results/figures/reproducibility/{workload}/first_layer.svg",
@@ -31,7 +31,7 @@ rule first_layer:
 rule layers:
     """Draw the distribution of the differences, tensor by tensor."""
     input:
-        runs=runs_of_first_seed,
+        runs=INPUTS.runs_of_first_seed,
     output:
         report(
             "results/figures/reproducibility/{workload}/layers.svg",
@@ -58,7 +58,7 @@ rule layers:
 rule growth:
     """Draw how a difference grows over the steps."""
     input:
-        comparisons=comparisons_of_workload,
+        comparisons=INPUTS.comparisons_of_workload,
     output:
         report(
             "results/figures/reproducibility/{workload}/growth.svg",
@@ -85,7 +85,7 @@ rule growth:
 rule operations:
     """Draw the operations of the step in which two runs diverge, and how far each differs."""
     input:
-        locations=locations_of_workload,
+        locations=INPUTS.locations_of_workload,
     output:
         report(
             "results/figures/reproducibility/{workload}/operations.svg",
@@ -112,7 +112,7 @@ rule operations:
 rule curves:
     """Draw the training and validation curves."""
     input:
-        runs=runs_of_workload,
+        runs=INPUTS.runs_of_workload,
     output:
         report(
             "results/figures/reproducibility/{workload}/curves.svg",
@@ -166,7 +166,7 @@ rule cost:
 rule strip:
     """Draw test images noisy, denoised and clean."""
     input:
-        run=first_run_of_workload,
+        run=INPUTS.first_run_of_workload,
     output:
         report(
             "results/figures/reproducibility/{workload}/strip.svg",
@@ -244,7 +244,7 @@ rule sizes:
 rule surfaces:
     """Draw the surface to fit and what each device's network made of it."""
     input:
-        runs=first_runs_of_devices,
+        runs=INPUTS.first_runs_of_devices,
     output:
         report(
             "results/figures/devices/{workload}/surfaces.svg",
@@ -325,7 +325,7 @@ rule trials:
     """Draw the curves of the trials of a sweep."""
     input:
         sweep="results/sweeps/{workload}.json",
-        runs=runs_of_sweep,
+        runs=INPUTS.runs_of_sweep,
     output:
         report(
             "results/figures/sweep/{workload}/trials.svg",

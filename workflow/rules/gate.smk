@@ -5,10 +5,10 @@ rule require:
     """Judge everything that `require` names."""
     input:
         verdicts="results/verdicts.csv",
-        timings=timings_of_gate,
-        matrices=matrices_of_gate,
-        runs=runs_of_fingerprint,
-        expected=expected_fingerprint,
+        timings=INPUTS.timings_of_gate,
+        matrices=INPUTS.matrices_of_gate,
+        runs=INPUTS.runs_of_fingerprint,
+        expected=INPUTS.expected_fingerprint,
     output:
         "results/gate.json",
     log:

@@ -4,7 +4,7 @@
 rule compare_change:
     """Hold the run of a cell against the baseline's."""
     input:
-        runs=runs_of_change,
+        runs=INPUTS.runs_of_change,
     output:
         summary="results/matrix/{workload}/{cell}.json",
         tensors="results/matrix/{workload}/{cell}.tensors.csv",
@@ -26,7 +26,7 @@ rule compare_change:
 rule tabulate:
     """Put the cells together: what each change did, in words and numbers."""
     input:
-        cells=cells_of_matrix,
+        cells=INPUTS.cells_of_matrix,
     output:
         table="results/matrix/{workload}.csv",
         summary="results/matrix/{workload}.json",

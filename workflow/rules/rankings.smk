@@ -4,7 +4,7 @@
 rule scaling:
     """Sum up what the epochs of one and of several workers took."""
     input:
-        runs=runs_of_scaling,
+        runs=INPUTS.runs_of_scaling,
     output:
         epochs="results/scaling/{workload}.csv",
         summary="results/scaling/{workload}.json",
@@ -25,7 +25,7 @@ rule scaling:
 rule rank:
     """Rank the trials of a sweep by a metric; a failed one comes last."""
     input:
-        runs=runs_of_sweep,
+        runs=INPUTS.runs_of_sweep,
     output:
         table="results/sweeps/{workload}.csv",
         summary="results/sweeps/{workload}.json",

@@ -11,9 +11,9 @@ localrules:
 rule judge:
     """Answer the questions of a study, a line each."""
     input:
-        comparisons=comparisons_of_study,
-        timings=timings_of_study,
-        locations=locations_of_study,
+        comparisons=INPUTS.comparisons_of_study,
+        timings=INPUTS.timings_of_study,
+        locations=INPUTS.locations_of_study,
     output:
         "results/verdicts/{study}.csv",
     log:
@@ -62,8 +62,8 @@ rule report:
     input:
         templates=TEMPLATES,
         verdicts="results/verdicts.csv",
-        datasets=datasets_of_report(),
-        results=read_by_report(),
+        datasets=TARGETS.datasets,
+        results=TARGETS.read_by_report,
     output:
         report(
             "results/report.html",

@@ -4,7 +4,7 @@
 rule diagnose:
     """Say what a training loses that is stopped and resumed, for each kind of stop."""
     input:
-        runs=runs_of_resume,
+        runs=INPUTS.runs_of_resume,
     output:
         table="results/resumes/{workload}/{variant}.csv",
         summary="results/resumes/{workload}/{variant}.json",
@@ -19,7 +19,7 @@ rule diagnose:
         runtime=30,
     params:
         source=hash_of("twinrun.comparison.resume_loss"),
-        pairs=pairs_of_resume,
+        pairs=INPUTS.pairs_of_resume,
         seed=lambda wildcards: SETTINGS.config["resume"]["seed"],
     script:
         "../scripts/diagnose.py"

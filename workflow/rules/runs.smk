@@ -4,7 +4,7 @@
 rule train:
     """Train a workload under a variant from a seed, with a fingerprint of every step."""
     input:
-        dataset=lambda wildcards: dataset_of(wildcards.workload),
+        dataset=INPUTS.dataset_of_run,
     output:
         weights="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/weights.safetensors",
         steps="results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/steps.csv",
@@ -21,7 +21,7 @@ rule train:
         "../../envs/training.yaml"
     threads: cores_of_run
     resources:
-        **resources_of_devices(),
+        **PARAMS.resources_of_devices(),
         mem_mb=lambda wildcards, attempt: 4000
         * SETTINGS.variants[wildcards.variant].devices
         * attempt,
@@ -32,9 +32,9 @@ rule train:
         source=lambda wildcards: hash_of(
             "twinrun.training.run",
             "twinrun.training.train",
-            *modules_of_workload(wildcards),
+            *PARAMS.modules_of_workload(wildcards),
         ),
-        run=settings_of_run,
+        run=PARAMS.settings_of_run,
         # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         versions=VERSIONS,

@@ -4,9 +4,7 @@
 rule timing:
     """Measure the variants of a timing round by round; has the machine to itself."""
     input:
-        dataset=lambda wildcards: dataset_of(
-            SETTINGS.timings[wildcards.timing].workload
-        ),
+        dataset=INPUTS.dataset_of_timing,
     output:
         rounds="results/timings/{timing}.csv",
         summary="results/timings/{timing}.json",
@@ -19,20 +17,17 @@ rule timing:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
-        gpu=gpus_of_timing,
+        gpu=PARAMS.gpus_of_timing,
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.timing.measure", *modules_of_timing(wildcards)
+            "twinrun.timing.measure", *PARAMS.modules_of_timing(wildcards)
         ),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
-        workload=lambda wildcards: asdict(
-            SETTINGS.workloads[SETTINGS.timings[wildcards.timing].workload]
-        ),
-        variants=variants_of_timing,
-        dataset=lambda wildcards: dataset_of(
+        workload=PARAMS.workload_of_timing,
+        variants=PARAMS.variants_of_timing,
+        dataset=lambda wildcards: INPUTS.dataset_of(
             SETTINGS.timings[wildcards.timing].workload
-        )
-        or None,
+        ),
         most_threads=lambda wildcards: SETTINGS.most_threads(wildcards.timing),
         any_deterministic=lambda wildcards: SETTINGS.any_deterministic(wildcards.timing),
         search_path=SEARCH_PATH,

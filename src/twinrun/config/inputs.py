@@ -1,0 +1,231 @@
+"""What each rule reads: from the settings and a job's wildcards to paths in `results/`.
+
+Where a file is written, its rule says; which files another rule takes is said here. Wildcards are
+mappings of text, as an input function gets them from Snakemake. Nothing looks at a disk, and
+neither torch, pandas nor Snakemake is imported: planning thousands of runs takes seconds.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from twinrun.config.settings import TIMINGS, Settings
+
+Wildcards = Mapping[str, str]
+
+RUN = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+COMPARISON_OF_REPEATS = "results/comparisons/{study}/{workload}/{variant}.json"
+COMPARISON_OF_VARIANTS = "results/comparisons/{study}/{workload}/{variant}/against/{baseline}.json"
+COMPARISON_OF_CHANGE = "results/matrix/{workload}/{cell}.json"
+LOCATION = "results/locations/{workload}/{variant}.json"
+MATRIX = "results/matrix/{workload}.json"
+RANKING = "results/sweeps/{workload}.json"
+RESUME = "results/resumes/{workload}/{variant}.json"
+SCALING = "results/scaling/{workload}.json"
+TIMING = "results/timings/{timing}.json"
+
+
+def filled(pattern: str, **values: Iterable[object]) -> list[str]:
+    """Fill the fields of a pattern with every combination of values; the last one varies fastest.
+
+    Values that the pattern has no field for are left aside.
+
+    >>> filled("{a}/{b}", a=["x", "y"], b=[1, 2], c=[])
+    ['x/1', 'x/2', 'y/1', 'y/2']
+    """
+    names = [name for name in values if f"{{{name}}}" in pattern]
+    return [
+        pattern.format_map(dict(zip(names, combination, strict=True)))
+        for combination in product(*(values[name] for name in names))
+    ]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The input functions of the rules."""
+
+    settings: Settings
+
+    def of_study(self, study: str, pattern: str, **chosen: Iterable[object]) -> list[str]:
+        """Fill a pattern with a study's workloads, variants, seeds and repeats, or chosen ones.
+
+        Of a study without a variant that can run here nothing is left.
+        """
+        asked, variants = self.settings.config[study], self.settings.variants_of(study)
+        if not variants:
+            return []
+        values = {
+            "study": [study],
+            "workload": asked["workloads"],
+            "variant": variants,
+            "seed": asked.get("seeds", []),
+            "repeat": range(1, asked.get("repeats", 1) + 1),
+        }
+        return filled(pattern, **{**values, **chosen})
+
+    def dataset_of(self, workload: str) -> str | None:
+        """Return the file of a workload's dataset, made or the user's own; None if it has none."""
+        name = self.settings.workloads[workload].dataset
+        if name is None:
+            return None
+        return self.settings.datasets[name].file or f"results/data/{name}.npz"
+
+    # One training, or one timing
+
+    def dataset_of_run(self, wildcards: Wildcards) -> list[str]:
+        """List the dataset of a workload, if it has one."""
+        return [file] if (file := self.dataset_of(wildcards["workload"])) else []
+
+    def dataset_of_timing(self, wildcards: Wildcards) -> list[str]:
+        """List the dataset of a timing's workload, if it has one."""
+        workload = self.settings.timings[wildcards["timing"]].workload
+        return self.dataset_of_run({"workload": workload})
+
+    # Runs to compare
+
+    def runs_of_repeats(self, wildcards: Wildcards) -> list[str]:
+        """List the repeats of a variant, seed by seed."""
+        names = {key: [wildcards[key]] for key in ("workload", "variant")}
+        return self.of_study(wildcards["study"], RUN, **names)
+
+    def runs_of_variants(self, wildcards: Wildcards) -> list[str]:
+        """List the first run of each seed: of the baseline, then of the variant."""
+        variants = [wildcards["baseline"], wildcards["variant"]]
+        names = {"workload": [wildcards["workload"]], "variant": variants, "repeat": [1]}
+        return self.of_study(wildcards["study"], RUN, **names)
+
+    def runs_of_change(self, wildcards: Wildcards) -> list[str]:
+        """List the run of the matrix's baseline, then that of a cell."""
+        pair = self.settings.pair_of_cell(wildcards["cell"])
+        return [RUN.format(workload=wildcards["workload"], **run) for run in pair]
+
+    def pairs_of_resume(self, wildcards: Wildcards) -> list[dict[str, str]]:
+        """Return the pairs of a resumed and an uninterrupted run, each run by its run.json."""
+        workload, seed = wildcards["workload"], self.settings.config["resume"]["seed"]
+        return [
+            {
+                **pair,
+                **{
+                    key: RUN.format(workload=workload, variant=pair[key], seed=seed, repeat=1)
+                    for key in ("whole", "stopped")
+                },
+            }
+            for pair in self.settings.stops_of(wildcards["variant"])
+        ]
+
+    def runs_of_resume(self, wildcards: Wildcards) -> list[str]:
+        """List the runs of these pairs, each once."""
+        pairs = self.pairs_of_resume(wildcards)
+        return sorted({pair[key] for pair in pairs for key in ("whole", "stopped")})
+
+    # Runs to sum up
+
+    def cells_of_matrix(self, wildcards: Wildcards) -> list[str]:
+        """List the comparisons of the cells that can run here."""
+        cells = self.settings.cells_that_run()
+        return filled(COMPARISON_OF_CHANGE, workload=[wildcards["workload"]], cell=cells)
+
+    def runs_of_scaling(self, wildcards: Wildcards) -> list[str]:
+        """List the runs whose epochs are timed, by the number of workers."""
+        return self.of_study("parallel", RUN, workload=[wildcards["workload"]])
+
+    def runs_of_sweep(self, wildcards: Wildcards) -> list[str]:
+        """List the runs of a workload's trials."""
+        trials = self.settings.trials_of(wildcards["workload"])
+        return self.of_study("sweep", RUN, workload=trials, repeat=[1])
+
+    # What figures are drawn from
+
+    def runs_of_workload(self, wildcards: Wildcards) -> list[str]:
+        """List the runs of a workload in the study reproducibility."""
+        return self.of_study("reproducibility", RUN, workload=[wildcards["workload"]])
+
+    def first_run_of_workload(self, wildcards: Wildcards) -> str:
+        """Return the first of them."""
+        return self.runs_of_workload(wildcards)[0]
+
+    def runs_of_first_seed(self, wildcards: Wildcards) -> list[str]:
+        """List the runs of the pairs that are drawn: of the lowest seed."""
+        seeds = [min(self.settings.config["reproducibility"]["seeds"])]
+        return self.of_study("reproducibility", RUN, workload=[wildcards["workload"]], seed=seeds)
+
+    def comparisons_of_workload(self, wildcards: Wildcards) -> list[str]:
+        """List the comparisons of a workload's repeats, one of each variant."""
+        workload = [wildcards["workload"]]
+        return self.of_study("reproducibility", COMPARISON_OF_REPEATS, workload=workload)
+
+    def locations_of_workload(self, wildcards: Wildcards) -> list[str]:
+        """List where a workload's repeats diverge, one file for each variant."""
+        return self.of_study("reproducibility", LOCATION, workload=[wildcards["workload"]])
+
+    def first_runs_of_devices(self, wildcards: Wildcards) -> list[str]:
+        """List a run of each device, all of the first seed."""
+        seeds = self.settings.config["devices"]["seeds"][:1]
+        names = {"workload": [wildcards["workload"]], "seed": seeds, "repeat": [1]}
+        return self.of_study("devices", RUN, **names)
+
+    # What verdicts rest on
+
+    def comparisons_of_study(self, wildcards: Wildcards) -> list[str]:
+        """List everything that a study compared: of repeats, variants, changes, stops or trials."""
+        compared: dict[str, Callable[[], list[str]]] = {
+            "reproducibility": lambda: self.of_study("reproducibility", COMPARISON_OF_REPEATS),
+            "devices": lambda: self.with_baseline("devices"),
+            "acceleration": lambda: self.with_baseline("acceleration"),
+            "parallel": lambda: [
+                *self.of_study("parallel", COMPARISON_OF_REPEATS),
+                *self.with_baseline("parallel"),
+            ],
+            "sweep": lambda: self.of_study("sweep", RANKING),
+            "matrix": lambda: self.matrices(),
+            "resume": lambda: self.of_study("resume", RESUME),
+        }
+        return compared[wildcards["study"]]()
+
+    def with_baseline(self, study: str) -> list[str]:
+        """List the comparisons of each variant of a study with its first, the baseline."""
+        baseline, *others = self.settings.variants_of(study) or [None]
+        names = {"variant": others, "baseline": [baseline]}
+        return self.of_study(study, COMPARISON_OF_VARIANTS, **names)
+
+    def matrices(self) -> list[str]:
+        """List the matrix of each workload; it is made even of a baseline that cannot run here."""
+        return filled(MATRIX, workload=self.settings.config["matrix"]["workloads"])
+
+    def locations_of_study(self, wildcards: Wildcards) -> list[str]:
+        """List where the repeats of each variant diverge; only one study looks for it."""
+        if wildcards["study"] != "reproducibility":
+            return []
+        return self.of_study("reproducibility", LOCATION)
+
+    def timings_of_study(self, wildcards: Wildcards) -> list[str]:
+        """List what a study timed."""
+        study = wildcards["study"]
+        if study == "parallel":
+            return self.of_study("parallel", SCALING)
+        if study not in TIMINGS:
+            return []
+        return filled(TIMING, timing=self.settings.timings_of(study))
+
+    # The gate
+
+    def runs_of_fingerprint(self, _: Wildcards) -> list[str]:
+        """List the runs whose weights are expected."""
+        variants = self.settings.fingerprinted_variants()
+        return self.of_study("reproducibility", RUN, variant=variants, repeat=[1])
+
+    def expected_fingerprint(self, _: Wildcards) -> list[str]:
+        """List the user's file of expected weights, if there is one yet."""
+        file = self.settings.config["require"].get("fingerprint")
+        return [file] if file and Path(file).exists() else []
+
+    def matrices_of_gate(self, _: Wildcards) -> list[str]:
+        """List the matrices that something is required of."""
+        return self.matrices() if "matrix" in self.settings.config["require"] else []
+
+    def timings_of_gate(self, _: Wildcards) -> list[str]:
+        """List the timings of determinism if their ratio is required."""
+        if "determinism_cost" not in self.settings.config["require"]:
+            return []
+        return filled(TIMING, timing=self.settings.timings_of("reproducibility"))

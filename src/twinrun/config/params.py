@@ -1,0 +1,122 @@
+"""Params and resources of the rules: what a job is told, and what it asks for.
+
+Params are the only way from the config to a job, as plain values: Snakemake compares them with
+those of the last time and reruns a job when they changed. Threads and resources rerun nothing.
+Wildcards are mappings of text, as Snakemake gives them to a function.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from twinrun.config.definitions import Variant
+from twinrun.config.inputs import Inputs, Wildcards
+
+
+@dataclass(frozen=True)
+class Params:
+    """The functions of params and resources."""
+
+    inputs: Inputs
+    search_path: Sequence[str]
+    """Folders of the user's own modules."""
+
+    @cached_property
+    def _workloads(self) -> dict[str, dict[str, Any]]:
+        """The workloads as plain values, made once for thousands of runs."""
+        return {name: asdict(entry) for name, entry in self.inputs.settings.workloads.items()}
+
+    @cached_property
+    def _variants(self) -> dict[str, dict[str, Any]]:
+        return {name: asdict(entry) for name, entry in self.inputs.settings.variants.items()}
+
+    def _variant(self, wildcards: Wildcards) -> Variant:
+        return self.inputs.settings.variants[wildcards["variant"]]
+
+    # What a job is told
+
+    def settings_of_replay(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return what the runs of a comparison are made of."""
+        return {
+            "workload": self._workloads[wildcards["workload"]],
+            "variant": self._variants[wildcards["variant"]],
+            "dataset": self.inputs.dataset_of(wildcards["workload"]),
+            "search_path": self.search_path,
+        }
+
+    def settings_of_run(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return all that a run is made of, at once: there may be thousands of them."""
+        names = {key: wildcards[key] for key in ("workload", "variant")}
+        seed, repeat = int(wildcards["seed"]), int(wildcards["repeat"])
+        return {
+            "identity": {**names, "seed": seed, "repeat": repeat},
+            "training": {**self.settings_of_replay(wildcards), "seed": seed},
+            "cores": self._variant(wildcards).cores,
+            "is_trial": names["workload"] in self.inputs.settings.trials,
+        }
+
+    def workload_of_timing(self, wildcards: Wildcards) -> dict[str, Any]:
+        """Return the workload that is timed."""
+        return self._workloads[self.inputs.settings.timings[wildcards["timing"]].workload]
+
+    def variants_of_timing(self, wildcards: Wildcards) -> dict[str, dict[str, Any]]:
+        """Return the variants that are timed, the baseline first."""
+        names = self.inputs.settings.timings[wildcards["timing"]].variants
+        return {name: self._variants[name] for name in names}
+
+    def modules_of_dataset(self, wildcards: Wildcards) -> list[str]:
+        """Name the module that makes a dataset."""
+        make = self.inputs.settings.datasets[wildcards["dataset"]].make
+        return [make.partition(":")[0]] if make else []
+
+    def modules_of_workload(self, wildcards: Wildcards) -> list[str]:
+        """Name the modules of a workload's network and data."""
+        workload = self.inputs.settings.workloads[wildcards["workload"]]
+        return [path.partition(":")[0] for path in (workload.module, workload.data)]
+
+    def modules_of_timing(self, wildcards: Wildcards) -> list[str]:
+        """Name the modules of a timing's workload."""
+        timing = self.inputs.settings.timings[wildcards["timing"]]
+        return self.modules_of_workload({"workload": timing.workload})
+
+    # What a job asks for
+
+    def gpus_of_replay(self, wildcards: Wildcards) -> int:
+        """Return one GPU at most: a replay is one process, however many workers trained."""
+        return min(self._variant(wildcards).gpus, 1)
+
+    def gpus_of_timing(self, wildcards: Wildcards) -> int:
+        """Return one GPU if any of the variants needs one."""
+        settings = self.inputs.settings
+        names = settings.timings[wildcards["timing"]].variants
+        return int(any(settings.variants[name].accelerator == "gpu" for name in names))
+
+    def resources_of_devices(self) -> dict[str, int | Callable[[Wildcards], Any]]:
+        """Return the GPUs of a run, and what Slurm must know of one on several nodes.
+
+        What no variant needs has no function, which would be called for each of thousands of runs.
+        """
+        variants = self.inputs.settings.variants.values()
+
+        def of_nodes(get: Callable[[Variant], Any]) -> Callable[[Wildcards], Any]:
+            def resource(wildcards: Wildcards) -> Any:
+                variant = self._variant(wildcards)
+                return get(variant) if variant.nodes > 1 else None  # None is no resource
+
+            return resource
+
+        resources: dict[str, int | Callable[[Wildcards], Any]] = {"gpu": 0}
+        if any(variant.gpus for variant in variants):
+            resources["gpu"] = lambda wildcards: self._variant(wildcards).gpus
+        if any(variant.nodes > 1 for variant in variants):
+            resources["nodes"] = of_nodes(lambda variant: variant.nodes)
+            resources["tasks"] = of_nodes(lambda variant: variant.devices)
+            resources["cpus_per_task"] = of_nodes(lambda variant: variant.threads)
+            resources["mpi"] = of_nodes(lambda variant: "srun")
+        return resources
+
+    def minutes_of_seeds(self, wildcards: Wildcards, attempt: int) -> int:
+        """Allow half an hour and two minutes for each seed, with each attempt as much again."""
+        study = dict(wildcards).get("study", "reproducibility")
+        return (30 + 2 * len(self.inputs.settings.config[study]["seeds"])) * attempt

@@ -1,0 +1,112 @@
+"""What a job is told, as plain values, and what it asks for."""
+
+import json
+
+import pytest
+from standard_config import resolved
+
+from twinrun.config.inputs import Inputs
+from twinrun.config.params import Params
+
+RUN = {"workload": "denoiser", "variant": "deterministic", "seed": "3", "repeat": "2"}
+
+
+def of(**sections):
+    return Params(Inputs(resolved(**sections)), ["folder"])
+
+
+def test_a_run_is_told_all_that_it_is_made_of():
+    params = of()
+    told = params.settings_of_run(RUN)
+    assert told["identity"] == {**RUN, "seed": 3, "repeat": 2}
+    training = told["training"]
+    assert training["workload"]["module"] == "twinrun.workloads.denoiser:Denoiser"
+    assert training["variant"]["deterministic"] is True
+    assert training["dataset"] == "results/data/digits.npz"
+    assert training["seed"] == 3
+    assert told["cores"] == training["variant"]["threads"] == 2
+    assert told["is_trial"] is False
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_a_trial_knows_that_it_is_one():
+    params = of()
+    trial = next(iter(params.inputs.settings.trials))
+    assert params.settings_of_run({**RUN, "workload": trial})["is_trial"] is True
+
+
+def test_runs_share_what_they_are_told():
+    """Of thousands of runs each would have a copy of its own."""
+    params = of()
+    told = [params.settings_of_run({**RUN, "seed": seed}) for seed in ("1", "2")]
+    first, second = (entry["training"] for entry in told)
+    assert first["workload"] is second["workload"]
+    assert first["variant"] is second["variant"]
+
+
+def test_a_replay_is_told_what_its_runs_were():
+    params = of()
+    told, of_run = params.settings_of_replay(RUN), params.settings_of_run(RUN)["training"]
+    assert told["search_path"] == ["folder"]
+    assert of_run == {**told, "seed": 3}
+
+
+def test_a_timing_is_told_its_workload_and_its_variants_in_order():
+    params, timing = of(), {"timing": "determinism_denoiser"}
+    assert params.workload_of_timing(timing) == params.settings_of_replay(RUN)["workload"]
+    assert [*params.variants_of_timing(timing)] == ["nondeterministic", "deterministic"]
+
+
+def test_sources_are_those_of_network_data_and_dataset():
+    params = of(workloads={"denoiser": {"module": "mine.nets:Net", "data": "loaders:Data"}})
+    assert params.modules_of_workload(RUN) == ["mine.nets", "loaders"]
+    assert params.modules_of_timing({"timing": "determinism_denoiser"}) == ["mine.nets", "loaders"]
+    assert params.modules_of_dataset({"dataset": "digits"}) == ["twinrun.data.digits"]
+
+
+def resources(params, variant):
+    """Return the resources as Snakemake sees them: None is no resource."""
+    asked = {
+        key: value({"variant": variant}) if callable(value) else value
+        for key, value in params.resources_of_devices().items()
+    }
+    return {key: value for key, value in asked.items() if value is not None}
+
+
+def test_without_gpus_and_nodes_no_function_is_called():
+    on_cpu = {"accelerator": "cpu", "cuda_graph": False}
+    params = of(variants={"gpu": on_cpu, "gpu-fast": on_cpu})
+    assert params.resources_of_devices() == {"gpu": 0}
+
+
+def test_a_run_asks_for_a_gpu_for_each_of_its_workers():
+    params = of(variants={"gpu": {"devices": 2}, "cpu": {"devices": 2}})
+    assert resources(params, "gpu") == {"gpu": 2}
+    assert resources(params, "cpu") == {"gpu": 0}
+    assert params.gpus_of_replay({"variant": "gpu"}) == 1  # one process
+    assert params.gpus_of_replay({"variant": "cpu"}) == 0
+
+
+def test_a_run_on_several_nodes_tells_slurm_so():
+    params = of(variants={"gpu": {"devices": 4, "nodes": 2, "threads": 3}})
+    assert resources(params, "gpu") == {
+        "gpu": 4,
+        "nodes": 2,
+        "tasks": 4,
+        "cpus_per_task": 3,
+        "mpi": "srun",
+    }
+    assert resources(params, "cpu") == {"gpu": 0}
+
+
+@pytest.mark.parametrize(("variants", "gpus"), [(["cpu", "gpu"], 1), (["cpu", "cpu-fast"], 0)])
+def test_a_timing_asks_for_a_gpu_if_any_variant_needs_one(variants, gpus):
+    params = of(gpus=1, devices={"variants": variants})
+    assert params.gpus_of_timing({"timing": "devices_peaks"}) == gpus
+
+
+def test_each_seed_has_two_minutes_more_with_each_attempt_as_much_again():
+    params = of(reproducibility={"seeds": [*range(10)]}, devices={"seeds": [1]})
+    assert params.minutes_of_seeds({"workload": "w", "variant": "v"}, attempt=1) == 50
+    assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=2) == 100
+    assert params.minutes_of_seeds({"study": "devices"}, attempt=1) == 32
