@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 import xxhash
+from example_trainings import VARIANT
 
 from twinrun import artifacts, run_files
 
@@ -25,8 +26,14 @@ MANIFEST = {
     "variant": "deterministic",
     "seed": 1,
     "settings": {
-        "workload": {"module": "m:M", "hyperparameters": {"lr": 0.1}, "epochs": 2},
-        "variant": {"accelerator": "cpu", "threads": 2},
+        "workload": {
+            "module": "m:M",
+            "data": "m:D",
+            "dataset": None,
+            "hyperparameters": {"lr": 0.1},
+            "epochs": 2,
+        },
+        "variant": VARIANT,
     },
     "environment": {
         "identity": {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "gpu": "none"},

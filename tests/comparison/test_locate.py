@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pandas as pd
 import pytest
 from example_runs import write_run
@@ -10,6 +11,7 @@ from example_trainings import VARIANT, WORKLOAD
 from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
+from twinrun.config.definitions import Training
 
 OP = {
     "phase": "backward",
@@ -30,6 +32,7 @@ RUN = {
     "dataset": None,
     "search_path": [],
 }
+TRAINING = msgspec.convert({**RUN, "seed": 1}, Training)
 
 
 def located(folder, planted, run=RUN):
@@ -100,7 +103,7 @@ def test_what_no_operation_decides_is_not_replayed(
     ],
 )
 def test_the_sentence_says_what_to_do(changes, sentence):
-    assert sentence_of(OP | changes, step=1, fired=3, repeats=20, run=RUN) == sentence
+    assert sentence_of(OP | changes, step=1, fired=3, repeats=20, run=TRAINING) == sentence
 
 
 def test_the_remedies_are_of_operations_that_torch_has():

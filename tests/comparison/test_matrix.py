@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 import torch
 from example_runs import example_parameters, write_run
+from example_trainings import VARIANT
 
 from twinrun import artifacts
 from twinrun.comparison.compare import compare
@@ -12,7 +13,6 @@ from twinrun.figures.matrix import cells as draw
 
 STEPS = 6
 IDENTITY = {"workload": "denoiser", "baseline": "plain", "seed": 1}
-HOW = {"accelerator": "cpu", "threads": 2, "precision": "32-true"}
 CLASSES = torch.eye(10)  # of ten samples, each its own class
 
 
@@ -27,7 +27,7 @@ class Study:
         changes = {
             "variant": name if name not in ("baseline", "repeat", "seed") else "plain",
             "seed": seed,
-            "settings.variant": HOW | {"precision": precision},
+            "settings.variant": VARIANT | {"precision": precision},
         } | options.pop("changes", {})
         path = write_run(self.folder / name, repeat, changes=changes, **options)
         artifacts.write_tensors(path.with_name("predictions.safetensors"), {"scores": predictions})

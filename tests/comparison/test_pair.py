@@ -116,7 +116,7 @@ def test_one_repeat_that_is_no_pair_refuses_all(tmp_path):
 
 def compared_across(folder, **changes):
     """Compare a run of another variant, with further changes, with the first."""
-    other = {"variant": "fast", "settings.variant": {"accelerator": "gpu"}, **changes}
+    other = {"variant": "fast", "settings.variant.accelerator": "gpu", **changes}
     runs = write_run(folder / "a"), write_run(folder / "b", changes=other)
     return compared(folder, *runs, across=True)[0]
 

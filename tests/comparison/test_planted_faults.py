@@ -10,6 +10,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
 from example_trainings import FILES, HERE, VARIANT, training
@@ -26,7 +27,7 @@ PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}
 def here(function, arguments, environment=None):
     """Call what would have a process of its own."""
     called = import_object(function)
-    called(**rebuilt(called, json.loads(json.dumps(arguments))))
+    called(**rebuilt(called, msgspec.to_builtins(arguments)))
 
 
 @pytest.fixture(autouse=True)

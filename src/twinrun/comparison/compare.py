@@ -102,7 +102,7 @@ def _compared(
     distances: list[float] = []
     if reason is None:
         first = read_tables(folders[0], manifests[0])
-        workers = manifests[0]["settings"]["variant"].get("devices", 1)
+        workers = run_files.variant_of(manifests[0]).devices
         for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
             other, repeat = read_tables(folder, manifest), {"repeat": manifest["repeat"]}
             rows += [repeat | row for row in tensor_rows(first, other)]

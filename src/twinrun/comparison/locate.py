@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
+import msgspec
 import pandas as pd
 
 from twinrun import artifacts
@@ -25,6 +26,7 @@ from twinrun.comparison.pair_records import (
     read_comparisons,
     write_locations,
 )
+from twinrun.config.definitions import Training, Variant
 from twinrun.formatting import count, measure, plural
 from twinrun.process.launching import environment_of, launch
 
@@ -65,13 +67,14 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations:
 
     Args:
         comparisons: JSON of the comparisons, a seed each; their runs lie where it says.
-        run: `workload`, `variant`, `dataset` and `search_path` of their runs.
+        run: what their runs were made of: a `definitions.Training` as plain values, without `seed`.
         output: path of the JSON, a list of `pair_records.Location`.
         operations: path of the table of the steps' operations, from the first repeat that diverged.
     """
     locations, tables = [], []
     for compared in read_comparisons(comparisons):
-        found, rows = _located(compared, {**run, "seed": compared["seed"]})
+        training = msgspec.convert({**run, "seed": compared["seed"]}, Training)
+        found, rows = _located(compared, training)
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
         tables += [
@@ -82,7 +85,7 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations:
     write_locations(output, locations)
 
 
-def _located(compared: Comparison, run: Mapping[str, Any]) -> tuple[Location, list[dict[str, Any]]]:
+def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[str, Any]]]:
     """Return where the runs of a comparison diverge, and the operations of that step."""
     found = Location(
         workload=compared["workload"],
@@ -104,7 +107,7 @@ def _located(compared: Comparison, run: Mapping[str, Any]) -> tuple[Location, li
         found["sentence"] = "The runs diverge after the last step, which no trace covers."
         return found, []
     found["cause"], found["step"] = first["cause"], first["step"]
-    reason = _why_not_replayed(first, run["variant"])
+    reason = _why_not_replayed(first, run.variant)
     if reason is not None:
         found["sentence"] = f"{_beginning(first)}. {reason}."
         return found, []
@@ -113,27 +116,27 @@ def _located(compared: Comparison, run: Mapping[str, Any]) -> tuple[Location, li
     return found, replayed["operations"]
 
 
-def _why_not_replayed(first: FirstDifference, variant: Mapping[str, Any]) -> str | None:
+def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
     """Say in a clause why no operation can be named; None if one can."""
     if first["quantity"] not in INSIDE_A_STEP:
         return f"No operation of a step decides it: {ADVICE[first['cause']]}"
-    if variant["devices"] > 1:
+    if variant.devices > 1:
         return f"Steps of several workers are not replayed: {ADVICE[first['cause']]}"
-    if variant["compile"] != "none" or variant["cuda_graph"]:
+    if variant.compile != "none" or variant.cuda_graph:
         return "Compiled and captured steps show no operations: run the variant without"
-    if variant["accumulate"] > 1:
+    if variant.accumulate > 1:
         return f"Steps of several micro-batches are not replayed: {ADVICE[first['cause']]}"
     return None
 
 
-def _replayed(run: Mapping[str, Any], step: int, recorded: Path) -> Replayed:
+def _replayed(run: Training, step: int, recorded: Path) -> Replayed:
     """Do the step again in fresh processes and return what they found."""
-    variant = run["variant"]
+    variant = run.variant
     environment = environment_of(
-        seed=run["seed"],
-        deterministic=variant["deterministic"],
-        threads=variant["threads"],
-        further=variant["environment"],
+        seed=run.seed,
+        deterministic=variant.deterministic,
+        threads=variant.threads,
+        further=variant.environment,
     )
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"
@@ -146,9 +149,7 @@ def _replayed(run: Mapping[str, Any], step: int, recorded: Path) -> Replayed:
         return artifacts.read_record(found, Replayed)
 
 
-def _judge(
-    found: Location, first: FirstDifference, replayed: Replayed, run: Mapping[str, Any]
-) -> None:
+def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Training) -> None:
     """Put into a location what the replays found."""
     fired = [op for op in replayed["firsts"] if op is not None]
     step, found["repeats"] = replayed["step"], replayed["repeats"]
@@ -167,11 +168,9 @@ def _judge(
     )
 
 
-def sentence_of(
-    op: Operation, *, step: int, fired: int, repeats: int, run: Mapping[str, Any]
-) -> str:
+def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
     """Say which operation made the runs diverge, how far, how often, and what to do."""
-    owner = op["module"] or run["workload"]["module"].partition(":")[2]
+    owner = op["module"] or run.workload.module.partition(":")[2]
     parameter = f", parameter {op['parameter']}" if op["parameter"] else ""
     source = f", {op['source']}" if op["source"] else ""
     name = f"{op['op']} in the {PHASES[op['phase']]} of {owner}{parameter}{source},"
@@ -190,7 +189,7 @@ def sentence_of(
         return (
             f"{name} drew other random numbers {how_often}: seed its generator from the run's seed."
         )
-    remedy = remedy_of(op["op"], deterministic=run["variant"]["deterministic"])
+    remedy = remedy_of(op["op"], deterministic=run.variant.deterministic)
     return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
 
 

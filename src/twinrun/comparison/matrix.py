@@ -126,10 +126,10 @@ class CellComparison:
 
 def _unit(folder: Path) -> float:
     """Return the relative spacing of the numbers that a run computed with."""
-    variant = run_files.read_run(folder / "run.json")["settings"]["variant"]
-    if variant["precision"] == "32-true" and variant["accelerator"] == "gpu":
+    variant = run_files.variant_of(run_files.read_run(folder / "run.json"))
+    if variant.precision == "32-true" and variant.accelerator == "gpu":
         return UNIT_TF32
-    return UNITS.get(variant["precision"], UNIT_BFLOAT16)
+    return UNITS.get(variant.precision, UNIT_BFLOAT16)
 
 
 def _is_scores(array: np.ndarray) -> bool:

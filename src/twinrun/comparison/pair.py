@@ -7,12 +7,10 @@ Repeats must share everything; of another variant or seed only what is computed 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-Manifest = Mapping[str, Any]
+from twinrun.run_files import RunManifest, TensorEntry
 
 
-def why_no_pair(first: Manifest, second: Manifest, *, across: bool) -> str | None:
+def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str | None:
     """Say why two runs cannot be compared; None if they can.
 
     Args:
@@ -34,26 +32,22 @@ def why_no_pair(first: Manifest, second: Manifest, *, across: bool) -> str | Non
     return None
 
 
-def shape_of(tensor: Mapping[str, Any]) -> str:
-    """Write the shape of a tensor of a manifest.
-
-    >>> shape_of({"shape": [3, 4]}), shape_of({"shape": []})
-    ('3x4', 'scalar')
-    """
+def shape_of(tensor: TensorEntry) -> str:
+    """Write the shape of a tensor of a manifest, such as 3x4; without dimensions it is `scalar`."""
     return "x".join(map(str, tensor["shape"])) or "scalar"
 
 
-def _identity(manifest: Manifest, *, across: bool) -> dict[str, Any]:
+def _identity(manifest: RunManifest, *, across: bool) -> dict[str, Any]:
     """Return what two runs must share to be a pair, as nested mappings of plain values."""
-    data, settings = manifest["data"], msgspec.to_builtins(manifest["settings"])
+    data, settings = manifest["data"], manifest["settings"]
     machine = manifest["environment"]["identity"]
     if across:
-        how = {"settings": {"workload": settings["workload"]}}
+        how: dict[str, Any] = {"settings": {"workload": settings["workload"]}}
         # A variant's environment variables can choose the instruction set (ATEN_CPU_CAPABILITY):
         # it belongs to how the variant computes.
         machine = {key: value for key, value in machine.items() if key != "cpu_capability"}
     else:
-        how = {"settings": settings, **{key: manifest[key] for key in ("variant", "seed")}}
+        how = {"settings": settings, "variant": manifest["variant"], "seed": manifest["seed"]}
     return {
         "workload": manifest["workload"],
         **how,

@@ -5,15 +5,18 @@ metric is no number. Does without torch.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.study_records import Ranking, Trial, write_ranking
 from twinrun.errors import TwinrunError
+from twinrun.run_files import FailedRun, RunManifest, RunSeconds
+
+Manifest = RunManifest | FailedRun
 
 
 def rank(
@@ -71,7 +74,7 @@ def _is_number(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
-def _points(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _points(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
     """Return of each trial the hyperparameters, variant and seed that are not the same in all."""
     of_trials = [
         {
@@ -86,20 +89,23 @@ def _points(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: values.get(name) for name in varied} for values in of_trials]
 
 
-def _trial(manifest: Mapping[str, Any], path: Path, point: dict[str, Any], metric: str) -> Trial:
+def _trial(manifest: Manifest, path: Path, point: dict[str, Any], metric: str) -> Trial:
     logged = dict(manifest["metrics"])
     if manifest["ended"] == "finished":
         epochs = pd.read_csv(path.with_name("epochs.csv"))
         # What the test logged goes before what the last epoch logged under the same name.
         logged = epochs.drop(columns="epoch").iloc[-1].to_dict() | logged
     value = logged.pop(metric, None)
+    seconds = cast(
+        RunSeconds | None, manifest.get("seconds")
+    )  # of a trial that failed there are none
     return Trial(
         rank=None,
         point=point,
         label=", ".join(f"{name} {value}" for name, value in point.items()) or "the only one",
         value=value,
         metrics=logged,
-        fit_seconds=manifest.get("seconds", {}).get("fit"),
+        fit_seconds=seconds["fit"] if seconds else None,
         ended=manifest["ended"],
         run=path.as_posix(),
     )

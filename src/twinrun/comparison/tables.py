@@ -14,9 +14,9 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.distances import differences, distances, relative, squares
-from twinrun.comparison.pair import Manifest, shape_of
+from twinrun.comparison.pair import shape_of
 from twinrun.comparison.pair_records import Counts
-from twinrun.run_files import PER_STEP
+from twinrun.run_files import PER_STEP, RunManifest
 
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
 QUANTITIES = {
@@ -52,7 +52,7 @@ STEP_COLUMNS = [
 class Run:
     """The files of a run, as far as a comparison needs them."""
 
-    manifest: Manifest
+    manifest: RunManifest
     """run.json."""
     weights: Mapping[str, np.ndarray]
     """Parameters and buffers by name; bfloat16 as its uint16 bits."""
@@ -62,7 +62,7 @@ class Run:
     """fingerprints.npz, as `Tracer.arrays` describes it."""
 
 
-def read_tables(folder: Path, manifest: Manifest) -> Run:
+def read_tables(folder: Path, manifest: RunManifest) -> Run:
     """Read the files of a run whose checksums have been checked.
 
     Raises:
