@@ -1,12 +1,21 @@
 """Every switch is set, and everything is as it was afterwards, also after an exception."""
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 from twinrun.process.determinism import capture, determinism
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_torch_sets_for_good():
+    """Its first use of deterministic algorithms sets TORCHINDUCTOR_CACHE_DIR: no leak of ours."""
+    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(False)
 
 
 def same(left, right):
@@ -32,10 +41,10 @@ def test_switches_are_set_inside(deterministic):
     with determinism(deterministic=deterministic, threads=1):
         state = capture()
     assert state["algorithms"] is deterministic
-    assert state["cudnn_deterministic"] is deterministic
-    assert state["mkldnn_deterministic"] is deterministic
-    assert state["fill"] is deterministic
-    assert state["cudnn_benchmark"] is False
+    assert state["attributes"]["backends.cudnn.deterministic"] is deterministic
+    assert state["attributes"]["backends.mkldnn.deterministic"] is deterministic
+    assert state["attributes"]["utils.deterministic.fill_uninitialized_memory"] is deterministic
+    assert state["attributes"]["backends.cudnn.benchmark"] is False
     assert state["threads"] == 1
 
 
@@ -60,3 +69,37 @@ def test_nested_contexts_restore_the_outer_one():
             assert torch.get_num_threads() == 2
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.get_num_threads() == 1
+
+
+PRECISIONS = """
+import torch
+from twinrun.process.determinism import ATTRIBUTES, capture, determinism
+{setting}
+before = capture()
+with determinism(deterministic=True, threads=1):
+    torch.backends.fp32_precision = "tf32"
+    torch.backends.mkldnn.conv.fp32_precision = "bf16"
+    torch.set_float32_matmul_precision("medium")
+after = capture()
+assert before["attributes"] == after["attributes"], (before["attributes"], after["attributes"])
+assert before["matmul_precision"] in (None, after["matmul_precision"])
+torch.backends.fp32_precision = "tf32"
+print(torch.backends.mkldnn.rnn.fp32_precision)
+"""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "",
+        "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
+        "torch.backends.fp32_precision = 'ieee'",
+        "torch.set_float32_matmul_precision('high')",
+    ],
+)
+def test_the_newer_switches_of_precision_are_restored_too(setting):
+    """In a process of its own: torch does not forget that the newer ones were set."""
+    code = PRECISIONS.format(setting=setting)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "tf32"  # what was inherited follows its parent as before

@@ -1,7 +1,8 @@
-"""Synthetic digits: drawn in the text fonts that matplotlib ships, bent, blurred and rotated.
+"""Synthetic digits: drawn in the text fonts that matplotlib ships, sheared, blurred and rotated.
 
 Each image is one digit in a random font with a random scale, shift, shear and blur, rotated by a
-whole number of degrees, which is kept as the regression target.
+whole number of degrees, which is the target of the regression. The same seed gives the same bytes
+with the same versions of NumPy, Pillow (with its FreeType) and matplotlib (with its fonts).
 """
 
 from functools import cache
@@ -21,8 +22,8 @@ FONTS = (
     *("cmr10", "cmb10", "cmss10", "cmtt10"),
 )
 
-_GLYPH_SIZE = 96  # side of the canvas a digit is drawn on before it is bent
-_OVERSAMPLING = 2
+_GLYPH_SIZE = 96  # side in pixels of the canvas on which a digit is drawn before the transformation
+_OVERSAMPLING = 2  # images are made this many times larger and then averaged: smoother edges
 
 
 def make(*, images_per_class: int, seed: int) -> dict[str, np.ndarray]:
@@ -30,7 +31,7 @@ def make(*, images_per_class: int, seed: int) -> dict[str, np.ndarray]:
 
     Args:
         images_per_class: images of each digit, an even number.
-        seed: of this dataset alone.
+        seed: of this dataset only; a run's seed does not change it.
 
     Returns:
         For each prefix of train_ and test_: images (N, 28, 28) uint8, white on black; labels (N,)
@@ -47,7 +48,9 @@ def make(*, images_per_class: int, seed: int) -> dict[str, np.ndarray]:
         labels = np.repeat(np.arange(10), images_per_class // 2)
         generator.shuffle(labels)
         angles = generator.integers(-LARGEST_ANGLE, LARGEST_ANGLE, labels.size, endpoint=True)
-        images = [_image(generator, *pair) for pair in zip(labels, angles, strict=True)]
+        images = [
+            _image(generator, *pair) for pair in zip(labels.tolist(), angles.tolist(), strict=True)
+        ]
         arrays[f"{split}_images"] = np.stack(images)
         arrays[f"{split}_labels"] = labels.astype(np.int64)
         arrays[f"{split}_angles"] = angles.astype(np.float32)
@@ -55,18 +58,19 @@ def make(*, images_per_class: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def _image(generator: np.random.Generator, label: int, angle: int) -> np.ndarray:
-    """Draw one digit, (28, 28) uint8."""
+    """Draw one digit, (28, 28) uint8; the order of the draws is part of the dataset."""
     glyph = _glyph(FONTS[generator.integers(len(FONTS))], str(label))
     scale, shear = generator.uniform(0.8, 1.1), generator.uniform(-0.15, 0.15)
     shift = generator.uniform(-2.0, 2.0, 2) * _OVERSAMPLING
     blur = generator.uniform(0.0, 0.7) * _OVERSAMPLING
     side = SIZE * _OVERSAMPLING
     radians = np.deg2rad(angle)
-    # The y axis points down: this matrix turns clockwise, so a positive angle leans right.
+    # The y axis points down, so this matrix rotates clockwise: a positive angle leans to the right.
     rotation = np.array([[np.cos(radians), -np.sin(radians)], [np.sin(radians), np.cos(radians)]])
     forward = rotation @ np.array([[1.0, -shear], [0.0, 1.0]]) * scale * side / _GLYPH_SIZE
     inverse = np.linalg.inv(forward)
-    # Pillow wants, for each pixel of the output, where in the input it comes from.
+    # Pillow's affine transform maps each pixel of the output to its origin in the input, hence the
+    # inverse: https://pillow.readthedocs.io/en/stable/reference/Image.html#PIL.Image.Image.transform
     offset = np.full(2, _GLYPH_SIZE / 2) - inverse @ (side / 2 + shift)
     coefficients = (*inverse[0], offset[0], *inverse[1], offset[1])
     bent = glyph.transform(
@@ -77,13 +81,13 @@ def _image(generator: np.random.Generator, label: int, angle: int) -> np.ndarray
 
 @cache
 def _glyph(font: str, character: str) -> Image.Image:
-    """Draw a character in the middle of a canvas, two thirds of it high."""
+    """Draw a character in the centre of a canvas, with two thirds of its height."""
     path = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     drawn = ImageFont.truetype(path, size=_GLYPH_SIZE)
     left, top, right, bottom = drawn.getbbox(character)
     drawn = ImageFont.truetype(path, size=round(_GLYPH_SIZE * _GLYPH_SIZE * 0.66 / (bottom - top)))
     image = Image.new("L", (_GLYPH_SIZE, _GLYPH_SIZE))
     left, top, right, bottom = drawn.getbbox(character)
-    place = ((_GLYPH_SIZE - left - right) / 2, (_GLYPH_SIZE - top - bottom) / 2)
-    ImageDraw.Draw(image).text(place, character, fill=255, font=drawn)
+    position = ((_GLYPH_SIZE - left - right) / 2, (_GLYPH_SIZE - top - bottom) / 2)
+    ImageDraw.Draw(image).text(position, character, fill=255, font=drawn)
     return image

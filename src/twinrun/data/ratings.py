@@ -17,11 +17,11 @@ def make(
         items: number of items.
         ratings: number of ratings, at most users x items.
         rank: length of the true factors.
-        noise: standard deviation of what is added to each rating.
-        seed: of this dataset alone.
+        noise: standard deviation of the Gaussian noise that is added to each rating.
+        seed: of this dataset only; a run's seed does not change it.
 
     Returns:
-        users and items (N,) int64 indices, ratings (N,) float32.
+        users and items: (N,) int64 indices. ratings: (N,) float32.
 
     Raises:
         ValueError: if more ratings are asked for than there are pairs.
@@ -29,7 +29,8 @@ def make(
     if ratings > users * items:
         raise ValueError(f"ratings: {ratings} is more than the {users * items} pairs there are")
     generator = np.random.default_rng(seed)
-    # Scaled so that a rating without noise has a standard deviation of 1.
+    # A product of two factors of standard deviation s has s^2; a sum of `rank` such products has
+    # s^2 sqrt(rank). With s = rank^(-1/4) a rating without noise has a standard deviation of 1.
     user_factors = generator.normal(0, rank**-0.25, (users, rank))
     item_factors = generator.normal(0, rank**-0.25, (items, rank))
     pairs = generator.choice(users * items, size=ratings, replace=False)

@@ -1,8 +1,8 @@
-"""What machine and which versions a result came from.
+"""The machine and the versions that a result comes from.
 
-`describe` separates the identity, which two runs must share to be a pair, from the context, which
-may differ between them. `versions` and `count_gpus` do without importing torch: the Snakefile asks
-them at every start.
+`describe` separates the identity, which must be equal for two runs to be a pair, from the context,
+which may differ. `versions` and `count_gpus` do not import torch, which takes 1.3 s: the Snakefile
+calls them at every start.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata, util
-from itertools import takewhile
 from pathlib import Path
 from typing import TypedDict
 
@@ -32,7 +31,7 @@ class Environment(TypedDict):
 
 
 def versions() -> dict[str, str]:
-    """Give the installed versions of what computes a result, and the CUDA version of torch."""
+    """Return the installed versions of what computes a result, and the CUDA version of torch."""
     found: dict[str, str] = {}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -46,14 +45,18 @@ def versions() -> dict[str, str]:
 
 
 def count_gpus() -> int:
-    """Count the GPUs that torch would see in a process started here: CUDA devices, or Apple's."""
+    """Return how many GPUs torch would see in a process started here: CUDA devices, or Apple's."""
     if platform.system() == "Darwin":
         return int(platform.machine() == "arm64")
     return len(visible_gpus())
 
 
 def visible_gpus() -> list[str]:
-    """Name the CUDA devices that torch would see in a process started here, by their UUIDs."""
+    """Return the UUIDs of the CUDA devices that torch would see in a process started here.
+
+    CUDA_VISIBLE_DEVICES names devices by index or by the beginning of a UUID:
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables
+    """
     if versions().get("cuda") == "none" or shutil.which("nvidia-smi") is None:
         return []
     listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)  # noqa: S607
@@ -68,16 +71,20 @@ def visible_gpus() -> list[str]:
             return next((uuid for uuid in uuids if uuid.startswith(device)), None)
         return present[int(device)] if device.isdecimal() and int(device) < len(present) else None
 
-    # CUDA reads the list up to the first device that does not exist, such as -1.
-    return list(takewhile(bool, (named(device.strip()) for device in visible.split(","))))
+    found = []
+    for device in visible.split(","):
+        if (uuid := named(device.strip())) is None:
+            break  # CUDA reads the list up to the first device that does not exist, such as -1
+        found.append(uuid)
+    return found
 
 
 def describe() -> Environment:
     """Describe this process's machine and software; `started` is now.
 
     Returns:
-        `identity`: what must be equal in two runs for them to be a pair. `context`: what may
-        differ (host name, load, commit, time).
+        `identity`: what must be equal for two runs to be a pair. `context`: what may differ (host
+        name, load, commit, time).
     """
     import torch
 
@@ -125,7 +132,7 @@ def _driver() -> str:
 
 
 def _commit() -> str:
-    """Give the commit of Twinrun's own sources, with a plus sign where they were edited since."""
+    """Return the commit of Twinrun's own sources, with a plus sign if they were edited since."""
     folder = Path(__file__).parents[1]
     answers = []
     for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "."]):

@@ -1,9 +1,10 @@
-"""GPUs for a job that no other job has, as long as it lasts: a lock file for each GPU.
+"""Choose GPUs for a job that no other job uses while it runs: one lock file per GPU.
 
-Snakemake's `--resources gpu=K` says how many jobs on GPUs run side by side, but not which GPU is
-whose. A job takes the first that are free, or waits; the locks end with the process that holds
-them, killed or not. They hold between all workflows of a user on one machine. To have jobs share,
-set TWINRUN_JOBS_PER_GPU to how many (and `gpu=K` to as many times the GPUs).
+Snakemake's `--resources gpu=K` limits how many GPU jobs run side by side, but does not say which
+GPU a job gets (https://github.com/snakemake/snakemake/issues/281). A job takes the first free GPUs,
+or waits. The locks end with the process that holds them, even if it is killed. They apply to all
+workflows of one user on one machine. To let N jobs use one GPU, set TWINRUN_JOBS_PER_GPU to N, and
+`gpu=K` to N times the number of GPUs.
 """
 
 import fcntl
@@ -24,9 +25,10 @@ RETRY_SECONDS = 1.0
 
 @contextmanager
 def own_gpus(number: int) -> Iterator[dict[str, str]]:
-    """Give the environment in which a process sees so many GPUs of its own, and no others.
+    """Yield environment variables by which a process sees `number` GPUs of its own, and no others.
 
-    Where there are not so many, or none of NVIDIA's, nothing is taken: the training says so.
+    With fewer GPUs, or none of NVIDIA's, nothing is locked and the mapping is empty: the training
+    then reports what it misses.
     """
     visible = visible_gpus() if number else []
     if not number or number > len(visible):
@@ -45,13 +47,13 @@ def own_gpus(number: int) -> Iterator[dict[str, str]]:
 
 
 def _lock(number: int, visible: list[str]) -> dict[str, IO[str]] | None:
-    """Lock the first free GPUs, or none if there are too few: two jobs never wait in a ring."""
+    """Lock the first free GPUs, or none if there are too few, so that two jobs never deadlock."""
     folder = Path(tempfile.gettempdir(), f"twinrun-gpus-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     locks: dict[str, IO[str]] = {}
-    for place, gpu in product(range(int(os.environ.get("TWINRUN_JOBS_PER_GPU", "1"))), visible):
+    for slot, gpu in product(range(int(os.environ.get("TWINRUN_JOBS_PER_GPU", "1"))), visible):
         if len(locks) < number and gpu not in locks:
-            file = (folder / f"{gpu}.{place}").open("w")
+            file = (folder / f"{gpu}.{slot}").open("w")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 locks[gpu] = file

@@ -1,4 +1,4 @@
-"""Import a named thing from an import path, or say in one sentence why that failed."""
+"""Import an object by its import path, or say in one sentence why that failed."""
 
 import difflib
 import importlib
@@ -10,7 +10,7 @@ from twinrun.errors import TwinrunError
 
 
 def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
-    """Import `package.module:name`; folders of `search_path` are looked in first.
+    """Import `package.module:name`; the folders of `search_path` come before installed packages.
 
     Raises:
         TwinrunError: if the module cannot be imported or has no such name.

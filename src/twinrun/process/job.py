@@ -1,10 +1,10 @@
-"""What surrounds every job: its output goes into its log, its failure is one sentence.
+"""What surrounds every job: its output goes to its log, its failure is one sentence.
 
-Snakemake's `log:` is only a promise: nothing of a Python script lands there by itself. `job`
-redirects the file descriptors 1 and 2, so that C++ libraries and child processes are caught too,
-and ends the process with exit code 1 after one sentence on the terminal. The traceback and
-everything printed stay in the log. On Linux a job ends with the Snakemake that started it, killed
-or not: two writers of one result are never left.
+Snakemake only names the log file: a Python script must write to it by itself. `job` redirects the
+file descriptors 1 and 2, so that the output of C++ libraries and child processes is caught too.
+When the body fails, `job` prints one sentence on the terminal and ends the process with exit code
+1; the traceback and all other output are in the log. On Linux a job ends when the Snakemake that
+started it ends, even if that is killed: two processes never write one result.
 """
 
 import contextlib
@@ -26,8 +26,9 @@ def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
     """Run the body of a script with its output in `snakemake.log[0]`.
 
     Args:
-        snakemake: the object Snakemake gives to a script.
-        threads: what the job needs; Snakemake clips requests above `--cores` without a word.
+        snakemake: the object that Snakemake gives to a script.
+        threads: how many the job needs. Snakemake reduces a request above `--cores` without a
+            warning, so they are compared with the threads that it granted.
 
     Raises:
         SystemExit: with code 1, after any exception in the body.
@@ -49,12 +50,12 @@ def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Show one line on the terminal from inside a job; outside of one, on stderr."""
+    """Print one line on the terminal from inside a job; outside a job, on stderr."""
     os.write(_terminal or 2, f"{text}\n".encode())
 
 
 def require_threads(needed: int, *, granted: int) -> None:
-    """Refuse to go on with fewer threads than the bits of the result depend on.
+    """Refuse to continue with fewer threads than needed, because the bits depend on them.
 
     Raises:
         TwinrunError: if fewer threads were granted than needed.
@@ -69,11 +70,14 @@ def require_threads(needed: int, *, granted: int) -> None:
 
 @contextmanager
 def _ended_with_parent() -> Iterator[None]:
-    """Have the system kill this process when the one that started it ends; Linux alone can."""
+    """Have Linux kill this process when its parent ends; other systems cannot.
+
+    See https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+    """
     if sys.platform != "linux":
         yield
         return
-    pr_set_pdeathsig = 1
+    pr_set_pdeathsig = 1  # linux/prctl.h
     prctl = ctypes.CDLL(None).prctl
     prctl(pr_set_pdeathsig, signal.SIGKILL)
     try:
@@ -87,7 +91,7 @@ _terminal: int | None = None  # the descriptor of the stderr from before `_outpu
 
 @contextmanager
 def _output_into(log: Path) -> Iterator[None]:
-    """Point the file descriptors 1 and 2 at `log`."""
+    """Redirect the file descriptors 1 and 2 to `log` during the body."""
     global _terminal
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()

@@ -1,7 +1,8 @@
-"""Have an allocation fail that this machine has no memory for.
+"""Let an allocation fail if this machine has no memory for it.
 
-Linux promises memory that it does not have, and kills the process that uses it. Where one of
-several measurements may be too large, an error is wanted instead, so that the others go on.
+Linux grants more memory than it has, and kills the process that uses it (overcommit,
+https://docs.kernel.org/mm/overcommit-accounting.html). Where one of several measurements may be too
+large, an error is better: the other measurements continue.
 """
 
 import resource
@@ -14,9 +15,10 @@ import psutil
 
 @contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Bound this process's data to what it has and what is available; does nothing off Linux.
+    """Limit this process's data segment to its present size plus the available memory, on Linux.
 
-    Bounds threads' stacks and shared libraries' data too, but neither files nor device memory.
+    The limit includes the stacks of threads and the data of shared libraries (RLIMIT_DATA), but
+    neither mapped files nor device memory. On other systems nothing is limited.
     """
     if sys.platform != "linux":
         yield

@@ -1,8 +1,8 @@
-"""Reads a digit and by how many degrees it leans: a small residual network with two heads.
+"""Classify a digit and predict its angle in degrees: a small residual network with two heads.
 
-The two strided convolutions pad at the bottom and at the right only, as the original does for
-"same"; torch's own symmetric padding would shift what the branch sees against the skip. The test
-images are for testing alone: there is no validation, and nothing is chosen by them.
+The strided 3x3 convolution pads at the bottom and at the right only, as the original does for
+"same". With torch's symmetric padding the branch would see other pixels than the skip beside it.
+The test images are used for the test only: there is no validation, and nothing is chosen by them.
 """
 
 import numpy as np
@@ -28,7 +28,8 @@ class Digits(pl.LightningModule):
 
         Args:
             learning_rate: of Adam.
-            angle_weight: of the mean squared error in square degrees, beside the cross-entropy.
+            angle_weight: factor of the mean squared error (in square degrees) that is added to the
+                cross-entropy.
         """
         super().__init__()
         self.save_hyperparameters()
@@ -36,7 +37,8 @@ class Digits(pl.LightningModule):
             nn.Conv2d(1, 16, kernel_size=5, padding="same"), nn.BatchNorm2d(16), nn.ReLU()
         )
         self.branch = nn.Sequential(
-            nn.ZeroPad2d((0, 1, 0, 1)),  # right and bottom
+            # (left, right, top, bottom): torch has no padding="same" for strided convolutions.
+            nn.ZeroPad2d((0, 1, 0, 1)),
             nn.Conv2d(16, 32, kernel_size=3, stride=2),
             nn.BatchNorm2d(32),
             nn.ReLU(),
@@ -49,8 +51,10 @@ class Digits(pl.LightningModule):
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
                 nn.init.xavier_uniform_(layer.weight)
-                nn.init.zeros_(layer.bias)
-        # A root of a mean over batches is no mean of roots.
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        # A metric object, since `self.log` would average the roots of the batches, which is not the
+        # root of the mean over all images.
         self.angle_rmse = MeanSquaredError(squared=False)
 
     def forward(self, images_NCHW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -62,7 +66,7 @@ class Digits(pl.LightningModule):
         images_NCHW, labels_N, angles_N = batch
         scores_NC, degrees_N = self(images_NCHW)
         loss = functional.cross_entropy(scores_NC, labels_N)
-        loss = loss + self.hparams.angle_weight * functional.mse_loss(degrees_N, angles_N)
+        loss = loss + self.hparams["angle_weight"] * functional.mse_loss(degrees_N, angles_N)
         metrics = {"train_loss": loss, "train_accuracy": accuracy(scores_NC, labels_N)}
         self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels_N))
         return loss
@@ -83,11 +87,11 @@ class Digits(pl.LightningModule):
         return {"scores": scores_NC, "angle": degrees_N, "label": labels_N, "true_angle": angles_N}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=self.hparams.learning_rate)
+        return torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"])
 
 
 def accuracy(scores_NC: torch.Tensor, labels_N: torch.Tensor) -> torch.Tensor:
-    """Give the share of rows whose largest score is the label's."""
+    """Return the proportion of rows of scores (N, C) whose largest score is at the label (N,)."""
     return (scores_NC.argmax(1) == labels_N).float().mean()
 
 
@@ -101,19 +105,19 @@ class DigitImages(pl.LightningDataModule):
 
         Args:
             path: .npz of the digits.
-            batch_size: a last partial batch is dropped in training and kept in prediction.
-            seed: of the order.
+            batch_size: of all loaders; the last partial batch is dropped in training only.
+            seed: determines the order.
             data_workers: processes that prepare batches.
         """
         super().__init__()
         self.save_hyperparameters()
 
     def setup(self, stage: str) -> None:
-        with np.load(self.hparams.path, allow_pickle=False) as arrays:
+        with np.load(self.hparams["path"], allow_pickle=False) as arrays:
             self.training, self.test = (_tensors(arrays, split) for split in ("train", "test"))
 
     def train_dataloader(self) -> DataLoader:
-        order = EpochOrder(len(self.training), seed=self.hparams.seed)
+        order = EpochOrder(len(self.training), seed=self.hparams["seed"])
         return self._loader(self.training, order, drop_last=True)
 
     def test_dataloader(self) -> DataLoader:
@@ -127,13 +131,14 @@ class DigitImages(pl.LightningDataModule):
         return loader(
             dataset,
             order,
-            batch_size=self.hparams.batch_size,
+            batch_size=self.hparams["batch_size"],
             drop_last=drop_last,
-            workers=self.hparams.data_workers,
+            workers=self.hparams["data_workers"],
         )
 
 
 def _tensors(arrays: np.lib.npyio.NpzFile, split: str) -> ResidentTensors:
+    """Return images (N, 1, 28, 28) float32 in [0, 1], labels (N,) and angles (N,) of a split."""
     images_NCHW = torch.from_numpy(arrays[f"{split}_images"]).unsqueeze(1).float() / 255
     rest = (torch.from_numpy(arrays[f"{split}_{name}"]) for name in ("labels", "angles"))
     return ResidentTensors(images_NCHW, *rest)

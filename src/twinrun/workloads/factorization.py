@@ -1,8 +1,10 @@
-"""Ratings from factors of users and items, gathered by index.
+"""Predict ratings from factors of users and items, gathered by index.
 
-The gradient of `factors[index]` adds up one row for each time an index occurs. On a CPU with two
-threads or more torch's default does so in whatever order the threads arrive (for 32,768 gathered
-elements or more), with deterministic algorithms in one order: a race that needs no GPU.
+The gradient of `factors[index]` adds up one row for each occurrence of an index. On a CPU with two
+threads or more, torch's default algorithm adds them in the order in which threads arrive (from
+32,768 gathered elements on); the deterministic one adds them in a fixed order. This workload shows
+a race without a GPU. See index_put with accumulate=True in
+https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
 """
 
 import numpy as np
@@ -60,7 +62,7 @@ class Factorization(pl.LightningModule):
         return {"predicted": self(users_N, items_N), "rating": ratings_N}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=self.hparams.learning_rate)
+        return torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"])
 
 
 class Ratings(pl.LightningDataModule):
@@ -81,7 +83,7 @@ class Ratings(pl.LightningDataModule):
         self.save_hyperparameters()
 
     def setup(self, stage: str) -> None:
-        with np.load(self.hparams.path, allow_pickle=False) as arrays:
+        with np.load(self.hparams["path"], allow_pickle=False) as arrays:
             columns = [torch.from_numpy(arrays[k]) for k in ("users", "items", "ratings")]
         # The pairs come in random order from the dataset, so that the first are a fair sample.
         num_validation = round(len(columns[0]) * VALIDATION_SHARE)
@@ -89,7 +91,7 @@ class Ratings(pl.LightningDataModule):
         self.training = ResidentTensors(*(column[num_validation:] for column in columns))
 
     def train_dataloader(self) -> DataLoader:
-        order = EpochOrder(len(self.training), seed=self.hparams.seed)
+        order = EpochOrder(len(self.training), seed=self.hparams["seed"])
         return self._loader(self.training, order)
 
     def val_dataloader(self) -> DataLoader:
@@ -101,7 +103,7 @@ class Ratings(pl.LightningDataModule):
         return loader(
             dataset,
             order,
-            batch_size=self.hparams.batch_size,
+            batch_size=self.hparams["batch_size"],
             drop_last=False,
-            workers=self.hparams.data_workers,
+            workers=self.hparams["data_workers"],
         )

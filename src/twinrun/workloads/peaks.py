@@ -1,22 +1,23 @@
-"""Fits a surface of two variables with a small network, all points in one batch.
+"""Fit a surface of two variables with a small network, all points in one batch.
 
     z = 3 (1-x1)^2 exp(-x1^2 - (x2+1)^2) - 10 (x1/5 - x1^3 - x2^5) exp(-x1^2 - x2^2)
         - 1/3 exp(-(x1+1)^2 - x2^2)
 
-The one batch stays where the training has moved it: collated row by row, 40,000 points would take
-many times as long as the step. The seed decides the initial weights and nothing else. How far the
-training gets depends on them, since at this learning rate ReLU units die: of the seeds 1 to 200,
-2,000 steps over 400 points left a median loss of 0.08, ten above 1, and one with nothing but the
-mean of z (3.29).
+The batch stays on the device to which the training moved it: collating 40,000 points row by row
+would take many times as long as the step. The seed determines the initial weights and nothing else.
+The final loss depends on them, because ReLU units die at this learning rate: from the seeds 1 to
+200, 2,000 steps over 400 points reached a median loss of 0.08; ten stayed above 1, and one
+predicted only the mean of z (3.29).
 """
 
 import math
+from typing import cast
 
 import pytorch_lightning as pl
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 REACH = 3.0  # both variables run from -REACH to REACH
 PREDICTED_POINTS = 1600
@@ -38,9 +39,10 @@ class Peaks(pl.LightningModule):
         self.network = nn.Sequential(
             nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 5), nn.ReLU(), nn.Linear(5, 1)
         )
-        for layer in self.network[::2]:
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
 
     def forward(self, points_NC: torch.Tensor) -> torch.Tensor:
         return self.network(points_NC).squeeze(1)
@@ -48,7 +50,7 @@ class Peaks(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
         points_NC, z_N = batch
         loss = functional.mse_loss(self(points_NC), z_N)
-        # An epoch is one step: its loss needs no mean over the epoch, which would cost time.
+        # An epoch is one step, so its loss needs no mean over the epoch, which would take time.
         self.log("train_loss", loss, on_step=True, on_epoch=False, batch_size=len(z_N))
         return loss
 
@@ -57,7 +59,7 @@ class Peaks(pl.LightningModule):
         return {"z": self(points_NC), "target": z_N}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=self.hparams.learning_rate)
+        return torch.optim.Adam(self.parameters(), lr=self.hparams["learning_rate"])
 
 
 class PeaksGrid(pl.LightningDataModule):
@@ -87,12 +89,12 @@ class PeaksGrid(pl.LightningDataModule):
         self, batch: list[torch.Tensor], device: torch.device, dataloader_idx: int
     ) -> list[torch.Tensor]:
         moved = super().transfer_batch_to_device(batch, device, dataloader_idx)
-        batch[:] = moved  # the loader gives this very list again: the next epoch copies nothing
+        batch[:] = moved  # the loader returns this same list again: the next epoch copies nothing
         return moved
 
 
 def grid(points: int) -> list[torch.Tensor]:
-    """Give points (N, 2) and z (N,), float32, x1 varying fastest.
+    """Return points (N, 2) and z (N,), float32; x1 varies fastest.
 
     Raises:
         ValueError: if no grid of at least 2 by 2 has that many points.
@@ -107,7 +109,7 @@ def grid(points: int) -> list[torch.Tensor]:
 
 
 def peaks(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """Give z at the points, element by element."""
+    """Return z at the points, element by element."""
     return (
         3 * (1 - x1) ** 2 * torch.exp(-(x1**2) - (x2 + 1) ** 2)
         - 10 * (x1 / 5 - x1**3 - x2**5) * torch.exp(-(x1**2) - x2**2)
@@ -117,13 +119,13 @@ def peaks(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
 
 def _loader(batches: list[list[torch.Tensor]]) -> DataLoader:
     return DataLoader(
-        batches,
+        cast("Dataset[list[torch.Tensor]]", batches),  # a list has all that a DataLoader asks for
         batch_size=None,
         collate_fn=_as_it_is,
-        # Its own: iterating a loader without one draws from the global generator.
+        # A generator of its own: without one, each iteration draws from the global generator.
         generator=torch.Generator().manual_seed(0),
     )
 
 
-def _as_it_is(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+def _as_it_is(batch: object) -> object:
     return batch
