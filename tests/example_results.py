@@ -22,8 +22,9 @@ from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
 from twinrun.figures.operations import operations
 from twinrun.figures.pairs import first_layer, layers
+from twinrun.figures.predictions import strip
 from twinrun.figures.timings import cost
-from twinrun.figures.training import curves, strip
+from twinrun.figures.training import curves
 from twinrun.report.page import write_report
 
 TEMPLATES = Path(__file__).parents[1] / "workflow/report"
@@ -43,6 +44,8 @@ SHAPES = {
     },
 }
 STEPS, EPOCHS = 95, 5
+IMAGES = ["noisy", "denoised", "clean"]
+BY_ANGLE = {"images": "train_images", "rows": "train_labels", "columns": "train_angles"}
 ENVIRONMENT = {
     "identity": {
         "python": "3.11.9",
@@ -353,7 +356,13 @@ def example_config(workloads: list[str], variants: list[str], seeds: list[int]) 
     return {
         "studies": ["reproducibility"],
         "accelerator": "auto",
-        "datasets": {"digits": {"make": "twinrun.data.digits:make", "parameters": {"seed": 1}}},
+        "datasets": {
+            "digits": {
+                "make": "twinrun.data.digits:make",
+                "parameters": {"seed": 1},
+                "shows": BY_ANGLE,
+            }
+        },
         "workloads": {
             name: {
                 "module": f"twinrun.workloads.{name}:Example",
@@ -361,6 +370,7 @@ def example_config(workloads: list[str], variants: list[str], seeds: list[int]) 
                 "dataset": "digits",
                 "epochs": EPOCHS,
                 "hyperparameters": {"learning_rate": 0.001},
+                "shows": {"images": IMAGES} if name == "denoiser" else {},
             }
             for name in workloads
         },
@@ -434,7 +444,7 @@ def write_results(
         files += [*runs, *comparisons, *locations, *timing]
         files += draw_figures(results, workload, runs, comparisons, timing)
     digits = write_digits(results)
-    contact_sheet(digits, output=results / "figures/data/digits.svg")
+    contact_sheet(digits, **BY_ANGLE, output=results / "figures/data/digits.svg")
     files += [results / "data/digits.json", results / "figures/data/digits.svg"]
     artifacts.write_csv(results / "verdicts.csv", pd.DataFrame(verdicts))
     config = example_config(list(SHAPES), VARIANTS, list(seeds))
@@ -455,7 +465,7 @@ def draw_figures(
     for path in timing:
         cost(path, variants=VARIANTS, output=folder / "cost.svg")
     if workload == "denoiser":
-        strip(runs[0], output=folder / "strip.svg")
+        strip(runs[0], names=IMAGES, output=folder / "strip.svg")
     return sorted(folder.glob("*.svg"))
 
 

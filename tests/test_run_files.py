@@ -14,9 +14,9 @@ from example_runs import seal, write_run
 from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
 from twinrun.errors import TwinrunError
-from twinrun.figures.devices import surfaces
 from twinrun.figures.pairs import first_layer, layers
-from twinrun.figures.training import curves, strip
+from twinrun.figures.predictions import strip, surfaces
+from twinrun.figures.training import curves
 
 
 def truncated(content):
@@ -60,8 +60,14 @@ def test_a_damaged_file_of_a_run_is_named_and_never_compared(tmp_path, name, dam
         ("weights.safetensors", partial(first_layer, variants=VARIANTS)),
         ("weights.safetensors", partial(layers, variants=VARIANTS)),
         ("epochs.csv", partial(curves, variants=VARIANTS)),
-        ("predictions.safetensors", lambda runs, output: strip(runs[1], output=output)),
-        ("predictions.safetensors", lambda runs, output: surfaces(runs[1:], output=output)),
+        (
+            "predictions.safetensors",
+            lambda runs, output: strip(runs[1], names=["noisy"], output=output),
+        ),
+        (
+            "predictions.safetensors",
+            lambda runs, output: surfaces(runs[1:], names=["z", "t"], output=output),
+        ),
     ],
 )
 def test_a_damaged_file_of_a_run_is_never_drawn(tmp_path, name, draw, damage):

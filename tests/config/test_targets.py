@@ -9,15 +9,10 @@ from twinrun.config.inputs import Inputs
 from twinrun.config.targets import Targets
 
 STUDIES = resolved().studies
-DRAWN_OF = {
-    "strip": "twinrun.workloads.denoiser:Denoiser",
-    "surfaces": "twinrun.workloads.peaks:Peaks",
-    "contact_sheet": "twinrun.data.digits:make",
-}
 
 
 def of(**sections):
-    return Targets(Inputs(resolved(**sections)), DRAWN_OF)
+    return Targets(Inputs(resolved(**sections)))
 
 
 def folders(paths):
@@ -82,7 +77,7 @@ def test_figures_of_reproducibility():
     assert names(asked, "figures/reproducibility/factorization") == drawn[1:]  # nothing is timed
 
 
-def test_denoised_images_are_drawn_of_denoisers():
+def test_images_are_drawn_of_what_shows_them():
     asked = of().reproducibility({})
     assert [path for path in asked if path.endswith("/strip.svg")] == [
         "results/figures/reproducibility/denoiser/strip.svg"
@@ -104,9 +99,12 @@ def test_figures_of_the_other_studies(study, figures):
     assert names(getattr(of(), study)({}), f"figures/{study}") == figures
 
 
-def test_surfaces_are_drawn_of_peaks_alone_and_sizes_of_what_is_timed():
+def test_surfaces_are_drawn_of_what_shows_them_and_sizes_of_what_is_timed():
     asked = of(devices={"workloads": ["digits"], "variants": ["cpu"]}).devices({})
     assert names(asked, "figures/devices") == ["digits/sizes"]
+    shown = {"digits": {"shows": {"surface": ["a", "b"]}}}
+    asked = of(workloads=shown, devices={"workloads": ["digits"], "variants": ["cpu"]}).devices({})
+    assert names(asked, "figures/devices") == ["digits/sizes", "digits/surfaces"]
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,28 @@ import pytest
 import torch
 from drawing import SVG, Drawing
 from example_results import (
+    IMAGES,
     SHAPES,
     STEPS,
     VARIANTS,
     initial_tensors,
     with_differences,
     write_comparison,
-    write_digits,
     write_location,
     write_run,
     write_timing,
 )
 from example_runs import seal
-from safetensors.numpy import load_file
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
 from twinrun.figures.operations import operations
 from twinrun.figures.pairs import BINS, MOST_TENSORS, first_layer, layers
+from twinrun.figures.predictions import strip
 from twinrun.figures.style import colour_of
 from twinrun.figures.timings import cost
-from twinrun.figures.training import curves, strip
+from twinrun.figures.training import curves
 
 COLOURS = {variant: colour_of(variant, VARIANTS) for variant in VARIANTS}
 
@@ -325,16 +324,6 @@ class TestTraining:
         curves(runs, variants=VARIANTS, output=output)
         assert {"$a$_{<b>", "lr"} <= set(Drawing(output).texts)
 
-    def test_strip_states_the_measured_psnr(self, write_pairs, denoiser, output):
-        run = write_pairs(denoiser, denoiser, images=True)[0]
-        strip(run, output=output)
-        drawing = Drawing(output)
-        images = load_file(run.with_name("predictions.safetensors"))
-        errors = (images["noisy"].astype(float) - images["clean"]) ** 2
-        psnr = np.mean(10 * np.log10(1 / errors.mean(axis=(1, 2, 3))))
-        assert f"{psnr:.1f} dB" in drawing.texts
-        assert len(list(drawing.root.iter(f"{SVG}image"))) == 1
-
 
 def test_cost_draws_each_round_and_the_ratio(tmp_path, output):
     cost(write_timing(tmp_path, workload="w", ratio=1.08), variants=VARIANTS, output=output)
@@ -355,14 +344,6 @@ def test_cost_without_a_second_variant_says_so(tmp_path, output):
     assert "no second variant was measured" in Drawing(output).texts
 
 
-def test_contact_sheet_has_a_row_a_class_and_a_column_an_angle(tmp_path, output):
-    contact_sheet(write_digits(tmp_path), output=output)
-    drawing = Drawing(output)
-    assert {*map(str, range(10)), "−45", "45"} <= set(drawing.texts)
-    (image,) = drawing.root.iter(f"{SVG}image")
-    assert int(image.get("width")) == int(image.get("height")) == 10 * 30
-
-
 def test_same_input_gives_the_same_bytes_and_no_date(tmp_path, write_pairs, denoiser):
     runs = write_pairs(denoiser, with_differences(denoiser), denoiser, images=True)
     timing = write_timing(tmp_path, workload="w")
@@ -370,7 +351,7 @@ def test_same_input_gives_the_same_bytes_and_no_date(tmp_path, write_pairs, deno
         "first_layer": lambda o: first_layer(runs, variants=VARIANTS, output=o),
         "layers": lambda o: layers(runs, variants=VARIANTS, output=o),
         "curves": lambda o: curves(runs, variants=VARIANTS, output=o),
-        "strip": lambda o: strip(runs[0], output=o),
+        "strip": lambda o: strip(runs[0], names=IMAGES, output=o),
         "cost": lambda o: cost(timing, variants=VARIANTS, output=o),
     }.items():
         once, again = tmp_path / f"{name}1.svg", tmp_path / f"{name}2.svg"
@@ -387,7 +368,7 @@ def test_a_variant_has_one_colour_of_its_own():
 
 
 def test_figures_and_report_do_without_torch():
-    modules = ["pairs", "growth", "training", "timings", "datasets"]
+    modules = ["pairs", "growth", "training", "timings", "datasets", "predictions"]
     imports = "; ".join(f"import twinrun.figures.{module}" for module in modules)
     code = f"import sys; {imports}; import twinrun.report.page; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

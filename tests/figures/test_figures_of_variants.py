@@ -1,15 +1,9 @@
 """The figures of the studies devices and acceleration, from synthetic timings and surfaces."""
 
-import doctest
-
-import numpy as np
 import pandas as pd
 import pytest
-from drawing import SVG, Drawing
-from example_results import write_run
-from example_runs import seal
+from drawing import Drawing
 from example_timings import write_summary
-from safetensors.numpy import save_file
 
 from twinrun import artifacts
 from twinrun.figures import devices
@@ -61,22 +55,6 @@ def test_one_device_alone_crosses_nothing(tmp_path):
     assert "cpu" in drawing.texts
 
 
-def test_surfaces_carry_their_error(tmp_path):
-    target = np.linspace(-6, 8, 1600).astype(np.float32)
-    runs = []
-    for variant, error in (("cpu", 0.5), ("gpu", 2.0)):
-        run = write_run(tmp_path, {}, workload="peaks", variant=variant)
-        arrays = {"z": target + np.float32(error), "target": target}
-        save_file(arrays, run.with_name("predictions.safetensors"))
-        seal(run.parent)
-        runs.append(run)
-    devices.surfaces(runs, output=tmp_path / "surfaces.svg")
-    drawing = Drawing(tmp_path / "surfaces.svg")
-    for words in ("target", "cpu", "RMSE 0.500", "gpu", "RMSE 2.00"):
-        assert words in drawing.text
-    assert len(list(drawing.root.iter(f"{SVG}image"))) >= 3
-
-
 def test_bars_carry_their_time_and_speed_up(tmp_path):
     times = {("eager", "train", None): 8e-3, ("compiled", "train", None): 4e-3}
     times |= {("eager", "predict", None): 3e-3, ("compiled", "predict", None): 1e-3}
@@ -86,7 +64,3 @@ def test_bars_carry_their_time_and_speed_up(tmp_path):
     assert "Training step" in drawing.texts
     assert "2.00 times" in drawing.text
     assert "3.00 times" in drawing.text
-
-
-def test_examples_in_the_docstrings_hold():
-    assert doctest.testmod(devices).failed == 0

@@ -55,14 +55,7 @@ VERSIONS = versions()
 # The functions of the rules' inputs, params and resources, and of the targets.
 INPUTS = Inputs(SETTINGS)
 PARAMS = Params(INPUTS, SEARCH_PATH)
-TARGETS = Targets(
-    INPUTS,
-    drawn_of={
-        "strip": "twinrun.workloads.denoiser:Denoiser",
-        "surfaces": "twinrun.workloads.peaks:Peaks",
-        "contact_sheet": "twinrun.data.digits:make",
-    },
-)
+TARGETS = Targets(INPUTS)
 
 
 wildcard_constraints:

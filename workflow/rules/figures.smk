@@ -164,7 +164,7 @@ rule cost:
 
 
 rule strip:
-    """Draw test images noisy, denoised and clean."""
+    """Draw predicted images beside what they should be."""
     input:
         run=INPUTS.first_run_of_workload,
     output:
@@ -173,7 +173,7 @@ rule strip:
             caption="../report/strip.rst",
             category="Reproducibility",
             subcategory="{workload}",
-            labels={"figure": "denoised images"},
+            labels={"figure": "predicted images"},
         ),
     log:
         "results/logs/strip/{workload}.log",
@@ -184,15 +184,16 @@ rule strip:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.training"),
+        source=hash_of("twinrun.figures.predictions"),
+        names=PARAMS.images_of_workload,
     script:
         "../scripts/strip.py"
 
 
 rule contact_sheet:
-    """Draw digits of every class at several angles."""
+    """Draw images of every class of a dataset."""
     input:
-        dataset="results/data/{dataset}.npz",
+        dataset=INPUTS.file_of_dataset,
     output:
         report(
             "results/figures/data/{dataset}.svg",
@@ -210,6 +211,7 @@ rule contact_sheet:
         runtime=15,
     params:
         source=hash_of("twinrun.figures.datasets"),
+        shows=PARAMS.images_of_dataset,
     script:
         "../scripts/contact_sheet.py"
 
@@ -262,7 +264,8 @@ rule surfaces:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.devices"),
+        source=hash_of("twinrun.figures.predictions"),
+        names=PARAMS.surface_of_workload,
     script:
         "../scripts/surfaces.py"
 

@@ -49,6 +49,9 @@ def _of_names(config: Mapping[str, Any]) -> Iterator[str]:
     for name, dataset in config["datasets"].items():
         if "file" in dataset:
             yield from _of_file(f"datasets.{name}.file", dataset["file"])
+        if dataset["shows"] and not dataset.get("file", ".npz").endswith(".npz"):
+            file = shown(dataset["file"])
+            yield f"datasets.{name}.shows: {file} is no .npz, of which alone images can be drawn"
     for study in config["studies"]:
         for key in ("workloads", "variants"):
             for index, name in enumerate(config[study].get(key, [])):

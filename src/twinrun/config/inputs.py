@@ -67,8 +67,11 @@ class Inputs:
     def dataset_of(self, workload: str) -> str | None:
         """Return the file of a workload's dataset, made or the user's own; None if it has none."""
         name = self.settings.workloads[workload].dataset
-        if name is None:
-            return None
+        return None if name is None else self.file_of_dataset({"dataset": name})
+
+    def file_of_dataset(self, wildcards: Wildcards) -> str:
+        """Return the file of a dataset, made or the user's own."""
+        name = wildcards["dataset"]
         return self.settings.datasets[name].file or f"results/data/{name}.npz"
 
     # One training, or one timing

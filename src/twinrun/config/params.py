@@ -80,6 +80,18 @@ class Params:
         timing = self.inputs.settings.timings[wildcards["timing"]]
         return self.modules_of_workload({"workload": timing.workload})
 
+    def images_of_dataset(self, wildcards: Wildcards) -> dict[str, str | None]:
+        """Return what a contact sheet shows: the names of arrays."""
+        return self.inputs.settings.config["datasets"][wildcards["dataset"]]["shows"]
+
+    def images_of_workload(self, wildcards: Wildcards) -> list[str]:
+        """Name the predictions that are drawn as images."""
+        return self.inputs.settings.config["workloads"][wildcards["workload"]]["shows"]["images"]
+
+    def surface_of_workload(self, wildcards: Wildcards) -> list[str]:
+        """Name the predictions that are drawn as surfaces."""
+        return self.inputs.settings.config["workloads"][wildcards["workload"]]["shows"]["surface"]
+
     # What a job asks for
 
     def gpus_of_replay(self, wildcards: Wildcards) -> int:

@@ -187,6 +187,8 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         case "minimum" | "maximum":
             least, most = schema.get("minimum"), schema.get("maximum")
             yield f"{key}: {value} is out of range, allowed are {least} to {most}"
+        case "minItems" if rule > 1:
+            yield f"{key}: {value} names {len(instance)}, {rule} are needed"
         case "minItems":
             yield f"{key}: the list is empty, name at least one"
         case "minProperties":

@@ -7,7 +7,7 @@ run that could not start.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,10 @@ class Settings:
         """Name the workloads of the chosen studies."""
         named = [name for study in self.studies for name in self.config[study]["workloads"]]
         return list(dict.fromkeys(named))
+
+    def that_show(self, kind: str, workloads: Iterable[str]) -> list[str]:
+        """Name those of some workloads whose predictions are to be drawn as `images`, `surface`."""
+        return [name for name in workloads if kind in self.config["workloads"][name]["shows"]]
 
     def stops_of(self, variant: str) -> list[dict[str, str]]:
         """Give the pairs of variants by which the study resume examines a variant."""
@@ -179,8 +183,8 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     settings = Settings(
         config=config,
         studies=config["studies"],
-        datasets={name: Dataset(**values) for name, values in config["datasets"].items()},
-        workloads={name: Workload(**values) for name, values in config["workloads"].items()},
+        datasets={name: Dataset(**_made_of(v)) for name, v in config["datasets"].items()},
+        workloads={name: Workload(**_made_of(v)) for name, v in config["workloads"].items()},
         variants=variants,
         timings={},
         not_run=not_run,
@@ -197,6 +201,11 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
             epochs=config["sweep"]["epochs"] or workload.epochs,
         )
     return settings
+
+
+def _made_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is drawn: it is no setting of a run, whose change would train it again."""
+    return {key: value for key, value in values.items() if key != "shows"}
 
 
 def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ time in a workflow of thousands of runs: rules that only read runs take `run.jso
 `inputs`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from twinrun.config.inputs import LOCATION, RUN, SCALING, TIMING, Inputs, Wildcards, filled
@@ -19,8 +19,6 @@ class Targets:
     """The input functions of the target rules and of the report; no wildcard changes them."""
 
     inputs: Inputs
-    drawn_of: Mapping[str, str]
-    """The figures `strip`, `surfaces` and `contact_sheet`: of which module, or maker of data."""
 
     def reproducibility(self, _: Wildcards) -> list[str]:
         """List runs, comparisons, locations, timings and figures of the study."""
@@ -35,8 +33,9 @@ class Targets:
 
     def devices(self, _: Wildcards) -> list[str]:
         """List runs, comparisons with the baseline, timings and figures of the study."""
-        surfaces = self._workloads_of("devices", module=self.drawn_of["surfaces"])
-        if not self.inputs.settings.variants_of("devices"):
+        settings = self.inputs.settings
+        surfaces = settings.that_show("surface", settings.config["devices"]["workloads"])
+        if not settings.variants_of("devices"):
             surfaces = []
         return [
             *self._of_variants("devices"),
@@ -107,7 +106,7 @@ class Targets:
         named = (settings.workloads[name].dataset for name in settings.active_workloads())
         used = {name for name in named if name is not None}
         made = sorted(name for name in used if settings.datasets[name].make)
-        shown = [n for n in made if settings.datasets[n].make == self.drawn_of["contact_sheet"]]
+        shown = sorted(name for name in used if settings.config["datasets"][name]["shows"])
         return [
             *filled("results/data/{dataset}.json", dataset=made),
             *filled("results/figures/data/{dataset}.svg", dataset=shown),
@@ -140,22 +139,17 @@ class Targets:
         timed = {settings.timings[name].workload for name in settings.timings_of(study)}
         return [name for name in settings.config[study]["workloads"] if name in timed]
 
-    def _workloads_of(self, study: str, *, module: str) -> list[str]:
-        """Name the workloads of a study that train a module."""
-        settings = self.inputs.settings
-        names = settings.config[study]["workloads"]
-        return [name for name in names if settings.workloads[name].module == module]
-
     def _figures(self, study: str, workloads: Iterable[str], figures: Iterable[str]) -> list[str]:
         return filled(FIGURE, study=[study], workload=workloads, figure=figures)
 
     def _figures_of_reproducibility(self) -> list[str]:
         study, figures = "reproducibility", ["first_layer", "layers", "growth", "curves"]
-        if not self.inputs.settings.variants_of(study):
+        settings = self.inputs.settings
+        if not settings.variants_of(study):
             return []
-        denoisers = self._workloads_of(study, module=self.drawn_of["strip"])
+        shown = settings.that_show("images", settings.config[study]["workloads"])
         return [
             *self.inputs.of_study(study, FIGURE, figure=[*figures, "operations"]),
             *self._figures(study, self._timed(study), ["cost"]),
-            *self._figures(study, denoisers, ["strip"]),
+            *self._figures(study, shown, ["strip"]),
         ]

@@ -5,33 +5,68 @@ from pathlib import Path
 import numpy as np
 
 from twinrun.artifacts import read_arrays
-from twinrun.figures.style import canvas, show_mosaic
+from twinrun.figures.style import canvas, note, shorten, show_mosaic
 
-ANGLES_DEGREES = range(-45, 46, 10)
+COLUMNS = 10
+MOST_ROWS = 20
+WHITE = 255  # of images in bytes
 
 
-def contact_sheet(dataset: str | Path, *, output: str | Path) -> None:
-    """Draw digits, one row a class; in each column those nearest to one angle.
+def contact_sheet(
+    dataset: str | Path,
+    *,
+    images: str,
+    rows: str,
+    columns: str | None = None,
+    output: str | Path,
+) -> None:
+    """Draw images of a dataset, one row a class; in each column those nearest to one value.
 
     Args:
-        dataset: .npz with train_images (N, height, width) uint8, train_labels (N,) and
-            train_angles (N,) in degrees.
+        dataset: .npz with the arrays that are named.
+        images: name of (N, height, width) or (N, height, width, 3), in bytes or from 0 to 1.
+        rows: name of the classes (N,).
+        columns: name of numbers (N,); None is the first images of each class.
         output: path of the SVG.
     """
     arrays = read_arrays(dataset)
-    labels = np.unique(arrays["train_labels"])
-    images = np.stack([_by_angle(arrays, label) for label in labels])
-    title = "Digits by class and angle in degrees"
-    with canvas(output, title=title, height=0.7 + 0.45 * len(labels)) as (_, grid):
-        columns = [f"{angle}".replace("-", "−") for angle in ANGLES_DEGREES]
-        show_mosaic(
-            grid[0, 0], images, highest=255, rows=[str(label) for label in labels], columns=columns
-        )
+    names = [name for name in (images, rows, columns) if name is not None]
+    title = f"{shorten(images)} by {' and '.join(shorten(name) for name in names[1:])}"
+    problem = _problem(arrays, images, names[1:])
+    if problem:
+        with canvas(output, title=title, height=2) as (_, grid):
+            grid[0, 0].set(xticks=[], yticks=[])
+            note(grid[0, 0], problem)
+        return
+    classes = np.unique(arrays[rows])[:MOST_ROWS]
+    members = [np.flatnonzero(arrays[rows] == label) for label in classes]
+    if columns is None:
+        values, number = [], min(COLUMNS, *map(len, members))
+        chosen = [indices[:number] for indices in members]
+    else:
+        numbers = arrays[columns].astype(np.float64)
+        values = np.linspace(numbers.min(), numbers.max(), COLUMNS)
+        chosen = [_nearest(indices, numbers, values) for indices in members]
+    shown = arrays[images][np.stack(chosen)]
+    white = WHITE if shown.dtype == np.uint8 else max(1.0, float(shown.max()))
+    with canvas(output, title=title, height=0.7 + 0.45 * len(classes)) as (_, grid):
+        above = [f"{value:.3g}".replace("-", "−") for value in values]
+        beside = [shorten(str(label), 12) for label in classes]
+        show_mosaic(grid[0, 0], shown, highest=white, rows=beside, columns=above)
 
 
-def _by_angle(arrays: dict[str, np.ndarray], label: int) -> np.ndarray:
-    """Return the images of a class nearest to each angle (angles, height, width)."""
-    images, angles = (
-        arrays[name][arrays["train_labels"] == label] for name in ("train_images", "train_angles")
-    )
-    return np.stack([images[np.abs(angles - angle).argmin()] for angle in ANGLES_DEGREES])
+def _nearest(indices: np.ndarray, numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each value that of some indices whose number is nearest to it."""
+    return indices[np.abs(numbers[indices] - values[:, None]).argmin(1)]
+
+
+def _problem(arrays: dict[str, np.ndarray], images: str, others: list[str]) -> str | None:
+    """Say why nothing can be drawn; None if it can."""
+    missing = [name for name in (images, *others) if name not in arrays]
+    if missing:
+        return f"no array is called {' or '.join(missing)}"
+    shape = arrays[images].shape
+    if 0 in shape or not (len(shape) == 3 or (len(shape) == 4 and shape[3] == 3)):
+        return f"{images} holds no images: {shape}"
+    wrong = [name for name in others if arrays[name].shape != shape[:1]]
+    return f"{wrong[0]} is no number for each image: {arrays[wrong[0]].shape}" if wrong else None

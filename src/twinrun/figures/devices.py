@@ -1,18 +1,14 @@
-"""What a device buys: the time of a step over its size, and the surfaces the networks fitted."""
+"""What a device buys: the time of a step over its size."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 
-from twinrun.artifacts import read_tensors
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.figures.timings import quartiles, read_timing
-from twinrun.formatting import count, measure
-from twinrun.run_files import read_run
+from twinrun.formatting import count
 from twinrun.timing.ratios import crossing
 
 
@@ -72,55 +68,3 @@ def _draw_crossover(axes: Axes, variant: str, size: float) -> None:
         color=INK,
         bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
     )
-
-
-def surfaces(runs: Sequence[str | Path], *, output: str | Path) -> None:
-    """Draw the target and what each run's network makes of it, on one colour scale.
-
-    Args:
-        runs: run.json of runs of one workload and seed; the predictions lie beside each, `z` and
-            `target` (N,) of the points of a square grid, x1 varying fastest.
-        output: path of the SVG.
-    """
-    pictures = []
-    for run in runs:
-        variant = read_run(run, "predictions.safetensors")["variant"]
-        found = read_tensors(Path(run).with_name("predictions.safetensors"))
-        if "z" not in found:  # a run that failed has predicted nothing
-            continue
-        label = f"{variant}\nRMSE {measure(rmse(found['z'], found['target']))}"
-        pictures = pictures or [("target", _square(found["target"]))]
-        pictures.append((label, _square(found["z"])))
-    title = "The surface to fit, and the networks"
-    if not pictures:
-        with canvas(output, title=title, height=2) as (_, grid):
-            note(grid[0, 0], "no network was trained to the end")
-        return
-    target = pictures[0][1]
-    scale = Normalize(target.min(), target.max())
-    height = 0.95 + 4.4 / len(pictures)
-    columns = len(pictures)
-    with canvas(output, title=title, height=height, columns=columns) as (figure, grid):
-        for axes, (label, surface) in zip(grid[0], pictures, strict=True):
-            shown = axes.imshow(surface, origin="lower", cmap="viridis", norm=scale)
-            axes.set_title(label)
-            axes.set(xticks=[], yticks=[], xlabel="x1")
-            axes.grid(visible=False)
-        grid[0, 0].set_ylabel("x2")
-        bar = figure.colorbar(shown, ax=grid[0], label="z", extend="both", shrink=0.8)
-        bar.outline.set_visible(False)
-
-
-def _square(values_N: np.ndarray) -> np.ndarray:
-    side = round(len(values_N) ** 0.5)
-    return values_N.reshape(side, side)
-
-
-def rmse(values: np.ndarray, others: np.ndarray) -> float:
-    """Return the root mean squared difference, in float64.
-
-    >>> rmse(np.array([1.0, 1.0]), np.array([4.0, 4.0]))
-    3.0
-    """
-    apart = values.astype(np.float64) - others
-    return float(np.sqrt(np.mean(apart**2)))

@@ -193,21 +193,22 @@ def show_mosaic(
     rows: Sequence[str],
     columns: Sequence[str] = (),
 ) -> None:
-    """Show grey images in rows and columns as one picture.
+    """Show images, grey or in colour, in rows and columns as one picture.
 
     Args:
         axes: filled by the picture.
-        images: (rows, columns, height, width) from 0 to `highest`.
+        images: (rows, columns, height, width) from 0 to `highest`; in colour (..., width, 3).
         highest: the value that is white.
         rows: what stands beside each row.
         columns: what stands above each column.
     """
-    num_rows, num_columns, height, width = images.shape
-    framed = np.full((num_rows, num_columns, height + GAP, width + GAP), np.nan)
-    framed[:, :, GAP:, GAP:] = np.clip(images / highest, 0, 1)
-    picture = framed.swapaxes(1, 2).reshape(num_rows * (height + GAP), -1)
-    pixels = np.repeat(np.nan_to_num(picture)[..., None], 4, axis=-1)
-    pixels[..., 3] = np.isfinite(picture)  # the gaps show the page
+    if images.ndim == 4:
+        images = np.repeat(images[..., None], 3, axis=-1)
+    num_rows, num_columns, height, width, _ = images.shape
+    framed = np.zeros((num_rows, num_columns, height + GAP, width + GAP, 4))  # gaps show the page
+    framed[:, :, GAP:, GAP:, :3] = np.clip(images / highest, 0, 1)
+    framed[:, :, GAP:, GAP:, 3] = 1
+    pixels = framed.swapaxes(1, 2).reshape(num_rows * (height + GAP), -1, 4)
     axes.imshow(pixels, interpolation="none")
     axes.grid(visible=False)
     axes.set_frame_on(False)

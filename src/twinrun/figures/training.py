@@ -1,16 +1,13 @@
-"""What a run learned: its metrics per epoch, and examples of what its network makes of images."""
+"""What a run learned: its metrics per epoch."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from twinrun.artifacts import read_tensors
-from twinrun.figures.style import Dashes, band, canvas, colour_of, show_mosaic
-from twinrun.formatting import measure
+from twinrun.figures.style import Dashes, band, canvas, colour_of
 from twinrun.run_files import read_run
 
 MOST_PANELS = 6
@@ -69,29 +66,3 @@ def _metrics(run: Path) -> pd.DataFrame:
     table = pd.read_csv(run.with_name("epochs.csv")).melt(id_vars="epoch", var_name="name")
     parts = table["name"].str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
     return table.join(parts).dropna(subset="value").assign(variant=variant)
-
-
-def strip(run: str | Path, *, output: str | Path, examples: int = 8) -> None:
-    """Draw examples of the denoiser's test images: noisy, denoised, clean.
-
-    Args:
-        run: run.json; the predictions lie beside it, each (N, 1, height, width) in [0, 1].
-        output: path of the SVG.
-        examples: how many, evenly spaced over the test images.
-    """
-    read_run(run, "predictions.safetensors")
-    predictions = read_tensors(Path(run).with_name("predictions.safetensors"))
-    chosen = np.linspace(0, len(predictions["clean"]) - 1, examples).round().astype(int)
-    kinds = ["noisy", "denoised", "clean"]
-    images = np.stack([predictions[kind][chosen, 0] for kind in kinds])
-    title = "Test images: noisy, denoised, clean"
-    with canvas(output, title=title, height=0.5 + 12.9 / examples) as (_, grid):
-        show_mosaic(grid[0, 0], images, highest=1, rows=[_row_label(predictions, k) for k in kinds])
-
-
-def _row_label(predictions: dict[str, np.ndarray], kind: str) -> str:
-    if kind == "clean":
-        return kind
-    errors = predictions[kind].astype(np.float64) - predictions["clean"]
-    psnr = -10 * np.log10(np.mean(errors**2, axis=(1, 2, 3)))
-    return f"{kind}\n{measure(float(psnr.mean()))} dB"

@@ -1,12 +1,13 @@
 """The section of the study devices: from which size on is another device faster?"""
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
 from twinrun.artifacts import read_tensors
-from twinrun.figures.devices import rmse
+from twinrun.figures.predictions import rmse
 from twinrun.report.results import ReportedRun, Results
 from twinrun.timing.ratios import crossing, exponents
 from twinrun.timing.summary import TimingSummary
@@ -89,21 +90,22 @@ def _growth(medians: pd.DataFrame) -> list[dict[str, object]]:
 def _networks(results: Results, workload: str) -> dict[str, object]:
     """Return loss and RMSE of each network, and the RMSE between those of one seed."""
     runs = results.runs_of(workload, results.config["devices"]["variants"])
+    names = results.config["workloads"][workload]["shows"].get("surface", [])
     predicted = {(run["variant"], run["seed"]): _predictions(run) for run in runs}
     networks = [
         {
             "variant": run["variant"],
             "seed": run["seed"],
             "loss": _last_loss(run),
-            "rmse": _error(predicted[run["variant"], run["seed"]]),
+            "rmse": _apart(found, found, names),
             "fit_seconds": run["seconds"]["fit"],
         }
-        for run in runs
+        for run, found in zip(runs, predicted.values(), strict=True)
     ]
     between = [
-        {"first": a[0], "second": b[0], "seed": a[1], "rmse": rmse(first["z"], second["z"])}
+        {"first": a[0], "second": b[0], "seed": a[1], "rmse": apart}
         for (a, first), (b, second) in combinations(predicted.items(), 2)
-        if a[1] == b[1] and "z" in first and "z" in second
+        if a[1] == b[1] and (apart := _apart(first, second, names[:1])) is not None
     ]
     failed = [
         {"variant": run["variant"], "seed": run["seed"], "ended": run["ended"]}
@@ -117,9 +119,14 @@ def _predictions(run: ReportedRun) -> dict[str, np.ndarray]:
     return read_tensors(run["path"].with_name("predictions.safetensors"))
 
 
-def _error(predictions: dict[str, np.ndarray]) -> float | None:
-    has_both = {"z", "target"} <= set(predictions)
-    return rmse(predictions["z"], predictions["target"]) if has_both else None
+def _apart(
+    first: dict[str, np.ndarray], second: dict[str, np.ndarray], names: Sequence[str]
+) -> float | None:
+    """Return the RMSE between what is named first in one and last in the other, if both are."""
+    if not names or names[0] not in first or names[-1] not in second:
+        return None
+    values, others = first[names[0]], second[names[-1]]
+    return rmse(values, others) if values.size == others.size else None
 
 
 def _last_loss(run: ReportedRun) -> float | None:

@@ -38,6 +38,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "epochs": settings["epochs"],
         "variants": variants,
         "compared": [variant for variant in variants if variant["pairs"]],
+        "images": settings["shows"].get("images", []),
         "figures": {name: results.figures.get(f"{place}/{name}") for name in FIGURES},
         "metrics": metrics(results, workload, results.config["reproducibility"]["variants"]),
         "cost": _cost(results.timings.get(f"determinism_{workload}")),
