@@ -1,0 +1,49 @@
+"""One word has one meaning: what is read by users keeps to the words of CONTRIBUTING.md."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROSE = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("workflow/report/**/*.rst"),
+    *ROOT.glob("workflow/report/**/*.j2"),
+    *ROOT.glob("tests/configs/*.yaml"),
+    *[ROOT / "config.yaml", ROOT / "workflow/schemas/config.schema.yaml"],
+]
+# What is not said, and the word for it.
+INSTEAD = {
+    r"yardsticks?": "baseline",
+    r"(held|holds?|holding) (\w+ ){0,4}against": "compared with",
+    r"random (streams?|states?)": "RNG state",
+    r"entrants?": "timed variant",
+    r"(goes|go|went|going) on (from|to)": "resume",
+    r"(the runs|they|runs|pair) part(s|ed)?": "diverge",
+    r"whoever|whatsoever|by its place": "a plain word",
+}
+ROOMS = ["data", "workloads"]
+
+
+@pytest.mark.parametrize("file", PROSE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_prose_keeps_to_the_words(file):
+    text = re.sub(r"\s+", " ", file.read_text())
+    found = {
+        match[0]: better
+        for word, better in INSTEAD.items()
+        for match in re.finditer(rf"\b{word}\b", text, re.IGNORECASE)
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_say_what_is_returned(room):
+    """As PEP 257 has it, in the imperative; Give was our own word for it."""
+    trees = [ast.parse(file.read_text()) for file in ROOT.glob(f"src/twinrun/{room}/*.py")]
+    functions = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    assert functions or room == "data"
+    named = {function.name: ast.get_docstring(function) or "" for function in functions}
+    assert [name for name, text in named.items() if text.startswith("Give")] == []
