@@ -6,12 +6,13 @@ What slows a whole round down, slows both and cancels. The interval is the 2.5 %
 that median when the rounds are drawn again with replacement (paired percentile bootstrap).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
 import numpy as np
 import pandas as pd
 
+from twinrun.timing.ratio_words import effect_of
 from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
 
 RESAMPLES = 9999
@@ -135,19 +136,38 @@ class Crossing(TypedDict):
     variant: str
     """The variant, never the baseline."""
     crossover: float | None
-    """The size, interpolated; None if the variant is not faster at the largest size."""
+    """The size; None if the variant is not measured to be faster at the largest size."""
 
 
 def crossing(summary: TimingSummary) -> list[Crossing]:
     """Find for each variant of a timing with sizes from which on it is faster than the baseline."""
-    points: dict[str, list[tuple[int, float]]] = {}
+    points: dict[str, dict[int, Ratio]] = {}
     for ratio in summary["ratios"]:
         if ratio["phase"] == "train" and ratio["size"] is not None:
-            points.setdefault(ratio["variant"], []).append((ratio["size"], ratio["time_ratio"]))
+            points.setdefault(ratio["variant"], {})[ratio["size"]] = ratio
     return [
-        {"variant": variant, "crossover": crossover(*np.array(sorted(found)).T)}
+        {"variant": variant, "crossover": _measured_crossover(found)}
         for variant, found in points.items()
     ]
+
+
+def _measured_crossover(ratios: Mapping[int, Ratio]) -> float | None:
+    """Find the size from which on a variant is measured to be faster, by its ratios by size.
+
+    A ratio below 1 whose interval does not say so is no crossing yet: then it is the first size
+    from which on all intervals say "faster".
+    """
+    sizes = sorted(ratios)
+    unproven = [size for size in sizes if effect_of(ratios[size]) != "faster"]
+    if not unproven:
+        return float(sizes[0])
+    proven = sizes[sizes.index(unproven[-1]) + 1 :]
+    if not proven:
+        return None
+    if ratios[unproven[-1]]["time_ratio"] < 1:
+        return float(proven[0])
+    around = [unproven[-1], *proven]
+    return crossover(np.array(around), np.array([ratios[size]["time_ratio"] for size in around]))
 
 
 def exponents(sizes: np.ndarray, seconds: np.ndarray) -> Iterator[float]:

@@ -1,0 +1,97 @@
+"""One measurement, one meaning: no words that the printed numbers contradict."""
+
+import doctest
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinrun.timing import ratio_words
+from twinrun.timing.ratio_words import effect_of, meaning, speed_up, time_ratio
+
+DECIDED = ("faster", "slower")
+PRINTED = re.compile(r"95% interval ([\d.,]+) to ([\d.,]+)")
+
+
+def ratio(middle, low, high):
+    return {"time_ratio": middle, "low": low, "high": high}
+
+
+@st.composite
+def ratios(draw):
+    """A ratio inside its interval, often near 1, where rounding decides."""
+    end = st.one_of(st.floats(0.01, 100), st.floats(0.9, 1.1), st.floats(0.99, 1.01))
+    low, middle, high = sorted(draw(st.tuples(end, end, end)))
+    return ratio(middle, low, high)
+
+
+def printed_ends(text):
+    low, high = PRINTED.search(text).groups()
+    return float(low.replace(",", "")), float(high.replace(",", ""))
+
+
+def test_examples_in_the_docstrings_hold():
+    found = doctest.testmod(ratio_words)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+@given(ratios())
+def test_an_interval_that_holds_1_is_neither_faster_nor_slower(found):
+    if found["low"] <= 1 <= found["high"]:
+        assert effect_of(found) not in DECIDED
+
+
+@given(ratios())
+def test_what_is_printed_says_the_same_as_the_words(found):
+    """Of the ratio, and of the speed-up, which is its inverse."""
+    for text in (time_ratio(found), speed_up(found)):
+        low, high = printed_ends(text)
+        assert low <= high
+        if effect_of(found) in DECIDED:
+            assert not low <= 1 <= high, text
+        elif effect_of(found) == "no difference measured":
+            assert low <= 1 <= high, text
+        else:
+            assert 0.95 <= low <= high <= 1.05, text
+
+
+@given(ratios())
+def test_words_have_the_sign_of_the_numbers(found):
+    effect = effect_of(found)
+    if effect == "slower":
+        assert found["low"] > 1
+    elif effect == "faster":
+        assert found["high"] < 1
+    assert meaning(found).startswith(effect)
+
+
+@given(ratios())
+def test_the_inverse_measurement_means_the_opposite(found):
+    inverse = ratio(1 / found["time_ratio"], 1 / found["high"], 1 / found["low"])
+    opposite = {"faster": "slower", "slower": "faster"}
+    if effect_of(found) in DECIDED:
+        assert effect_of(inverse) == opposite[effect_of(found)]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (ratio(1.10, 1.001, 1.12), "no difference measured: 1.10 times"),
+        (ratio(1.01, 1.002, 1.04), "no difference that matters (at most 5%): 1.01 times"),
+        (ratio(1.00, 1.0, 1.0), "no difference that matters (at most 5%): 1.00 times"),
+        (ratio(1.02, 0.9, 1.2), "no difference measured: 1.02 times"),
+        (ratio(0.67, 0.65, 0.69), "faster, 33% less time: 0.670 times"),
+        (ratio(1.08, 1.06, 1.10), "slower, 8% more time: 1.08 times"),
+        (ratio(3.52, 2.78, 4.46), "slower: 3.52 times"),
+        (ratio(0.9, 0.8, 0.9996), "no difference measured: 0.900 times"),
+    ],
+)
+def test_words_of_a_ratio(found, words):
+    assert time_ratio(found).startswith(words)
+
+
+def test_the_speed_up_of_a_ratio_next_to_1_is_not_printed_as_1():
+    """0.9981 is 1.0019 times as fast, which prints as 1.00."""
+    assert speed_up(ratio(0.9, 0.8, 0.9981)).startswith("no difference measured")
