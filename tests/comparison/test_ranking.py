@@ -17,6 +17,7 @@ from twinrun.process.launching import rebuilt
 from twinrun.training.failed_trial import failure_kept
 from twinrun.training.train import train
 from twinrun.verdicts import studies
+from twinrun.verdicts.evidence import Evidence
 
 IDENTITY = {"workload": "digits~lr~9", "variant": "one-worker", "seed": 1, "repeat": 1}
 # By learning rate: the test accuracy; a text is how a trial ended otherwise.
@@ -85,15 +86,20 @@ def test_a_metric_that_nobody_logs_is_one_sentence(runs, tmp_path):
 
 
 def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):
-    found = ranked(tmp_path, runs) | {"path": "sweeps/digits.json"}
-    (row,) = studies.sweep([found], [], [])
-    assert (row["question"], row["answer"]) == ("Did every trial of the sweep finish?", "no")
-    assert row["figure"] == "4 of 6 trials finished; highest test_accuracy: 0.900 with lr 0.2"
+    found = Evidence(path="sweeps/digits.json", found=ranked(tmp_path, runs))
+    finished, best = studies.sweep([found], [], [])
+    assert (finished["key"], finished["answer"]) == ("finished", "no")
+    assert finished["measured"] == "4 of 6 trials finished"
+    assert (best["key"], best["answer"]) == ("best", "undecided")
+    assert best["measured"] == (
+        "highest test_accuracy: 0.900 with lr 0.2; from one seed only, so this order may be luck"
+    )
 
 
 def test_when_all_have_failed_there_is_no_best(tmp_path):
-    found = ranked(tmp_path, [write_trial(tmp_path, 0.1, "failed: no memory")]) | {"path": "x"}
-    assert studies.sweep([found], [], [])[0]["figure"] == "0 of 1 trial finished"
+    found = ranked(tmp_path, [write_trial(tmp_path, 0.1, "failed: no memory")])
+    (row,) = studies.sweep([Evidence(path="sweeps/digits.json", found=found)], [], [])
+    assert row["measured"] == "0 of 1 trial finished"
     trials(tmp_path / "digits.json", output=tmp_path / "trials.svg")
     assert "no trial has finished" in Drawing(tmp_path / "trials.svg").text
 

@@ -14,6 +14,7 @@ from twinrun.checkpoint.resumable import Resumable
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.process.determinism import random_states
 from twinrun.trace.step_tracer import Tracer
+from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.studies import resume
 from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
 
@@ -248,7 +249,10 @@ def test_twinruns_checkpoint_loses_nothing(found, expected):
 def test_what_was_lost_is_named(found, expected):
     (stop,) = found["stops"]
     assert (stop["answer"], stop["resumed_at"], stop["lost"]) == expected
-    rows = resume([{**found, "path": "stops.json"}], [], [])
-    assert [row["answer"] for row in rows] == ([] if expected[0] == "not run" else [expected[0]])
-    kept = 1 if expected[0] == "equal" else 0
-    assert all(row["figure"].startswith(f"{kept} of 1 kind of stop") for row in rows)
+    (row,) = resume([Evidence(path="stops.json", found=found)], [], [])
+    assert (row["key"], row["answer"]) == (f"resumes_{stop['resume']}", expected[0])
+    if expected[0] == "not run":
+        assert row["measured"] == expected[2]
+    else:
+        kept = 1 if expected[0] == "equal" else 0
+        assert row["measured"].startswith(f"{kept} of 1 kind of stop")

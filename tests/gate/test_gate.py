@@ -1,35 +1,65 @@
 """The gate's four outcomes, by the exit code of its command, and expected fingerprints."""
 
 import copy
+import doctest
+import math
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
+from example_comparisons import timed
 from example_runs import write_manifest
 
 from twinrun import artifacts
+from twinrun.comparison import study_records
+from twinrun.comparison.study_records import MatrixCell
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
 from twinrun.errors import TwinrunError
+from twinrun.gate import expected_fingerprints, gate
+from twinrun.gate import outcome as outcomes
+from twinrun.gate.expected_fingerprints import movements
 from twinrun.gate.gate import EXIT_CODES, main, require
-from twinrun.verdicts.equality import REPEATS
-from twinrun.verdicts.rows import COLUMNS
+from twinrun.timing import summary
+from twinrun.verdicts.rows import write_rows
 
 CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
-RATIO = {"variant": "deterministic", "phase": "train", "time_ratio": 1.2, "low": 1.1, "high": 1.4}
-TIMING = {"workload": "denoiser", "baseline": "nondeterministic", "ratios": [RATIO]}
-CELLS = [
-    {"cell": "threads-1", "answer": "differs", "sentence": "threads: 1: differs from step 1."},
-    {"cell": "repeat", "answer": "equal", "sentence": "repeat: every bit stays the same."},
-    {"cell": "devices-2", "answer": "not run", "sentence": "devices: 2: not run, no GPU."},
-]
+COST = timed(interval=(1.2, 1.1, 1.4)).found
+SENTENCES = {
+    "threads-1": ("differs", "threads: 1: differs from step 1."),
+    "repeat": ("equal", "repeat: every bit stays the same."),
+    "devices-2": ("not run", "devices: 2: not run, no GPU."),
+}
 IDENTITY = {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "cpu_capability": "AVX2"}
 
 
-def verdict(answer, *, study="reproducibility", variant="deterministic", question=REPEATS):
-    row = [study, "denoiser", variant, question, answer, "a figure", "comparisons/x.json"]
-    return dict(zip(COLUMNS, row, strict=True))
+def verdict(answer, *, study="reproducibility", key="repeats", variant="deterministic"):
+    return {
+        "study": study,
+        "key": key,
+        "workload": "denoiser",
+        "variant": variant,
+        "question": "Whatever its words are?",
+        "answer": answer,
+        "measured": "0 of 12 parameters differ",
+        "evidence": "comparisons/x.json",
+    }
+
+
+def resumed(answer, checkpoint="twinrun"):
+    return verdict(answer, study="resume", key=f"resumes_{checkpoint}")
+
+
+def write_matrix(path):
+    nothing = dict.fromkeys(MatrixCell.__annotations__)
+    cells = [
+        nothing | {"cell": cell, "label": cell, "answer": answer, "sentence": sentence}
+        for cell, (answer, sentence) in SENTENCES.items()
+    ]
+    matrix = {"workload": "denoiser", "baseline": "plain", "seed": 1, "answer": "equal"}
+    matrix |= {"reason": None, "steps": 30, "scale": 0.1, "cells": cells}
+    study_records.write_matrix(path, matrix)
 
 
 def write_run(folder, *, weights="a" * 64, apart_from=99, losses=(0.5, 0.4, 0.3), **identity):
@@ -53,11 +83,11 @@ def write_run(folder, *, weights="a" * 64, apart_from=99, losses=(0.5, 0.4, 0.3)
     return str(path)
 
 
-def outcome(folder, requirements, *, rows=(), timing=TIMING, runs=()):
-    """Judge and give what the command ends with."""
-    artifacts.write_csv(folder / "verdicts.csv", pd.DataFrame(list(rows), columns=COLUMNS))
-    artifacts.write_json(folder / "timing.json", timing)
-    artifacts.write_json(folder / "matrix.json", {"workload": "denoiser", "cells": CELLS})
+def judge(folder, requirements, *, rows=(), timing=COST, runs=()):
+    """Write the outcome of requirements."""
+    write_rows(folder / "verdicts.csv", rows)
+    summary.write(folder / "timing.json", timing)
+    write_matrix(folder / "matrix.json")
     require(
         requirements,
         verdicts=folder / "verdicts.csv",
@@ -66,8 +96,20 @@ def outcome(folder, requirements, *, rows=(), timing=TIMING, runs=()):
         runs=runs,
         output=folder / "gate.json",
     )
+
+
+def outcome(folder, requirements, **results):
+    """Judge and return what the command ends with."""
+    judge(folder, requirements, **results)
     code = main([str(folder / "gate.json")])
     return {code: outcome for outcome, code in EXIT_CODES.items()}[code]
+
+
+@pytest.mark.parametrize("module", [expected_fingerprints, gate, outcomes])
+def test_examples_in_the_docstrings_hold(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_the_exit_codes_tell_four_outcomes_apart():
@@ -84,14 +126,21 @@ def test_the_exit_codes_tell_four_outcomes_apart():
         ({"deterministic_pair": "equal"}, [verdict("equal", variant="other")], "not comparable"),
         ({"deterministic_pair": "equal"}, [], "not comparable"),
         ({"deterministic_pair": "differs"}, [verdict("differs")], "pass"),
-        ({"resume": "equal"}, [verdict("differs"), verdict("equal", study="resume")], "pass"),
-        ({"resume": "equal"}, [verdict("differs", study="resume")], "fail"),
+        ({"deterministic_pair": "equal"}, [verdict("undecided")], "not comparable"),
+        ({"deterministic_pair": "undecided"}, [verdict("undecided")], "pass"),
+        ({"deterministic_pair": "equal"}, [verdict("equal", study="parallel")], "not comparable"),
+        ({"deterministic_pair": "equal"}, [verdict("differs", key="cost")], "not comparable"),
+        ({"resume": "equal"}, [verdict("differs"), resumed("equal")], "pass"),
+        ({"resume": "equal"}, [resumed("differs")], "fail"),
+        ({"resume": "equal"}, [resumed("differs", "lightning"), resumed("equal")], "pass"),
+        ({"resume": "equal"}, [resumed("not run")], "not comparable"),
         ({"determinism_cost": "<= 1.25"}, [], "pass"),
         ({"determinism_cost": "<= 1.15"}, [], "fail"),
         ({"determinism_cost": "< 1.2"}, [], "fail"),
         ({"matrix": ["repeat"]}, [], "pass"),
         ({"matrix": ["repeat", "threads-1"]}, [], "fail"),
         ({"matrix": ["repeat", "devices-2"]}, [], "not comparable"),
+        ({"matrix": ["no-such-cell"]}, [], "not comparable"),
         ({"matrix": ["devices-2"], "determinism_cost": "<= 1"}, [], "fail"),
     ],
 )
@@ -100,8 +149,30 @@ def test_outcomes(tmp_path, requirements, rows, expected):
 
 
 def test_a_cost_that_was_not_measured_is_not_comparable(tmp_path):
-    timing = TIMING | {"ratios": []}
+    timing = COST | {"ratios": []}
     assert outcome(tmp_path, {"determinism_cost": "<= 9"}, timing=timing) == "not comparable"
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected", "lines"),
+    [
+        ("<= 1.25", "fail", ["fail: deterministic: 1.2504", "pass: on_gpu: 0.500"]),
+        (">= 0.6", "fail", ["pass: deterministic: 1.25", "fail: on_gpu: 0.500"]),
+        ("<= 2", "pass", ["pass: deterministic: 1.25", "pass: on_gpu: 0.500"]),
+    ],
+)
+def test_each_ratio_has_its_line_and_the_digits_that_decide(
+    tmp_path, capsys, limit, expected, lines
+):
+    """Red at b8e0cc1: "fail: <= 1.25: 1.25", and the largest ratio named as too small."""
+    ratios = [
+        COST["ratios"][0] | {"variant": variant, "time_ratio": ratio}
+        for variant, ratio in (("deterministic", 1.2504), ("on_gpu", 0.5))
+    ]
+    timing = COST | {"ratios": ratios}
+    assert outcome(tmp_path, {"determinism_cost": limit}, timing=timing) == expected
+    shown = capsys.readouterr().out.replace(f"determinism_cost: {limit}: denoiser ", "")
+    assert [line.partition(" (")[0] for line in shown.splitlines()[:-1]] == lines
 
 
 def test_missing_and_corrupt_results_are_errors(tmp_path, capsys):
@@ -116,10 +187,36 @@ def test_missing_and_corrupt_results_are_errors(tmp_path, capsys):
 def test_each_line_says_why(tmp_path, capsys):
     outcome(tmp_path, {"determinism_cost": "<= 1", "deterministic_pair": "equal"})
     assert capsys.readouterr().out.splitlines() == [
-        "fail: determinism_cost: <= 1: denoiser deterministic: 1.20 (1.10 to 1.40)",
+        "fail: determinism_cost: <= 1: denoiser deterministic: 1.20 (95% interval 1.10 to 1.40)",
         "not comparable: deterministic_pair: equal: there is no result to judge",
         "gate: fail",
     ]
+
+
+def test_a_gate_that_does_not_pass_prints_and_raises_each_line_that_does_not_hold(
+    tmp_path, monkeypatch
+):
+    """Red at b8e0cc1: "fail: not everything that require names holds"."""
+    said = []
+    monkeypatch.setattr(gate, "say", said.append)
+    rows = [verdict("equal", variant="plain"), verdict("differs"), verdict("not run")]
+    judge(tmp_path, {"plain_pair": "equal", "deterministic_pair": "equal"}, rows=rows)
+    with pytest.raises(TwinrunError) as raised:
+        gate.check(tmp_path / "gate.json")
+    why = "0 of 12 parameters differ"
+    lines = [
+        f"pass: plain_pair: equal: denoiser plain: equal, {why}",
+        f"fail: deterministic_pair: equal: denoiser deterministic: differs, {why}",
+        f"not comparable: deterministic_pair: equal: denoiser deterministic: not run, {why}",
+    ]
+    assert said == lines
+    assert str(raised.value) == "; ".join(lines[1:])
+
+
+def test_a_gate_that_passes_raises_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "say", lambda line: None)
+    judge(tmp_path, {"matrix": ["repeat"]})
+    gate.check(tmp_path / "gate.json")
 
 
 class TestFingerprint:
@@ -144,8 +241,18 @@ class TestFingerprint:
     def test_other_weights_fail_and_what_moved_is_said(self, tmp_path, accepted, capsys):
         moved = write_run(tmp_path, weights="b" * 64, apart_from=2, losses=(0.5, 0.4, 0.25))
         assert outcome(tmp_path, accepted, runs=[moved]) == "fail"
-        why = "other weights; apart by step 2; loss 0.300 to 0.250"
+        why = "other weights; diverged by step 2; loss 0.300 to 0.250"
         assert f"denoiser/deterministic/seed1/repeat1: {why}" in capsys.readouterr().out
+
+    def test_no_run_is_nothing_to_judge(self, tmp_path, accepted):
+        """Red at b8e0cc1: pass, "0 runs end in the expected weights"."""
+        assert outcome(tmp_path, accepted, runs=[]) == "not comparable"
+
+    def test_a_metric_that_moved_is_written_with_the_digits_that_moved(self):
+        old = {"weights": "a", "parameters": {}, "steps": 3, "loss": math.nan, "metrics": {}}
+        new = old | {"weights": "b", "metrics": {"acc": 0.30001}}
+        moved = movements(old | {"metrics": {"acc": 0.3}}, new)
+        assert list(moved) == ["other weights", "acc 0.30000 to 0.30001"]
 
     @pytest.mark.parametrize("other", [{"torch": "2.14.0"}, {"cpu": "Another CPU"}])
     def test_another_environment_is_not_comparable_even_if_weights_are_other(
@@ -191,8 +298,8 @@ class TestFingerprint:
         ({"deterministic_pairs": "equal"}, "unknown key, did you mean deterministic_pair?"),
         ({"determinism_costs": "equal"}, "unknown key, did you mean determinism_cost?"),
         ({"deterministic_pair": "same"}, "'same' is not one of equal, differs"),
-        ({"determinism_cost": 1.25}, "1.25 is of the wrong type, expected string"),
-        ({"determinism_cost": "1.25"}, "'1.25' is not a limit like '<= 1.25'"),
+        ({"determinism_cost": 1.25}, "1.25 is of the wrong type, expected a text"),
+        ({"determinism_cost": "1.25"}, "'1.25' is not a limit such as '<= 1.25'"),
         ({"matrix": ["repeat"]}, "require.matrix: needs the study matrix, add it to studies"),
     ],
 )

@@ -17,6 +17,7 @@ from example_runs import seal
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
+from twinrun.verdicts.rows import read_rows, write_rows
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7*7 }}'
 
@@ -94,9 +95,9 @@ class TestPage:
         ]
         assert [identity for identity in page.ids if identity in wanted] == wanted
 
-    def test_each_verdict_has_its_figure_and_links_its_evidence(self, page):
+    def test_each_verdict_says_what_was_measured_and_links_its_evidence(self, page):
         heads = re.findall(r"<th scope=.col. role=.columnheader.>(.*?)</th>", page.source)
-        assert heads == ["Question", "Answer", "Figure", "Evidence"]
+        assert heads == ["Question", "Answer", "Measured", "Evidence"]
         assert page.text.count("Are all learnable parameters equal, bit for bit?") == 4
         assert "1,251 of 1,256 parameters differ (2 repeats)" in page.text
         assert "comparisons/reproducibility/denoiser/nondeterministic.json" in page.references
@@ -105,7 +106,9 @@ class TestPage:
         assert "8 runs of training led to 6 verdicts." in page.text
         assert "Did not repeat: denoiser (nondeterministic); factorization (non" in page.text
         assert "Repeated bit for bit: denoiser (deterministic); factorization (det" in page.text
-        costs = "Does it cost time, against nondeterministic? Yes: denoiser (deterministic); fact"
+        costs = (
+            "Does it cost time, compared with nondeterministic? Yes: denoiser (deterministic); fact"
+        )
         assert costs in page.text
 
     def test_contents_lead_to_every_section_and_workload(self, example, page):
@@ -145,7 +148,7 @@ class TestPage:
         assert page.text.count("aten::index_put gave other values from equal inputs.") == 2
         assert "They diverged at step 3 of 95 (epoch 1). First to differ: gradients" in page.text
         assert "took 1.08 times as long as one of nondeterministic" in page.text
-        assert "(95% interval 1.05 to 1.10)." in page.text
+        assert "(95% interval 1.05 to 1.10): slower, 8% more time." in page.text
 
     def test_settings_can_be_read_back(self, example, page):
         settings = re.search(r"<pre.*?><code>(.*?)</code></pre>", page.source, re.DOTALL)[1]
@@ -164,9 +167,10 @@ class TestCost:
     @pytest.mark.parametrize(
         ("low", "ratio", "high", "words"),
         [
-            (0.97, 1.01, 1.04, "(95% interval 0.970 to 1.04): no difference measured."),
-            (0.90, 0.93, 0.95, "(95% interval 0.900 to 0.950): it was faster."),
-            (1.05, 1.08, 1.10, "(95% interval 1.05 to 1.10)."),
+            (0.97, 1.01, 1.08, "(95% interval 0.970 to 1.08): no difference measured."),
+            (0.97, 1.01, 1.04, "(95% interval 0.970 to 1.04): no difference that matters (at"),
+            (0.90, 0.93, 0.95, "(95% interval 0.900 to 0.950): faster, 7% less time."),
+            (1.05, 1.08, 1.10, "(95% interval 1.05 to 1.10): slower, 8% more time."),
         ],
     )
     def test_is_signed_and_says_when_none_was_measured(self, own_example, low, ratio, high, words):
@@ -289,7 +293,7 @@ class TestSeveralWorkersAndTrials:
     def test_speed_up_efficiency_and_communication_are_told(self, page):
         assert (
             "deterministic trains an epoch 1.60 times as fast as nondeterministic (95% interval "
-            "1.25 to 2.00)." in page.text
+            "1.25 to 2.00): faster, 37.5% less time." in page.text
         )
         for words in ("80%", "25%", "2.50 s", "canonical"):
             assert words in page.text
@@ -344,9 +348,9 @@ def test_text_that_is_not_ours_is_escaped(own_example):
             path = Path(file).with_suffix(".tensors.csv")
             artifacts.write_csv(path, pd.read_csv(path).assign(tensor=HOSTILE, shape=HOSTILE))
     table = own_example.results / "verdicts.csv"
-    spoilt = dict.fromkeys(["workload", "variant", "question", "answer", "figure"], HOSTILE)
-    rows = pd.read_csv(table).assign(**spoilt, evidence="javascript:alert(3)")
-    artifacts.write_csv(table, rows)
+    spoilt = dict.fromkeys(["workload", "variant", "question", "measured"], HOSTILE)
+    spoilt["evidence"] = "javascript:alert(3)"
+    write_rows(table, [row | spoilt for row in read_rows(table)])
 
     page = Page(replace(own_example, not_run={"deterministic": HOSTILE}).report())
     assert not {"script", "img"} & {*page.tags}

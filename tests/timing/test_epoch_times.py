@@ -7,8 +7,9 @@ from example_runs import write_manifest
 
 from twinrun import artifacts
 from twinrun.figures.scaling import speedup
-from twinrun.timing.epoch_times import summarise
-from twinrun.verdicts import studies
+from twinrun.timing.epoch_times import read, summarise
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.speed import epoch_speeds
 
 VARIANTS = ["one-worker", "two-workers", "partitioned"]
 # By variant: workers, seconds of each epoch, the part of them in communication.
@@ -70,14 +71,15 @@ def test_an_only_epoch_is_measured_for_want_of_others(tmp_path):
 
 
 def test_the_verdict_names_the_speed_up_and_its_doubt(scaling):
-    found = artifacts.read_json(scaling) | {"path": "scaling/digits.json"}
-    rows = {row["variant"]: row for row in studies.parallel([], [found], [])}
+    found = Evidence(path="scaling/digits.json", found=read(scaling))
+    rows = {row["variant"]: row for row in epoch_speeds(found)}
     two, partitioned = rows["two-workers"], rows["partitioned"]
     assert two["question"] == "Does it train an epoch faster than one-worker?"
     assert two["answer"] == "yes"
-    assert two["figure"].startswith("1.60 times as fast (95% interval")
-    assert partitioned["answer"] == "no"
-    assert "no difference measured; unstable: epochs of partitioned" in partitioned["figure"]
+    assert two["measured"].startswith("faster, 37.5% less time: 1.60 times as fast (95% interval")
+    assert partitioned["answer"] == "undecided"
+    assert partitioned["measured"].startswith("no difference measured: ")
+    assert "; unstable: epochs of partitioned spread by up to" in partitioned["measured"]
 
 
 def test_the_figure_shows_times_speed_ups_and_communication(scaling, tmp_path):

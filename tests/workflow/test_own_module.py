@@ -15,7 +15,7 @@ def test_a_users_module_comes_to_a_verdict(project):
     verdicts = pd.read_csv(project.directory / "results/verdicts.csv")
     assert set(verdicts["workload"]) == {"mine"}
     deterministic = verdicts[verdicts["variant"] == "deterministic"]
-    repeats = deterministic[deterministic["question"].str.contains("equal")]
+    repeats = deterministic[deterministic["key"] == "repeats"]
     assert repeats["answer"].tolist() == ["equal"]
     page = (project.directory / "results/report.html").read_text()
     assert "spirals_model:Spirals" in page
@@ -54,4 +54,4 @@ def test_a_module_with_two_optimizers_comes_to_a_matrix_and_through_the_gate(pro
     assert "<td>differs from step 11, first in the" in page
     gate.write_text(gate.read_text().replace("repeat]", "repeat, validation-false]"))
     failed = project.snakemake("gate", *configs, check=1)
-    assert "gate: fail: not everything that require names holds" in failed.text
+    assert "gate: fail: matrix: repeat, validation-false: drawer, " in failed.text

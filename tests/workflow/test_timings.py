@@ -38,15 +38,16 @@ def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
     verdicts = pd.read_csv(results / "verdicts.csv", keep_default_na=False)
     answers = dict(zip(verdicts["variant"], verdicts["answer"], strict=True))
     assert answers["gpu"] == "not run"
-    assert verdicts.query("variant == 'compiled'")["question"].tolist() == [
-        "Does it train faster than eager?",
-        "Does it predict faster than eager?",
-        "Does the Trainer's loop cost time, against the bare step?",
-        "Does it predict what eager predicts, but for rounding?",
-        "Are the parameters those of eager, bit for bit?",
+    assert verdicts.query("variant == 'compiled'")["key"].tolist() == [
+        "speed",
+        "prediction_speed",
+        "trainer_cost",
+        "same_predictions",
+        "same_parameters",
     ]
     # A trial of the sweep failed, the other finished, and the page is there all the same.
-    (trials,) = verdicts.query("study == 'sweep'").to_dict("records")
+    trials, best = verdicts.query("study == 'sweep'").to_dict("records")
     assert (trials["workload"], trials["answer"]) == ("peaks", "no")
-    assert trials["figure"].startswith("1 of 2 trials finished; lowest train_loss:")
+    assert trials["measured"] == "1 of 2 trials finished"
+    assert best["measured"].startswith("lowest train_loss:")
     assert "failed: ValueError: Invalid learning rate: -1" in page

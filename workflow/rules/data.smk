@@ -8,7 +8,7 @@ rule prepare:
         manifest="results/data/{dataset}.json",
     log:
         "results/logs/prepare/{dataset}.log",
-    cache: True  # which excludes a benchmark
+    cache: True
     conda:
         "../../envs/training.yaml"
     threads: 1

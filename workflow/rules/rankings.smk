@@ -10,8 +10,6 @@ rule scaling:
         summary="results/scaling/{workload}.json",
     log:
         "results/logs/scaling/{workload}.log",
-    benchmark:
-        "results/benchmarks/scaling/{workload}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -33,8 +31,6 @@ rule rank:
         summary="results/sweeps/{workload}.json",
     log:
         "results/logs/rank/{workload}.log",
-    benchmark:
-        "results/benchmarks/rank/{workload}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1

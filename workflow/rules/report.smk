@@ -18,8 +18,6 @@ rule judge:
         "results/verdicts/{study}.csv",
     log:
         "results/logs/judge/{study}.log",
-    benchmark:
-        "results/benchmarks/judge/{study}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -47,8 +45,6 @@ rule verdicts:
         ),
     log:
         "results/logs/verdicts.log",
-    benchmark:
-        "results/benchmarks/verdicts.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -77,8 +73,6 @@ rule report:
         ),
     log:
         "results/logs/report.log",
-    benchmark:
-        "results/benchmarks/report.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1

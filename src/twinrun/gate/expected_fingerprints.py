@@ -1,26 +1,45 @@
 """Expected fingerprints of runs, kept in a user's repository, by the environment they hold in.
 
-A file of them is a JSON list of entries: an `environment` (versions, CPU, instruction set, threads)
-and the `runs` that were made in it. What a run should leave is its `weights` (their hash), its
-parameters at some steps, its number of steps and its metrics. Runs in an environment that no entry
-has are not comparable to anything: other hardware gives other bits, which is no fault.
+A file of them is a JSON list of entries: an environment (versions, CPU, instruction set, threads)
+and what the runs that were made in it ended in. Runs in an environment that no entry has are not
+comparable to anything: other hardware gives other bits, which is no fault.
 """
 
 import copy
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict
 
 import pandas as pd
 
-from twinrun import run_files
+from twinrun import artifacts, run_files
 from twinrun.errors import TwinrunError
-from twinrun.formatting import measure
+from twinrun.formatting import count, measure, plural
+from twinrun.run_files import RunManifest
 
-FINGERPRINT = ("weights", "parameters", "steps", "loss", "metrics")  # of a run
 
-Entry = dict[str, Any]
+class Fingerprint(TypedDict):
+    """What a run ended in."""
+
+    weights: str
+    """SHA-256 of weights.safetensors."""
+    parameters: dict[str, str]
+    """Fingerprints of all parameters after step 1, 2, 4, 8 and so on, and after the last one."""
+    steps: int
+    """How many steps it made."""
+    loss: float | None
+    """The loss of the last step; None without any."""
+    metrics: dict[str, float]
+    """What was logged in testing."""
+
+
+class Entry(TypedDict):
+    """The runs of one environment."""
+
+    environment: dict[str, str | int]
+    """What must be equal for bits to be comparable: versions, processor, driver, threads."""
+    runs: dict[str, Fingerprint]
+    """By `workload/variant/seed1/repeat1`."""
 
 
 def observed(runs: Sequence[str | Path]) -> list[Entry]:
@@ -36,12 +55,13 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
             **manifest["environment"]["identity"],
             "threads": manifest["settings"]["variant"]["threads"],
         }
-        name = "{workload}/{variant}/seed{seed}/repeat{repeat}".format(**manifest)
+        name = f"{manifest['workload']}/{manifest['variant']}/seed{manifest['seed']}"
+        name += f"/repeat{manifest['repeat']}"
         _entry(entries, environment)["runs"][name] = _fingerprint(run, manifest)
     return entries
 
 
-def _fingerprint(run: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
     steps = pd.read_csv(run.with_name("steps.csv"), dtype={"parameters": str})
     parameters = dict(zip(steps["step"].tolist(), steps["parameters"], strict=True))
     last = manifest["steps"]
@@ -55,11 +75,11 @@ def _fingerprint(run: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _entry(entries: list[Entry], environment: Mapping[str, Any]) -> Entry:
-    """Give the entry of an environment, a new one if there is none."""
-    found = next((e for e in entries if e["environment"] == environment), None)
+def _entry(entries: list[Entry], environment: Mapping[str, str | int]) -> Entry:
+    """Return the entry of an environment, a new one if there is none."""
+    found = next((entry for entry in entries if entry["environment"] == environment), None)
     if found is None:
-        found = {"environment": dict(environment), "runs": {}}
+        found = Entry(environment=dict(environment), runs={})
         entries.append(found)
     return found
 
@@ -70,23 +90,26 @@ def read(path: str | Path) -> list[Entry]:
     Raises:
         TwinrunError: if it is no such file.
     """
-    if not Path(path).exists():
-        return []
     try:
-        entries = json.loads(Path(path).read_text(encoding="utf-8"))
-        for entry in entries:
-            for run in entry["runs"].values():
-                entry["environment"].items(), [run[key] for key in FINGERPRINT]
-    except (ValueError, LookupError, TypeError, AttributeError):
+        return artifacts.read_record(path, list[Entry])
+    except FileNotFoundError:
+        return []
+    except (TwinrunError, OSError) as error:
         raise TwinrunError(
-            f"require.fingerprint: {path} is no file of expected fingerprints; delete it and "
-            f"accept what is found (python -m twinrun.gate results/gate.json --accept)"
+            f"require.fingerprint: {path} is no file of expected fingerprints ({error}); delete it "
+            f"and accept what is found (python -m twinrun.gate results/gate.json --accept)"
         ) from None
-    return entries
 
 
-def judge(expected: Sequence[Entry], found: Sequence[Entry]) -> tuple[str, str]:
-    """Give `pass`, `fail` or `not comparable`, and why."""
+def write(path: str | Path, entries: list[Entry]) -> None:
+    """Write a file of expectations."""
+    artifacts.write_record(path, entries, list[Entry])
+
+
+def judge(
+    expected: Sequence[Entry], found: Sequence[Entry]
+) -> tuple[Literal["pass", "fail", "not comparable"], str]:
+    """Compare the runs that were made with the expected ones; return the outcome, and why."""
     moved, unknown, kept = [], [], 0
     for entry in found:
         known = next((e for e in expected if e["environment"] == entry["environment"]), None)
@@ -103,7 +126,9 @@ def judge(expected: Sequence[Entry], found: Sequence[Entry]) -> tuple[str, str]:
         return "fail", "; ".join(moved)
     if unknown:
         return "not comparable", "; ".join(dict.fromkeys(unknown))
-    return "pass", f"{kept} runs end in the expected weights"
+    if not kept:
+        return "not comparable", "no run was made whose weights are expected"
+    return "pass", f"{plural(kept, 'run')} end{'s' if kept == 1 else ''} in the expected weights"
 
 
 def _other_environment(expected: Sequence[Entry], entry: Entry) -> str:
@@ -120,25 +145,36 @@ def _unequal(expected: Entry, found: Entry) -> Iterator[str]:
             yield f"{key} {new.get(key)}, expected {old.get(key)}"
 
 
-def movements(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+def movements(expected: Fingerprint, found: Fingerprint) -> Iterator[str]:
     """Say what moved between an expected run and the one found.
 
     >>> old = {"weights": "ab", "parameters": {"1": "x"}, "steps": 1, "loss": 0.5, "metrics": {}}
     >>> list(movements(old, old | {"weights": "cd", "parameters": {"1": "y"}, "loss": 0.25}))
-    ['other weights', 'apart by step 1', 'loss 0.500 to 0.250']
+    ['other weights', 'diverged by step 1', 'loss 0.500 to 0.250']
     """
     if expected["weights"] != found["weights"]:
         yield "other weights"
     if expected["steps"] != found["steps"]:
-        yield f"{expected['steps']} steps to {found['steps']}"
+        yield f"{count(expected['steps'])} steps to {count(found['steps'])}"
     old, new = expected["parameters"], found["parameters"]
-    apart = [step for step in old if step in new and old[step] != new[step]]
-    if apart:
-        yield f"apart by step {apart[0]}"
+    diverged = [step for step in old if step in new and old[step] != new[step]]
+    if diverged:
+        yield f"diverged by step {diverged[0]}"
     values = {"loss": expected["loss"], **expected["metrics"]}
     for name, value in {"loss": found["loss"], **found["metrics"]}.items():
-        if values.get(name) != value:
-            yield f"{name} {measure(values.get(name))} to {measure(value)}"
+        if repr(values.get(name)) != repr(value):  # repr: NaN is what it was, and -0.0 is not 0.0
+            yield f"{name} {_from_to(values.get(name), value)}"
+
+
+def _from_to(old: float | None, new: float | None) -> str:
+    """Write two values with as many digits as show that they are not the same.
+
+    >>> _from_to(0.3, 0.25), _from_to(0.3, 0.30001)
+    ('0.300 to 0.250', '0.30000 to 0.30001')
+    """
+    texts = ((measure(old, digits), measure(new, digits)) for digits in range(3, 17))
+    pair = next((pair for pair in texts if pair[0] != pair[1]), (repr(old), repr(new)))
+    return " to ".join(pair)
 
 
 def accepted(expected: Sequence[Entry], found: Sequence[Entry]) -> tuple[list[Entry], list[str]]:

@@ -1,4 +1,4 @@
-"""Hold the results to what the config requires: pass, fail, not comparable, or error.
+"""Compare the results with what the config requires: pass, fail, not comparable, or error.
 
 `require` writes results/gate.json. The command
 
@@ -17,22 +17,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from twinrun import artifacts
-from twinrun.config.resume_variants import RESUMES
+from twinrun.comparison.study_records import Matrix, read_matrix
 from twinrun.errors import TwinrunError
 from twinrun.formatting import measure
 from twinrun.gate import expected_fingerprints
+from twinrun.gate.outcome import (
+    GateLine,
+    GateOutcome,
+    Outcome,
+    read_outcome,
+    severest,
+    shown,
+    write_outcome,
+)
 from twinrun.process.job import say
-from twinrun.verdicts.equality import REPEATS, REPEATS_ENTIRELY
+from twinrun.timing import summary
+from twinrun.timing.ratio_words import interval_of_time
+from twinrun.timing.summary import TimingSummary
+from twinrun.verdicts.rows import VerdictRow, read_rows
 
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
-SEVEREST_FIRST = ("fail", "not comparable", "pass")
 PAIR = "_pair"  # of a variant, at the end of a requirement's name
 LIMITS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
+# Answers that say nothing about what is required, unless just that answer is required.
+OPEN = ("not run", "not comparable", "undecided")
 
-Line = dict[str, str]
+Judged = tuple[Outcome, str]  # and why
 
 
 def require(
@@ -59,30 +69,27 @@ def require(
     """
     if not requirements:
         raise TwinrunError("require: nothing is required; name at least one requirement")
-    table = pd.read_csv(verdicts, dtype=str, keep_default_na=False)
-    found = expected_fingerprints.observed(runs)
-    lines: list[Line] = []
+    rows, found = read_rows(verdicts), expected_fingerprints.observed(runs)
+    lines: list[GateLine] = []
     for name, wanted in requirements.items():
+        judged: list[Judged]
         if name == "determinism_cost":
-            judged = [_cost(artifacts.read_json(path), wanted) for path in timings]
+            judged = [line for path in timings for line in _costs(summary.read(path), wanted)]
         elif name == "matrix":
-            judged = [
-                _cell(artifacts.read_json(path), cell) for path in matrices for cell in wanted
-            ]
+            judged = [_cell(read_matrix(path), cell) for path in matrices for cell in wanted]
         elif name == "fingerprint":
             judged = [expected_fingerprints.judge(expected_fingerprints.read(wanted), found)]
         else:
-            judged = list(_answers(_rows(table, name), wanted))
-        judged = judged or [("not comparable", "there is no result to judge")]
-        lines += [
-            {"requirement": f"{name}: {_shown(wanted)}", "outcome": outcome, "why": why}
-            for outcome, why in judged
-        ]
-    outcomes = {line["outcome"] for line in lines}
-    artifacts.write_json(
+            judged = [_answer(row, wanted) for row in rows if _is_about(row, name)]
+        if not judged:
+            judged = [("not comparable", "there is no result to judge")]
+        requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
+        for outcome, why in judged:
+            lines.append({"requirement": requirement, "outcome": outcome, "why": why})
+    write_outcome(
         output,
         {
-            "outcome": next(outcome for outcome in SEVEREST_FIRST if outcome in outcomes),
+            "outcome": severest(lines),
             "lines": lines,
             "fingerprint": requirements.get("fingerprint"),
             "found": found,
@@ -90,69 +97,81 @@ def require(
     )
 
 
-def _shown(wanted: Any) -> str:
-    return ", ".join(wanted) if isinstance(wanted, list) else str(wanted)
-
-
-def _rows(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Give the verdicts that a requirement is about: a variant's pairs, or those of a study."""
-    if not name.endswith(PAIR):
+def _is_about(row: VerdictRow, requirement: str) -> bool:
+    """Say whether a verdict answers a requirement, `resume` or `<variant>_pair`."""
+    if requirement == "resume":
         # What Lightning's own checkpoints lose is for the report; what is required is the remedy.
-        is_remedy = ~table["question"].str.contains(RESUMES["lightning"], regex=False)
-        return table[(table["study"] == name) & is_remedy]
-    is_pair = table["question"].isin([REPEATS, REPEATS_ENTIRELY])
-    is_variant = table["variant"] == name.removesuffix(PAIR)
-    return table[is_pair & is_variant & (table["study"] == "reproducibility")]
+        return row["key"] == "resumes_twinrun"
+    is_pair = row["study"] == "reproducibility" and row["key"] == "repeats"
+    return is_pair and row["variant"] == requirement.removesuffix(PAIR)
 
 
-def _answers(rows: pd.DataFrame, wanted: str) -> Iterator[tuple[str, str]]:
-    for row in rows.to_dict("records"):
-        why = f"{row['workload']} {row['variant']}: {row['answer']}, {row['figure']}"
-        if row["answer"] in ("not run", "not comparable"):
-            yield "not comparable", why
-        else:
-            yield "pass" if row["answer"] == wanted else "fail", why
+def _answer(row: VerdictRow, wanted: str) -> Judged:
+    why = f"{row['workload']} {row['variant']}: {row['answer']}, {row['measured']}"
+    if row["answer"] == wanted:
+        return "pass", why
+    return "not comparable" if row["answer"] in OPEN else "fail", why
 
 
-def _cost(timing: Mapping[str, Any], wanted: str) -> tuple[str, str]:
-    """Hold the ratios of the training step to a limit; with no ratio nothing can be said."""
+def _costs(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
+    """Compare each ratio of the training step with a limit such as `<= 1.25`.
+
+    The ratio itself is compared, not an end of its interval: see docs/gate.md.
+    """
     sign, _, limit = wanted.partition(" ")
-    ratios = [
-        ratio
-        for ratio in timing["ratios"]
-        if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
-    ]
+    ratios = [ratio for ratio in timing["ratios"] if ratio["phase"] == "train"]
     if not ratios:
-        return "not comparable", f"{timing['workload']}: the cost was not measured"
-    worst = max(ratios, key=lambda ratio: ratio["time_ratio"])
-    kept = all(LIMITS[sign](ratio["time_ratio"], float(limit)) for ratio in ratios)
-    interval = f"{measure(worst['low'])} to {measure(worst['high'])}"
-    why = f"{timing['workload']} {worst['variant']}: {measure(worst['time_ratio'])} ({interval})"
-    return "pass" if kept else "fail", why
+        yield "not comparable", f"{timing['workload']}: the cost was not measured"
+    for ratio in ratios:
+        value = ratio["time_ratio"]
+        holds = LIMITS[sign](value, float(limit))
+        printed = _beside_limit(value, sign, float(limit))
+        why = f"{timing['workload']} {ratio['variant']}: {printed} ({interval_of_time(ratio)})"
+        yield "pass" if holds else "fail", why
 
 
-def _cell(matrix: Mapping[str, Any], name: str) -> tuple[str, str]:
-    cell = next(cell for cell in matrix["cells"] if cell["cell"] == name)
-    outcomes = {"equal": "pass", "differs": "fail"}
+def _beside_limit(value: float, sign: str, limit: float) -> str:
+    """Write a value with three digits, or with as many as show on which side of a limit it is.
+
+    >>> _beside_limit(1.2, "<=", 1.25), _beside_limit(1.2504, "<=", 1.25)
+    ('1.20', '1.2504')
+    """
+    holds = LIMITS[sign](value, limit)
+    digits = next(
+        digits
+        for digits in range(3, 18)  # 17 digits give any float64 back
+        if LIMITS[sign](float(f"{value:.{digits - 1}e}"), limit) == holds
+    )
+    return measure(value, digits)
+
+
+def _cell(matrix: Matrix, name: str) -> Judged:
+    """Judge one cell of a matrix, which must be equal to the baseline."""
+    cell = next((cell for cell in matrix["cells"] if cell["cell"] == name), None)
+    if cell is None:
+        return "not comparable", f"{matrix['workload']}: the matrix has no cell {name}"
     why = f"{matrix['workload']}, {cell['sentence']}"
-    return outcomes.get(cell["answer"], "not comparable"), why
+    if cell["answer"] in OPEN:
+        return "not comparable", why
+    return "pass" if cell["answer"] == "equal" else "fail", why
 
 
 def check(gate: str | Path) -> None:
     """Say what was judged, from inside a job.
 
     Raises:
-        TwinrunError: if the outcome is not pass.
+        TwinrunError: if the outcome is not pass; it names every line that does not.
     """
-    found = artifacts.read_json(gate)
-    for line in _lines(found):
-        say(line)
-    if found["outcome"] != "pass":
-        raise TwinrunError(f"{found['outcome']}: not everything that require names holds")
+    found = read_outcome(gate)
+    for line in found["lines"]:
+        say(shown(line))
+    wanting = [shown(line) for line in found["lines"] if line["outcome"] != "pass"]
+    if wanting:
+        raise TwinrunError("; ".join(wanting))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a gate's lines and give the exit code of its outcome."""
+    """Print a gate's lines and return the exit code of its outcome."""
     parser = argparse.ArgumentParser(prog="python -m twinrun.gate")
     parser.add_argument("gate", type=Path, help="results/gate.json")
     parser.add_argument(
@@ -162,31 +181,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.gate.is_file():
             raise TwinrunError(f"{options.gate} is missing: snakemake --cores all {options.gate}")
-        found = artifacts.read_json(options.gate)
+        found = read_outcome(options.gate)
         return _accept(found) if options.accept else _show(found)
     except TwinrunError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_CODES["error"]
 
 
-def _show(found: Mapping[str, Any]) -> int:
-    print(*_lines(found), f"gate: {found['outcome']}", sep="\n")
+def _show(found: GateOutcome) -> int:
+    print(*map(shown, found["lines"]), f"gate: {found['outcome']}", sep="\n")
     return EXIT_CODES[found["outcome"]]
 
 
-def _lines(found: Mapping[str, Any]) -> list[str]:
-    return [f"{line['outcome']}: {line['requirement']}: {line['why']}" for line in found["lines"]]
-
-
-def _accept(found: Mapping[str, Any]) -> int:
+def _accept(found: GateOutcome) -> int:
     file = found["fingerprint"]
     if file is None:
         raise TwinrunError("require.fingerprint: the config names no file to accept it into")
-    entries, moved = expected_fingerprints.accepted(
-        expected_fingerprints.read(file), found["found"]
-    )
+    expected = expected_fingerprints.read(file)
+    entries, moved = expected_fingerprints.accepted(expected, found["found"])
     print(*moved, sep="\n", flush=True)
-    artifacts.write_json(file, entries)
+    expected_fingerprints.write(file, entries)
     print(f"accepted into {file}")
     return EXIT_CODES["pass"]
 

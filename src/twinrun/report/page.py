@@ -29,6 +29,7 @@ from twinrun.report import (
     verdicts,
 )
 from twinrun.report.results import Results, read_results
+from twinrun.timing import ratio_words
 
 SECTIONS: Mapping[str, Callable[[Results], dict[str, Any]]] = {
     "reproducibility": reproducibility.section,
@@ -69,11 +70,13 @@ def write_report(
     )
     for name in ("count", "measure", "percent", "plural", "seconds"):
         jinja.filters[name] = getattr(formatting, name)
+    for name in ("interval_of_speed", "interval_of_time", "meaning"):
+        jinja.filters[name] = getattr(ratio_words, name)
     studies = [study for study in SECTIONS if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
         verdicts=verdicts.rows(results),
-        summary=verdicts.summary(results),
+        summary=verdicts.summary(results.verdicts),
         sections={study: SECTIONS[study](results) for study in studies},
         left_out=[study for study in SECTIONS if study not in studies],
         runs=runs.table(results),

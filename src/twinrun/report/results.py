@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import pandas as pd
 from markupsafe import Markup
 
 from twinrun.artifacts import read_json
@@ -18,6 +17,7 @@ from twinrun.run_files import FAILED, RunManifest, read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.summary import TimingSummary
+from twinrun.verdicts.rows import VerdictRow, read_rows
 
 
 class ReportedRun(RunManifest):
@@ -55,7 +55,7 @@ class Results:
     """The config with every default filled in."""
     not_run: Mapping[str, str]
     """Variants that the machine could not run, and why."""
-    verdicts: list[dict[str, str]]
+    verdicts: list[VerdictRow]
     """Rows of verdicts.csv."""
     runs: list[ReportedRun]
     """Runs that left a network."""
@@ -127,13 +127,12 @@ def read_results(
     def matching(pattern: str) -> list[tuple[str, Path]]:
         return [item for item in paths.items() if fnmatch.fnmatchcase(item[0], pattern)]
 
-    verdicts = pd.read_csv(paths["verdicts.csv"], dtype=str, keep_default_na=False)
     compared = [found for item in matching("comparisons/*.json") for found in _comparisons(*item)]
     figures = [(place.removesuffix(".svg"), path) for place, path in matching("figures/*.svg")]
     return Results(
         config=config,
         not_run=not_run,
-        verdicts=[{str(key): row[key] for key in row} for row in verdicts.to_dict("records")],
+        verdicts=read_rows(paths["verdicts.csv"]),
         runs=[run for item in matching("runs/*/run.json") for run in _runs(*item)],
         comparisons=[found for found in compared if found["against"] is None],
         contrasts=[found for found in compared if found["against"] is not None],

@@ -1,1 +1,1 @@
-"""From comparisons and timings to verdicts: question, answer, what was measured, evidence."""
+"""From comparisons and timings to verdicts: key, question, answer, what was measured, evidence."""

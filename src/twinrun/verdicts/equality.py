@@ -1,108 +1,161 @@
-"""Verdicts on equality: does it repeat, where does it part, is it what another variant learned?"""
+"""Verdicts on equality: does training repeat, where do runs diverge, do variants learn the same?
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+Over several seeds the worst one speaks: a difference before a pair that was refused, and of several
+differences the largest.
+"""
 
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from twinrun.comparison.pair_records import Comparison, Counts, FirstDifference, Location
 from twinrun.formatting import count, measure, plural
-from twinrun.verdicts.rows import Row
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import Answer, Key, Verdict
+
+Compared = Evidence[Comparison]
+Located = Evidence[Location]
+OfVariant = TypeVar("OfVariant", Compared, Located)
 
 REPEATS = "Are all learnable parameters equal, bit for bit?"
-REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers, every step?"
-BEGINS = "Was the operation found in which the runs part?"
-SAME_LEARNED = "Are the parameters those of {against}, bit for bit?"
+REPEATS_ENTIRELY = "Is everything equal, bit for bit: parameters, buffers and every step?"
+SAME = "Are the parameters equal to those of {baseline}, bit for bit?"
+SAME_ENTIRELY = (
+    "Is everything equal to {baseline}, bit for bit: parameters, buffers and every step?"
+)
+FIRST_OPERATION = "Which operation diverged first?"
 
 
-def summed_up(seeds: Sequence[Mapping[str, Any]]) -> Row:
-    """Sum up the comparisons of one workload and variant over its seeds."""
-    refused = [seed for seed in seeds if seed["answer"] == "not comparable"]
-    differing = [seed for seed in seeds if seed["answer"] == "differs"]
-    shown, question = seeds[0], REPEATS
-    if differing:
-        shown = max(differing, key=_extent)
-        if not shown["parameters"]["elements_differing"]:
-            question = REPEATS_ENTIRELY
-        answer, figure = "differs", _difference(shown)
-    elif refused:
-        shown = refused[0]
-        answer, figure = "not comparable", shown["reason"]
-    else:
-        answer, figure = "equal", _share(shown["parameters"], "parameter")
-    if len(seeds) > 1:
-        parts = [(len(differing), "differ"), (len(refused), "not comparable")]
-        parts = [f"{number} of {len(seeds)} seeds {what}" for number, what in parts if number]
-        figure = f"seed {shown['seed']}: {figure}" if parts else f"{len(seeds)} seeds: {figure}"
-        figure = "; ".join([*parts, figure])
-    if answer != "not comparable":
-        figure += f" ({plural(shown['repeats'], 'run')}, {plural(shown['steps'], 'step')})"
-    return {"question": question, "answer": answer, "figure": figure, "evidence": shown["path"]}
-
-
-def contrasts_of(contrasts: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Say of each variant whether it learned what the first one did, over the seeds."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for contrast in contrasts:
-        groups.setdefault((contrast["workload"], contrast["variant"]), []).append(contrast)
+def repeats(comparisons: Iterable[Compared]) -> list[Verdict]:
+    """Say of each workload and variant whether its runs repeat, over the seeds."""
     return [
-        {
-            "workload": workload,
-            "variant": variant,
-            **summed_up(seeds),
-            "question": SAME_LEARNED.format(against=seeds[0]["against"]),
-        }
-        for (workload, variant), seeds in groups.items()
+        _over_seeds(seeds, "repeats", question=REPEATS, entirely=REPEATS_ENTIRELY)
+        for seeds in _by_variant(comparisons)
     ]
 
 
-def located(locations: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Say for each workload and variant that differs where that begins; of its seeds, the first.
+def same_parameters(contrasts: Iterable[Compared]) -> list[Verdict]:
+    """Say of each variant whether it learned what the baseline did, over the seeds."""
+    return [
+        _over_seeds(
+            seeds,
+            "same_parameters",
+            question=SAME.format(baseline=seeds[0].found["against"]),
+            entirely=SAME_ENTIRELY.format(baseline=seeds[0].found["against"]),
+        )
+        for seeds in _by_variant(contrasts)
+    ]
 
-    A seed in which an operation was found goes before one in which none was.
+
+def first_operations(locations: Iterable[Located]) -> list[Verdict]:
+    """Name the operation that diverged first in each workload and variant that differs.
+
+    One seed speaks for all: the first in which the operation was found, else the first.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for location in locations:
-        if location["answer"] != "equal":
-            groups.setdefault((location["workload"], location["variant"]), []).append(location)
-    shown = [
-        min(group, key=lambda location: location["answer"] != "located")
-        for group in groups.values()
-    ]
+    diverging = [location for location in locations if location.found["answer"] != "equal"]
     return [
-        {
-            "workload": location["workload"],
-            "variant": location["variant"],
-            "question": BEGINS,
-            "answer": "yes" if location["answer"] == "located" else "no",
-            "figure": location["sentence"],
-            "evidence": location["path"],
-        }
-        for location in shown
+        _first_operation(min(seeds, key=lambda location: location.found["answer"] != "located"))
+        for seeds in _by_variant(diverging)
     ]
 
 
-def _extent(comparison: Mapping[str, Any]) -> tuple[float, int]:
-    return comparison["relative_l2"], comparison["parameters"]["elements_differing"]
+def _first_operation(location: Located) -> Verdict:
+    found = location.found
+    return {
+        "key": "first_operation",
+        "workload": found["workload"],
+        "variant": found["variant"],
+        "question": FIRST_OPERATION,
+        "answer": "differs" if found["answer"] == "located" else "undecided",
+        "measured": found["sentence"],
+        "evidence": location.path,
+    }
 
 
-def _difference(comparison: Mapping[str, Any]) -> str:
+def _by_variant(entries: Iterable[OfVariant]) -> Iterable[list[OfVariant]]:
+    """Return the entries of each workload and variant, one for each seed."""
+    groups: dict[tuple[str, str], list[OfVariant]] = {}
+    for entry in entries:
+        names = entry.found["workload"], entry.found["variant"]
+        groups.setdefault(names, []).append(entry)
+    return groups.values()
+
+
+def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely: str) -> Verdict:
+    """Sum up the comparisons of one workload and variant.
+
+    Args:
+        seeds: a comparison of each.
+        key: of the verdict.
+        question: about the parameters.
+        entirely: the question instead, where all parameters are equal and something else is not.
+    """
+    refused = [seed for seed in seeds if seed.found["answer"] == "not comparable"]
+    differing = [seed for seed in seeds if seed.found["answer"] == "differs"]
+    answer: Answer
+    if differing:
+        answer, shown = "differs", max(differing, key=_extent)
+        measured = _difference(shown.found)
+        if not shown.found["parameters"]["elements_differing"]:
+            question = entirely
+    elif refused:
+        answer, shown = "not comparable", refused[0]
+        measured = shown.found["reason"] or "without a reason"
+    else:
+        answer, shown = "equal", seeds[0]
+        measured = _share(shown.found["parameters"], "parameter")
+    if len(seeds) > 1:
+        counts = [(len(differing), "differ"), (len(refused), "not comparable")]
+        worse = [f"{number} of {len(seeds)} seeds {what}" for number, what in counts if number]
+        of_seeds = f"seed {shown.found['seed']}" if worse else f"{len(seeds)} seeds"
+        measured = "; ".join([*worse, f"{of_seeds}: {measured}"])
+    if answer != "not comparable":
+        runs, steps = plural(shown.found["repeats"], "run"), plural(shown.found["steps"], "step")
+        measured += f" ({runs}, {steps})"
+    return {
+        "key": key,
+        "workload": shown.found["workload"],
+        "variant": shown.found["variant"],
+        "question": question,
+        "answer": answer,
+        "measured": measured,
+        "evidence": shown.path,
+    }
+
+
+def _extent(comparison: Compared) -> tuple[bool, float, int]:
+    """Return what orders comparisons by how far their parameters differ.
+
+    A distance that is no number counts as the largest: NaN compares with nothing, and would leave
+    the choice to the order of the seeds.
+    """
+    differing = comparison.found["parameters"]["elements_differing"]
+    distance = comparison.found["relative_l2"]
+    if distance is None or math.isnan(distance):
+        distance = math.inf
+    return differing > 0, distance, differing
+
+
+def _difference(comparison: Comparison) -> str:
     """Say how many elements differ, how far, and where that began."""
     parameters, buffers = comparison["parameters"], comparison["buffers"]
-    parts = [_share(parameters, "parameter")]
+    clauses = [_share(parameters, "parameter")]
     if parameters["elements_differing"]:
-        ulp = comparison["max_ulp"]
+        ulp = comparison["max_ulp"] or 0
         steps = count(ulp) if ulp < 1_000_000 else measure(ulp)
-        parts[0] += f" by up to {measure(comparison['max_abs'])} ({steps} ULP)"
+        clauses[0] += f" by up to {measure(comparison['max_abs'])} ({steps} ULP)"
     elif buffers["elements_differing"]:
-        parts.append(_share(buffers, "buffer element"))
-    return ", ".join([*parts, _beginning(comparison["first_difference"])])
+        clauses.append(_share(buffers, "buffer element"))
+    return ", ".join([*clauses, _beginning(comparison["first_difference"])])
 
 
-def _share(counts: Mapping[str, int], noun: str) -> str:
+def _share(counts: Counts, noun: str) -> str:
     number, whole = counts["elements_differing"], plural(counts["elements"], noun)
     return f"{count(number)} of {whole} differ{'s' if number == 1 else ''}"
 
 
-def _beginning(first: Mapping[str, Any] | None) -> str:
-    """Say where two runs parted.
+def _beginning(first: FirstDifference | None) -> str:
+    """Say where two runs diverged.
 
     >>> _beginning({"step": 3, "quantity": "gradients", "tensor": "user_factors"})
     'first at step 3 in the gradients of user_factors'

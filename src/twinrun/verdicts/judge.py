@@ -1,18 +1,16 @@
-"""From comparisons and timings to verdicts: question, answer, figure, evidence, a line each.
+"""From comparisons and timings to verdicts: question, answer, what was measured, evidence.
 
-A verdict says what was measured, never what was expected. A timing whose interval holds 1 says
-that no difference was measured; a variant that could not run here has its line, with the reason.
+A verdict says what was measured, never what was expected. What could not run here has its line,
+with the reason.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-
-from twinrun import artifacts
-from twinrun.verdicts.equality import located
-from twinrun.verdicts.rows import COLUMNS
+from twinrun.comparison.pair_records import read_locations
+from twinrun.verdicts.equality import first_operations
+from twinrun.verdicts.evidence import Missing, read
+from twinrun.verdicts.rows import read_rows, write_rows
 from twinrun.verdicts.studies import STUDIES
 
 
@@ -35,48 +33,41 @@ def judge(
         not_run: its variants that this machine cannot run, and why.
         workloads: its workloads, in the order of the config.
         output: path of the CSV.
-        locations: JSON that says where its pairs part, likewise.
+        locations: JSON that says where its pairs diverge, likewise.
     """
     results = Path(output).parents[1]
-    rows = STUDIES[study](
-        _read(comparisons, results),
-        _read(timings, results),
-        [
-            {"workload": workload, "variant": variant, "reason": reason}
-            for workload in workloads
-            for variant, reason in not_run.items()
-        ],
+    missing: list[Missing] = [
+        {"workload": workload, "variant": variant, "reason": reason}
+        for workload in workloads
+        for variant, reason in not_run.items()
+    ]
+    asked = STUDIES[study]
+    rows = asked.verdicts(
+        read(comparisons, asked.comparisons, results=results),
+        read(timings, asked.timings, results=results),
+        missing,
     )
-    rows += located(_read(locations, results))
-    order = {workload: place for place, workload in enumerate(workloads)}
+    rows += first_operations(read(locations, read_locations, results=results))
+    order = {workload: position for position, workload in enumerate(workloads)}
     rows.sort(key=lambda row: order[row["workload"]])
-    table = pd.DataFrame([{"study": study, **row} for row in rows], columns=COLUMNS)
-    artifacts.write_csv(output, table)
+    write_rows(output, [{"study": study, **row} for row in rows])
 
 
 def collect(studies: Sequence[str], *, output: str) -> None:
     """Join the verdicts of the studies into one table."""
-    tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in studies]
-    artifacts.write_csv(output, pd.concat(tables))
+    write_rows(output, [row for path in studies for row in read_rows(path)])
 
 
-def summary_lines(verdicts: str) -> list[str]:
-    """Give the verdicts as lines for a terminal, by question."""
-    table = pd.read_csv(verdicts, dtype=str, keep_default_na=False)
-    columns = ["workload", "variant", "answer"]
-    widths = {column: table[column].str.len().max() for column in columns}
+def summary_lines(verdicts: str | Path) -> list[str]:
+    """Return the verdicts as lines for a terminal, by question."""
+    rows = read_rows(verdicts)
+    cells = [(row["workload"], row["variant"], row["answer"]) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
-    for question, rows in table.groupby("question", sort=False):
+    for question in dict.fromkeys(row["question"] for row in rows):
         lines.append(question)
-        for row in rows.to_dict("records"):
-            cells = "  ".join(f"{row[column]:<{widths[column]}}" for column in columns)
-            lines.append(f"  {cells}  {row['figure']}")
+        for row, texts in zip(rows, cells, strict=True):
+            if row["question"] == question:
+                padded = "  ".join(map(str.ljust, texts, widths))
+                lines.append(f"  {padded}  {row['measured']}")
     return lines
-
-
-def _read(paths: Sequence[str], results: Path) -> list[dict[str, Any]]:
-    return [
-        {**entry, "path": Path(path).relative_to(results).as_posix()}
-        for path in paths
-        for entry in artifacts.read_entries(path)
-    ]

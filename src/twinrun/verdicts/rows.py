@@ -1,23 +1,129 @@
-"""What every verdict is: a row of one table."""
+"""What a verdict is, and the table of verdicts: one reader, one writer.
 
-from collections.abc import Mapping, Sequence
+Programs choose a verdict by its `key`, never by the text of its question: the gate, the report and
+whoever reads verdicts.csv. Questions are for readers, and their words may change.
+"""
 
-COLUMNS = ["study", "workload", "variant", "question", "answer", "figure", "evidence"]
-ANSWERS = ("equal", "differs", "yes", "no", "not run", "not comparable")
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypedDict, get_args
 
-Row = dict[str, str]
+import msgspec
+
+from twinrun import artifacts
+from twinrun.errors import TwinrunError
+from twinrun.verdicts.evidence import Missing
+
+Key = Literal[
+    "repeats",  # do runs of the same settings and seed leave the same bits?
+    "first_operation",  # which operation of the step was the first to give other values?
+    "cost",  # does a training step take longer than the baseline's? (reproducibility)
+    "speed",  # is training faster than under the baseline? (devices, acceleration, parallel)
+    "prediction_speed",  # is prediction faster than under the baseline?
+    "trainer_cost",  # does Lightning's Trainer add time to the bare training step?
+    "same_predictions",  # are predictions those of the baseline, except for rounding?
+    "same_parameters",  # does training end in the bits that the baseline's training ends in?
+    "finished",  # did every trial of a sweep finish?
+    "best",  # do the same hyperparameters of a sweep come first for every seed?
+    "withstands_changes",  # do the bits stay the same when one setting is changed?
+    "resumes_lightning",  # does Lightning's checkpoint lead to the uninterrupted run's bits?
+    "resumes_twinrun",  # does Twinrun's?
+]
+Answer = Literal[
+    "equal",  # every bit is the same
+    "differs",  # at least one bit is not
+    "yes",
+    "no",
+    "not run",  # this machine or this training lacks what it takes
+    "not comparable",  # the runs are no pair
+    "undecided",  # it was looked at, and what was measured allows neither yes nor no
+]
+KEYS: tuple[Key, ...] = get_args(Key)
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 
-def missing_rows(not_run: Sequence[Mapping[str, str]], question: str) -> list[Row]:
-    """Give a row for each variant that could not run here, with the reason."""
+class Verdict(TypedDict):
+    """What one study says of one workload and variant."""
+
+    key: Key
+    """Which question it is, for programs."""
+    workload: str
+    """Its name in the config."""
+    variant: str
+    """The variant's name in the config; empty where a question is about several."""
+    question: str
+    """The question in plain words."""
+    answer: Answer
+    """The answer in one word or two."""
+    measured: str
+    """What the answer rests on, in words with numbers; why, where there is none."""
+    evidence: str
+    """Path of the file it is drawn from, in the results folder; empty where nothing was run."""
+
+
+class VerdictRow(Verdict):
+    """A verdict in the table of all studies."""
+
+    study: str
+    """Name of the study that it belongs to."""
+
+
+# The order of the table's columns, which is not that of the fields: readers begin with the study.
+# fmt: off
+COLUMNS = (
+    "study", "key", "workload", "variant", "question", "answer", "measured", "evidence",
+)
+# fmt: on
+
+
+def write_rows(path: str | Path, rows: Iterable[VerdictRow]) -> None:
+    """Write verdicts as CSV, a line each."""
+    checked = [msgspec.convert(row, VerdictRow) for row in rows]
+    # newline="": the csv module ends its lines itself, and a cell may hold line breaks.
+    with (
+        artifacts.atomic(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(checked)
+
+
+def read_rows(path: str | Path) -> list[VerdictRow]:
+    """Read verdicts as `write_rows` wrote them.
+
+    Raises:
+        TwinrunError: if a column is missing or unknown, or a row has a key or an answer that no
+            verdict has.
+    """
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        table = csv.DictReader(file)
+        rows = list(table)
+    if tuple(table.fieldnames or ()) != COLUMNS:
+        found = ", ".join(table.fieldnames or ()) or "none"
+        raise _corrupt(path, f"its columns are {found}, not {', '.join(COLUMNS)}")
+    try:
+        return msgspec.convert(rows, list[VerdictRow])
+    except msgspec.ValidationError as error:
+        raise _corrupt(path, str(error)) from None
+
+
+def _corrupt(path: str | Path, what: str) -> TwinrunError:
+    return TwinrunError(f"{path} is no table of verdicts ({what}): delete it and it is made again")
+
+
+def not_run(missing: Iterable[Missing], key: Key, question: str) -> list[Verdict]:
+    """Return a verdict for each variant that could not run here: the question stays open."""
     return [
         {
-            "workload": missing["workload"],
-            "variant": missing["variant"],
+            "key": key,
+            "workload": found["workload"],
+            "variant": found["variant"],
             "question": question,
             "answer": "not run",
-            "figure": missing["reason"],
+            "measured": found["reason"],
             "evidence": "",
         }
-        for missing in not_run
+        for found in missing
     ]

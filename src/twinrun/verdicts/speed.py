@@ -1,141 +1,250 @@
-"""Verdicts on time: what is faster, what does determinism cost, and the Trainer's loop?"""
+"""Verdicts on time: what is faster, what does determinism cost, and Lightning's Trainer?
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+An answer rests on the interval of a ratio and on how steady the clock was. Where the rounds behind
+a ratio are unstable, the interval is widened by their spread before it may answer yes or no: on a
+machine with neighbours a factor of three is still one, and a tenth is not.
+"""
 
-from twinrun.formatting import measure, percent
-from twinrun.timing.ratios import UNSTABLE_IQR_SHARE
-from twinrun.verdicts.rows import Row
+import math
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
-COSTS = "Does it cost time, against {baseline}?"
-SAME_PREDICTED = "Does it predict what {baseline} predicts, but for rounding?"
-LOOP_COSTS = "Does the Trainer's loop cost time, against the bare step?"
+from twinrun.formatting import count, measure, percent, seconds
+from twinrun.timing.epoch_times import Scaling
+from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
+from twinrun.timing.summary import Agreement, Interval, Median, Overhead, Ratio, TimingSummary
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import Answer, Key, Verdict
+
+COSTS = "Does it cost time, compared with {baseline}?"
+TRAINS_FASTER = "Does it train faster than {baseline}?"
+TRAINS_FASTER_AT = "Does it train faster than {baseline} at {size} {unit}?"
+PREDICTS_FASTER = "Does it predict faster than {baseline}?"
+EPOCH_FASTER = "Does it train an epoch faster than {baseline}?"
+TRAINER_COSTS = "Does Lightning's Trainer cost time, compared with the bare training step?"
+SAME_PREDICTIONS = "Does it predict what {baseline} predicts, except for rounding?"
+
+Timing = Evidence[TimingSummary]
+Answered = tuple[str, int | None, tuple[Answer, str]]  # variant, size, what is said of it
 
 
-def speed(
-    timing: Mapping[str, Any], entry: Mapping[str, Any], question: str, noun: str = "rounds"
-) -> Row:
-    """Give the row of a ratio, or of a variant that was skipped."""
-    row = {"workload": timing["workload"], "variant": entry["variant"], "question": question}
-    if "reason" in entry:
-        answer, figure = "not run", entry["reason"]
-    else:
-        answer = "yes" if entry["high"] < 1 else "no"
-        doubt = _doubt(timing["medians"], entry, timing["baseline"], noun)
-        figure = speed_up(entry) + doubt
-    return row | {"answer": answer, "figure": figure, "evidence": timing["path"]}
+class Steadiness(TypedDict):
+    """How steady a measurement was; of the records of a timing and of epochs, what both have."""
+
+    variant: str
+    """The variant that was measured."""
+    iqr_share: float
+    """The interquartile range of its rounds or epochs as a share of their median."""
+    unstable: bool
+    """Whether that share is too large."""
 
 
-def costs(timing: Mapping[str, Any]) -> list[Row]:
+def costs(timing: Timing) -> list[Verdict]:
     """Say of each variant but the baseline whether its training step takes longer."""
-    rows = [
-        {
-            "workload": timing["workload"],
-            "variant": ratio["variant"],
-            "question": COSTS.format(baseline=timing["baseline"]),
-            "answer": "yes" if ratio["low"] > 1 else "no",
-            "figure": time_ratio(ratio) + _doubt(timing["medians"], ratio, timing["baseline"]),
-            "evidence": timing["path"],
-        }
-        for ratio in timing["ratios"]
-        if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
-    ]
+    question = COSTS.format(baseline=timing.found["baseline"])
+    rows = []
+    for ratio in _of_phase(timing, "train"):
+        behind = _behind(timing, ratio)
+        answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
+        rows.append(_verdict(timing, "cost", ratio["variant"], question, *answered))
     return rows + [
-        {
-            "workload": timing["workload"],
-            "variant": skipped["variant"],
-            "question": COSTS.format(baseline=timing["baseline"]),
-            "answer": "not run",
-            "figure": skipped["reason"],
-            "evidence": timing["path"],
-        }
-        for skipped in timing["skipped"]
+        _verdict(timing, "cost", variant, question, *answered)
+        for variant, _, answered in _without_ratio(timing, "train")
     ]
 
 
-def loops(timing: Mapping[str, Any]) -> list[Row]:
-    """Say of each variant what Lightning's loop adds to its step, at the largest size."""
-    largest = {ratio["variant"]: ratio for ratio in timing["trainer"]}
+def training_speeds(timing: Timing) -> list[Verdict]:
+    """Say of each variant and size whether its training step is faster than the baseline's."""
+    rows = []
+    for variant, size, answered in [
+        *_speeds(timing, "train"),
+        *_without_ratio(timing, "train"),
+    ]:
+        question = TRAINS_FASTER.format(baseline=timing.found["baseline"])
+        if size is not None:
+            at = {"size": count(size), "unit": timing.found["settings"]["timing"]["size"]}
+            question = TRAINS_FASTER_AT.format(baseline=timing.found["baseline"], **at)
+        rows.append(_verdict(timing, "speed", variant, question, *answered))
+    return rows
+
+
+def prediction_speeds(timing: Timing) -> list[Verdict]:
+    """Say of each variant whether its prediction is faster than the baseline's."""
+    question = PREDICTS_FASTER.format(baseline=timing.found["baseline"])
     return [
-        {
-            "workload": timing["workload"],
-            "variant": variant,
-            "question": LOOP_COSTS,
-            "answer": "yes" if ratio["low"] > 1 else "no",
-            "figure": time_ratio(ratio),
-            "evidence": timing["path"],
-        }
-        for variant, ratio in largest.items()
+        _verdict(timing, "prediction_speed", variant, question, *answered)
+        for variant, _, answered in [
+            *_speeds(timing, "predict"),
+            *_without_ratio(timing, "predict"),
+        ]
     ]
 
 
-def agreements(timing: Mapping[str, Any]) -> list[Row]:
+def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
+    """Say of each variant whether its epochs are faster than the baseline's."""
+    baseline = scaling.found["baseline"]
+    medians = {median["variant"]: median for median in scaling.found["medians"]}
+    rows = []
+    for ratio in scaling.found["ratios"]:
+        # The epochs of two runs are no pairs: the ratio is that of the medians, nothing to explain.
+        behind = [medians[ratio["variant"]], medians[baseline]]
+        measured = speed_up(ratio) + _instability(ratio, behind, noun="epochs")
+        answered = answer(ratio, behind, yes="faster"), measured
+        question = EPOCH_FASTER.format(baseline=baseline)
+        rows.append(_verdict(scaling, "speed", ratio["variant"], question, *answered))
+    return rows
+
+
+def trainer_costs(timing: Timing) -> list[Verdict]:
+    """Say of each variant what Lightning's Trainer adds to its bare step, at the largest size."""
+    largest: dict[str, Overhead] = {}
+    for overhead in sorted(timing.found["trainer"], key=lambda overhead: overhead["size"] or 0):
+        largest[overhead["variant"]] = overhead
+    rows = []
+    for variant, ratio in largest.items():
+        behind = [_median(timing, variant, phase, ratio["size"]) for phase in ("trainer", "train")]
+        answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
+        rows.append(_verdict(timing, "trainer_cost", variant, TRAINER_COSTS, *answered))
+    return rows
+
+
+def agreements(timing: Timing) -> list[Verdict]:
     """Say of each variant whether it predicts what the baseline does; of the sizes, the worst."""
-    worst: dict[str, Mapping[str, Any]] = {}
-    for row in timing["agreement"]:
+    worst: dict[str, Agreement] = {}
+    for row in timing.found["agreement"]:
         before = worst.setdefault(row["variant"], row)
         if not row["distance"] <= before["distance"]:  # so that NaN is the worst
             worst[row["variant"]] = row
+    question = SAME_PREDICTIONS.format(baseline=timing.found["baseline"])
     return [
-        {
-            "workload": timing["workload"],
-            "variant": variant,
-            "question": SAME_PREDICTED.format(baseline=timing["baseline"]),
-            "answer": "yes" if row["distance"] <= row["tolerance"] else "no",
-            "figure": f"relative L2 distance {measure(row['distance'])} on the first batch, "
-            f"tolerance {measure(row['tolerance'])}",
-            "evidence": timing["path"],
-        }
+        _verdict(timing, "same_predictions", variant, question, *_agreement(row))
         for variant, row in worst.items()
     ]
 
 
-def measured_or_skipped(timing: Mapping[str, Any], phase: str = "train") -> list[Mapping[str, Any]]:
-    """Give the ratios of a phase and the variants that were skipped."""
-    ratios = [ratio for ratio in timing["ratios"] if ratio["phase"] == phase]
-    return [*ratios, *timing["skipped"]]
+def _agreement(row: Agreement) -> tuple[Answer, str]:
+    if math.isnan(row["distance"]):
+        return "no", "a prediction of the first batch is not a number"
+    distance, tolerance = measure(row["distance"]), measure(row["tolerance"])
+    measured = f"relative L2 distance {distance} on the first batch, tolerance {tolerance}"
+    return "yes" if row["distance"] <= row["tolerance"] else "no", measured
 
 
-def speed_up(ratio: Mapping[str, Any]) -> str:
-    """Write a ratio of seconds as a speed-up, with its interval and what it means.
-
-    >>> speed_up({"time_ratio": 0.5, "low": 0.4, "high": 0.625})
-    '2.00 times as fast (95% interval 1.60 to 2.50)'
-    """
-    low, high = 1 / ratio["high"], 1 / ratio["low"]
-    meaning = ": no difference measured" if low <= 1 <= high else ""
-    interval = f"95% interval {measure(low)} to {measure(high)}"
-    return f"{measure(1 / ratio['time_ratio'])} times as fast ({interval}){meaning}"
+def _of_phase(timing: Timing, phase: str) -> list[Ratio]:
+    return [ratio for ratio in timing.found["ratios"] if ratio["phase"] == phase]
 
 
-def time_ratio(ratio: Mapping[str, Any]) -> str:
-    """Write a ratio of seconds with its interval and what it means.
-
-    >>> time_ratio({"time_ratio": 1.02, "low": 0.98, "high": 1.07})
-    '1.02 times the time a step (95% interval 0.980 to 1.07): no difference measured'
-    """
-    interval = f"95% interval {measure(ratio['low'])} to {measure(ratio['high'])}"
-    meaning = "no difference measured"
-    if ratio["low"] > 1 or ratio["high"] < 1:
-        meaning = "slower" if ratio["low"] > 1 else "faster"
-    return f"{measure(ratio['time_ratio'])} times the time a step ({interval}): {meaning}"
+def _speeds(timing: Timing, phase: str) -> Iterator[Answered]:
+    """Answer whether variants are faster than the baseline in a phase."""
+    for ratio in _of_phase(timing, phase):
+        behind = _behind(timing, ratio)
+        answered = answer(ratio, behind, yes="faster"), speed_up(ratio) + _doubts(ratio, behind)
+        yield ratio["variant"], ratio["size"], answered
 
 
-def _doubt(
-    medians: Sequence[Mapping[str, Any]],
-    ratio: Mapping[str, Any],
-    baseline: str,
-    noun: str = "rounds",
-) -> str:
-    """Say if one of the two measurements behind a ratio is unstable."""
-    unstable = [
-        median["variant"]
-        for median in medians
-        if median["unstable"]
-        and median["variant"] in (ratio["variant"], baseline)
-        and (median["phase"], median["size"]) == (ratio["phase"], ratio["size"])
+def _without_ratio(timing: Timing, phase: str) -> Iterator[Answered]:
+    """Say what has no ratio: variants that could not be measured, and those without a baseline."""
+    baseline = timing.found["baseline"]
+    for skipped in timing.found["skipped"]:
+        yield skipped["variant"], skipped["size"], ("not run", skipped["reason"])
+    medians = [median for median in timing.found["medians"] if median["phase"] == phase]
+    with_baseline = {median["size"] for median in medians if median["variant"] == baseline}
+    for median in medians:
+        if median["size"] not in with_baseline:
+            took = f"a step took {seconds(median['seconds_per_step'])}"
+            why = f"{baseline} was not measured; {took}"
+            yield median["variant"], median["size"], ("not comparable", why)
+
+
+def _behind(timing: Timing, ratio: Ratio) -> list[Median]:
+    """Return the medians behind a ratio: the variant's, then the baseline's."""
+    return [
+        _median(timing, variant, ratio["phase"], ratio["size"])
+        for variant in (ratio["variant"], timing.found["baseline"])
     ]
-    if not unstable:
+
+
+def _median(timing: Timing, variant: str, phase: str, size: int | None) -> Median:
+    return next(
+        median
+        for median in timing.found["medians"]
+        if (median["variant"], median["phase"], median["size"]) == (variant, phase, size)
+    )
+
+
+def answer(ratio: Interval, medians: Sequence[Steadiness], *, yes: Effect) -> Answer:
+    """Answer whether a ratio shows an effect, in spite of the spread of what it rests on.
+
+    Args:
+        ratio: of two measurements.
+        medians: of the two.
+        yes: the effect that the question asks for, `faster` or `slower`.
+    """
+    effect = effect_of(_widened(ratio, medians))
+    if effect == "no difference measured":
+        return "undecided"
+    return "yes" if effect == yes else "no"
+
+
+def _spread(medians: Sequence[Steadiness]) -> float:
+    """Return the largest interquartile range, as a share of its median, of what is unstable."""
+    return max((median["iqr_share"] for median in medians if median["unstable"]), default=0.0)
+
+
+def _widened(ratio: Interval, medians: Sequence[Steadiness]) -> Interval:
+    factor = 1 + _spread(medians)
+    low, high = ratio["low"] / factor, ratio["high"] * factor
+    return {"time_ratio": ratio["time_ratio"], "low": low, "high": high}
+
+
+def _doubts(ratio: Interval, medians: Sequence[Median]) -> str:
+    """Say what a reader may stumble over: medians that say another thing, and unstable rounds."""
+    return _disagreement(ratio, medians) + _instability(ratio, medians, noun="rounds")
+
+
+def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
+    """Say why a ratio of paired rounds is not the one that its medians give.
+
+    Where the machine was slow for a while, the medians of two variants may come from other rounds;
+    the ratio is taken within each round, where both were slowed alike.
+    """
+    of_variant, of_baseline = (median["seconds_per_step"] for median in medians)
+    quotient = of_variant / of_baseline
+    if ratio["low"] <= quotient <= ratio["high"]:
         return ""
-    share = percent(UNSTABLE_IQR_SHARE)
-    return f"; unstable: {noun} of {' and '.join(unstable)} spread by more than {share}"
+    return (
+        f"; the two medians alone give {measure(quotient)}: the ratio is taken within each round, "
+        f"where what slows the machine slows both"
+    )
+
+
+def _instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) -> str:
+    """Say which measurements behind a ratio are unstable, and whether that leaves it in doubt."""
+    names = dict.fromkeys(median["variant"] for median in medians if median["unstable"])
+    if not names:
+        return ""
+    weight = ""
+    if effect_of(ratio) in ("faster", "slower"):
+        is_clear = effect_of(_widened(ratio, medians)) in ("faster", "slower")
+        weight = ", less than the difference" if is_clear else ", as much as the difference"
+    spread = percent(_spread(medians))
+    return f"; unstable: {noun} of {' and '.join(names)} spread by up to {spread}{weight}"
+
+
+def _verdict(
+    source: Timing | Evidence[Scaling],
+    key: Key,
+    variant: str,
+    question: str,
+    answer: Answer,
+    measured: str,
+) -> Verdict:
+    return {
+        "key": key,
+        "workload": source.found["workload"],
+        "variant": variant,
+        "question": question,
+        "answer": answer,
+        "measured": measured,
+        "evidence": source.path,
+    }

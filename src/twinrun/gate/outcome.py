@@ -1,0 +1,67 @@
+"""What the gate decided: the record that lies in results/gate.json, its reader and its writer."""
+
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from twinrun import artifacts
+from twinrun.gate.expected_fingerprints import Entry
+
+Outcome = Literal[
+    "pass",  # everything required holds
+    "fail",  # something was compared or measured, and does not hold
+    "not comparable",  # nothing failed, but something could not be judged
+]
+SEVEREST_FIRST: tuple[Outcome, ...] = ("fail", "not comparable", "pass")
+
+
+class GateLine(TypedDict):
+    """One thing that is required, judged by one result."""
+
+    requirement: str
+    """As the config has it, `name: value`."""
+    outcome: Outcome
+    """Whether it holds."""
+    why: str
+    """What was compared with it, in words."""
+
+
+class GateOutcome(TypedDict):
+    """Everything that is required, judged."""
+
+    outcome: Outcome
+    """The severest one of the lines."""
+    lines: list[GateLine]
+    """In the order of the config."""
+    fingerprint: str | None
+    """Path of the file with the expected fingerprints; None if the config names none."""
+    found: list[Entry]
+    """The fingerprints of the runs as they are now, which `--accept` makes the expected ones."""
+
+
+def severest(lines: list[GateLine]) -> Outcome:
+    """Return the outcome of all lines together."""
+    outcomes = {line["outcome"] for line in lines}
+    return next(outcome for outcome in SEVEREST_FIRST if outcome in outcomes)
+
+
+def shown(line: GateLine) -> str:
+    """Say a line.
+
+    >>> shown({"requirement": "resume: equal", "outcome": "fail", "why": "digits: differs"})
+    'fail: resume: equal: digits: differs'
+    """
+    return f"{line['outcome']}: {line['requirement']}: {line['why']}"
+
+
+def write_outcome(path: str | Path, outcome: GateOutcome) -> None:
+    """Write gate.json."""
+    artifacts.write_record(path, outcome, GateOutcome)
+
+
+def read_outcome(path: str | Path) -> GateOutcome:
+    """Read gate.json.
+
+    Raises:
+        TwinrunError: if it is not what `write_outcome` writes.
+    """
+    return artifacts.read_record(path, GateOutcome)

@@ -1,0 +1,69 @@
+"""Verdicts on a matrix: does its baseline repeat, and which changes leave every bit as it was?"""
+
+from twinrun.comparison.study_records import Matrix
+from twinrun.formatting import count, plural
+from twinrun.verdicts.equality import REPEATS
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import Answer, Verdict
+
+WITHSTANDS_CHANGES = "Does training stay equal, bit for bit, when one setting is changed?"
+NOT_CHANGES = ("repeat", "seed")  # cells that change no setting
+
+
+def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
+    """Say whether the baseline of a matrix repeats."""
+    found = matrix.found
+    measured = found["reason"] or _reason_of_repeat(found)
+    if found["answer"] == "equal" and found["steps"] is not None:
+        measured = f"2 runs, {plural(found['steps'], 'step')}"
+    return {
+        "key": "repeats",
+        "workload": found["workload"],
+        "variant": found["baseline"],
+        "question": REPEATS,
+        "answer": found["answer"],
+        "measured": measured,
+        "evidence": matrix.path,
+    }
+
+
+def _reason_of_repeat(found: Matrix) -> str:
+    """Say why the baseline was not trained again: it stands in its cell."""
+    reasons = [cell["reason"] for cell in found["cells"] if cell["cell"] == "repeat"]
+    return next(filter(None, reasons), "the baseline was not trained twice")
+
+
+def withstands_changes(matrix: Evidence[Matrix]) -> Verdict:
+    """Say which changes leave the training as it was, bit for bit."""
+    found = matrix.found
+    answer, measured = _changes(found)
+    return {
+        "key": "withstands_changes",
+        "workload": found["workload"],
+        "variant": found["baseline"],
+        "question": WITHSTANDS_CHANGES,
+        "answer": answer,
+        "measured": measured,
+        "evidence": matrix.path,
+    }
+
+
+def _changes(found: Matrix) -> tuple[Answer, str]:
+    """Count the changes that leave every bit as it was, and name the others."""
+    changed = [cell for cell in found["cells"] if cell["cell"] not in NOT_CHANGES]
+    labels = {
+        answer: [cell["label"] for cell in changed if cell["answer"] == answer]
+        for answer in ("equal", "differs", "not comparable", "not run")
+    }
+    compared = len(labels["equal"]) + len(labels["differs"])
+    if not compared:
+        reasons = dict.fromkeys(cell["reason"] for cell in changed if cell["reason"])
+        reason = found["reason"] or "; ".join(reasons) or "no setting was changed"
+        return "not comparable" if labels["not comparable"] else "not run", reason
+    answer: Answer = "undecided" if labels["not comparable"] else "yes"
+    if labels["differs"]:
+        answer = "no"
+    clauses = [f"{count(len(labels['equal']))} of {plural(compared, 'change')} leave it equal"]
+    for name in ("differs", "not comparable", "not run"):
+        clauses += [f"{name}: {', '.join(labels[name])}"] if labels[name] else []
+    return answer, "; ".join(clauses)

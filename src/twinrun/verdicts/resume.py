@@ -1,0 +1,62 @@
+"""Verdicts on resuming: does a training that was stopped end in the bits of one that was not?"""
+
+from collections.abc import Mapping, Sequence
+
+from twinrun.comparison.study_records import ResumeTable, StoppedRun
+from twinrun.config.resume_variants import RESUMES, STOPS
+from twinrun.formatting import plural
+from twinrun.verdicts.evidence import Evidence, Missing
+from twinrun.verdicts.rows import Answer, Key, Verdict, not_run
+
+KEYS: Mapping[str, Key] = {"lightning": "resumes_lightning", "twinrun": "resumes_twinrun"}
+RESUMES_FROM = "Does resuming from {checkpoint} reproduce the uninterrupted run, bit for bit?"
+
+
+def resumes(tables: Sequence[Evidence[ResumeTable]], missing: Sequence[Missing]) -> list[Verdict]:
+    """Say for each type of checkpoint after which stops a training ends in the same bits."""
+    rows: list[Verdict] = []
+    for checkpoint, name in RESUMES.items():
+        key, question = KEYS[checkpoint], RESUMES_FROM.format(checkpoint=name)
+        for table in tables:
+            stops = [stop for stop in table.found["stops"] if stop["resume"] == checkpoint]
+            if not stops:
+                continue
+            answer, measured = _resumed(stops)
+            rows.append(
+                {
+                    "key": key,
+                    "workload": table.found["workload"],
+                    "variant": table.found["variant"],
+                    "question": question,
+                    "answer": answer,
+                    "measured": measured,
+                    "evidence": table.path,
+                }
+            )
+        rows += not_run(missing, key, question)
+    return rows
+
+
+def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
+    """Count the stops that lose nothing, and name the others.
+
+    A stop that never happened, since the training has no such point, answers nothing: it is named,
+    and where there is no other one, nothing was run.
+    """
+    places = {
+        answer: [STOPS[stop["stop"]] for stop in stops if stop["answer"] == answer]
+        for answer in ("equal", "differs", "not comparable", "not run")
+    }
+    number = len(stops) - len(places["not run"])
+    if not number:
+        return "not run", "; ".join(dict.fromkeys(stop["lost"] for stop in stops))
+    answer: Answer = "equal"
+    if places["differs"]:
+        answer = "differs"
+    elif places["not comparable"]:
+        answer = "not comparable"
+    loses = "loses" if number == 1 else "lose"
+    clauses = [f"{len(places['equal'])} of {plural(number, 'kind')} of stop {loses} nothing"]
+    for name in ("differs", "not comparable", "not run"):
+        clauses += [f"{name}: {', '.join(places[name])}"] if places[name] else []
+    return answer, "; ".join(clauses)

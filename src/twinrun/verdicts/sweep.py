@@ -1,0 +1,81 @@
+"""Verdicts on a sweep: did its trials finish, and is its winner more than luck?
+
+A trial is one training: hyperparameters and a seed. The order of the trials under one seed says
+nothing of the order under another, so from one seed none is called the best.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from twinrun.comparison.study_records import Ranking, Trial
+from twinrun.formatting import measure, plural
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import Answer, Key, Verdict
+
+FINISHED = "Did every trial of the sweep finish?"
+BEST = "Do the same hyperparameters come first for every seed?"
+
+
+def finished(ranking: Evidence[Ranking]) -> Verdict:
+    """Say whether every trial finished."""
+    number, done = len(ranking.found["trials"]), ranking.found["finished"]
+    measured = f"{done} of {plural(number, 'trial')} finished"
+    return _verdict(ranking, "finished", FINISHED, "yes" if done == number else "no", measured)
+
+
+def best(ranking: Evidence[Ranking]) -> list[Verdict]:
+    """Name the first trial, and say whether every seed confirms it; nothing if none has a rank."""
+    found = ranking.found
+    first = found["trials"][0]
+    if first["rank"] is None:
+        return []
+    answer, ground = confirmation(found["trials"])
+    value = f"{found['best']} {found['metric']}: {measure(first['value'])} with {first['label']}"
+    return [_verdict(ranking, "best", BEST, answer, f"{value}; {ground}")]
+
+
+def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
+    """Say whether the hyperparameters that come first do so for every seed.
+
+    Args:
+        trials: of a ranking, the best first; at least one has a rank.
+
+    Returns:
+        The answer and, in a clause, what it rests on.
+    """
+    ranked = [trial for trial in trials if trial["rank"] is not None]
+    if len({_choice(trial) for trial in ranked}) < 2:
+        return "undecided", "there is no other trial to compare it with"
+    of_seeds: dict[Any, list[Trial]] = {}
+    for trial in ranked:
+        of_seeds.setdefault(trial["point"].get("seed"), []).append(trial)
+    if len(of_seeds) < 2:
+        return "undecided", "from one seed only, so this order may be luck"
+    winner = _choice(ranked[0])
+    won = sum(_firsts(of_seed) == {winner} for of_seed in of_seeds.values())
+    ground = f"these hyperparameters come first for {won} of {len(of_seeds)} seeds"
+    return "yes" if won == len(of_seeds) else "no", ground
+
+
+def _choice(trial: Trial) -> str:
+    """Return what was chosen in a trial: its hyperparameters and variant, not the seed."""
+    return repr({name: value for name, value in trial["point"].items() if name != "seed"})
+
+
+def _firsts(trials: Sequence[Trial]) -> set[str]:
+    """Return the choices that share the best value among ranked trials, the best first."""
+    return {_choice(trial) for trial in trials if trial["value"] == trials[0]["value"]}
+
+
+def _verdict(
+    ranking: Evidence[Ranking], key: Key, question: str, answer: Answer, measured: str
+) -> Verdict:
+    return {
+        "key": key,
+        "workload": ranking.found["workload"],
+        "variant": "",
+        "question": question,
+        "answer": answer,
+        "measured": measured,
+        "evidence": ranking.path,
+    }

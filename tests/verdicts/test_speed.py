@@ -1,0 +1,214 @@
+"""Verdicts on time: what the interval decides, what unstable rounds leave open, what is explained.
+
+The answers of TestCost were seen red at b8e0cc1.
+"""
+
+import math
+
+import pytest
+from example_comparisons import median, timed
+
+from twinrun.verdicts import speed
+from twinrun.verdicts.evidence import Evidence
+
+UNSTABLE = {"unstable": True, "iqr_share": 0.31}
+
+
+def only(rows):
+    (row,) = rows
+    return row
+
+
+def cost(*interval, **changes):
+    """Judge what a training step costs whose ratio and interval these are."""
+    row = only(speed.costs(timed(interval=interval, **changes)))
+    return row["answer"], row["measured"]
+
+
+class TestCost:
+    def test_a_whole_row(self):
+        assert only(speed.costs(timed())) == {
+            "key": "cost",
+            "workload": "denoiser",
+            "variant": "deterministic",
+            "question": "Does it cost time, compared with nondeterministic?",
+            "answer": "yes",
+            "measured": "slower, 8% more time: 1.08 times the time a step (95% interval 1.06 to "
+            "1.10)",
+            "evidence": "timings/determinism_denoiser.json",
+        }
+
+    def test_what_is_faster_is_not_answered_by_a_plain_no(self):
+        answer, measured = cost(0.67, 0.65, 0.69)
+        assert answer == "no"
+        assert measured.startswith("faster, 33% less time: 0.670 times the time a step")
+
+    def test_a_hundredth_is_no_cost(self):
+        answer, measured = cost(1.01, 1.002, 1.04)
+        assert answer == "no"
+        assert measured.startswith("no difference that matters (at most 5%): 1.01 times")
+
+    def test_an_interval_that_prints_as_holding_1_decides_nothing(self):
+        answer, measured = cost(1.10, 1.001, 1.12)
+        assert answer == "undecided"
+        assert "no difference measured: 1.10 times" in measured
+        assert "1.00 to 1.12" in measured
+
+    def test_a_wide_interval_is_no_evidence_that_it_costs_nothing(self):
+        assert cost(1.2, 0.7, 1.6)[0] == "undecided"
+
+    @pytest.mark.parametrize("whose", ["of_variant", "of_baseline"])
+    def test_an_unstable_timing_gives_no_flat_yes(self, whose):
+        answer, measured = cost(1.08, 1.06, 1.10, **{whose: UNSTABLE})
+        assert answer == "undecided"
+        name = "deterministic" if whose == "of_variant" else "nondeterministic"
+        doubt = f"; unstable: rounds of {name} spread by up to 31%, as much as the difference"
+        assert measured.endswith(doubt)
+
+    def test_nor_a_flat_no(self):
+        assert cost(1.01, 0.99, 1.03, of_variant=UNSTABLE)[0] == "undecided"
+
+    def test_a_difference_beyond_the_spread_stands(self):
+        answer, measured = cost(6.24, 5.44, 6.95, of_variant=UNSTABLE, of_baseline=UNSTABLE)
+        assert answer == "yes"
+        assert measured.endswith(
+            "; unstable: rounds of deterministic and nondeterministic spread by up to 31%, less "
+            "than the difference"
+        )
+
+    def test_the_rounds_of_another_variant_or_phase_do_not_matter(self):
+        found = timed()
+        found.found["medians"] += [
+            median("deterministic", phase="first_call", **UNSTABLE),
+            median("another", **UNSTABLE),
+        ]
+        assert "unstable" not in only(speed.costs(found))["measured"]
+
+    def test_medians_that_say_another_thing_are_explained(self):
+        measured = cost(1.08, 1.06, 1.10, of_variant={"seconds_per_step": 0.97})[1]
+        assert measured.endswith(
+            "; the two medians alone give 0.970: the ratio is taken within each round, where what "
+            "slows the machine slows both"
+        )
+        assert "medians" not in cost(1.08, 1.06, 1.10)[1]
+
+    def test_prediction_is_no_cost_of_training(self):
+        assert speed.costs(timed(phase="predict")) == []
+
+    def test_a_variant_that_could_not_be_timed_has_its_row(self):
+        skipped = [{"variant": "compiled", "size": None, "reason": "no compiler"}]
+        row = only(speed.costs(timed(medians=[], ratios=[], skipped=skipped)))
+        found = row["variant"], row["answer"], row["measured"]
+        assert found == ("compiled", "not run", "no compiler")
+
+    def test_where_the_baseline_could_not_be_timed_the_others_keep_their_seconds(self):
+        found = timed(ratios=[], medians=[median("deterministic", seconds_per_step=0.002)])
+        row = only(speed.costs(found))
+        assert row["answer"] == "not comparable"
+        assert row["measured"] == "nondeterministic was not measured; a step took 2.00 ms"
+
+
+class TestSpeed:
+    def gpu(self, *interval, **changes):
+        return timed("gpu", interval, baseline="cpu", workload="peaks", **changes)
+
+    def test_a_device_is_faster_at_a_size(self):
+        found = self.gpu(0.005, 0.004, 0.008, size=40000)
+        found.found["settings"]["timing"]["size"] = "points"
+        row = only(speed.training_speeds(found))
+        assert (row["key"], row["answer"]) == ("speed", "yes")
+        assert row["question"] == "Does it train faster than cpu at 40,000 points?"
+        assert row["measured"] == (
+            "faster, 99.5% less time: 200 times as fast (95% interval 125 to 250)"
+        )
+
+    @pytest.mark.parametrize(
+        ("interval", "answer", "words"),
+        [
+            ((1.0, 0.9, 1.1), "undecided", "no difference measured: 1.00 times as fast"),
+            ((1.0, 0.98, 1.02), "no", "no difference that matters (at most 5%): 1.00 times"),
+            ((3.0, 2.0, 4.0), "no", "slower: 0.333 times as fast (95% interval 0.250 to 0.500)"),
+        ],
+    )
+    def test_what_is_not_measured_to_be_faster_is_not(self, interval, answer, words):
+        row = only(speed.training_speeds(self.gpu(*interval)))
+        assert row["answer"] == answer
+        assert row["measured"].startswith(words)
+
+    def test_prediction_has_a_key_of_its_own(self):
+        row = only(speed.prediction_speeds(self.gpu(0.5, 0.4, 0.625, phase="predict")))
+        assert (row["key"], row["answer"]) == ("prediction_speed", "yes")
+        assert row["question"] == "Does it predict faster than cpu?"
+
+    def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question(self):
+        skipped = [{"variant": "compiled", "size": None, "reason": "Unsupported: a graph break"}]
+        found = timed(medians=[], ratios=[], skipped=skipped)
+        for rows in (speed.training_speeds(found), speed.prediction_speeds(found)):
+            row = only(rows)
+            assert (row["answer"], row["measured"]) == ("not run", "Unsupported: a graph break")
+
+
+class TestTrainer:
+    def trainer(self, overheads, **changes):
+        """A timing through the Trainer of a variant of which the step alone takes 1 s."""
+        medians = [
+            median("cpu", phase=phase, size=overhead["size"], seconds_per_step=seconds, **changes)
+            for overhead in overheads
+            for phase, seconds in (("train", 1.0), ("trainer", overhead["time_ratio"]))
+        ]
+        return timed(medians=medians, ratios=[], trainer=overheads)
+
+    def overhead(self, size, middle, low, high):
+        found = {"variant": "cpu", "size": size}
+        return found | {"time_ratio": middle, "low": low, "high": high}
+
+    def test_the_largest_size_speaks(self):
+        overheads = [self.overhead(40000, 1.2, 1.1, 1.3), self.overhead(100, 2.0, 1.9, 2.1)]
+        row = only(speed.trainer_costs(self.trainer(overheads)))
+        assert (row["key"], row["answer"]) == ("trainer_cost", "yes")
+        assert row["question"] == (
+            "Does Lightning's Trainer cost time, compared with the bare training step?"
+        )
+        assert row["measured"].startswith("slower, 20% more time: 1.20 times")
+
+    def test_unstable_rounds_are_a_doubt_here_too(self):
+        """Red at b8e0cc1: a flat yes."""
+        found = self.trainer([self.overhead(None, 1.2, 1.1, 1.3)], **UNSTABLE)
+        assert only(speed.trainer_costs(found))["answer"] == "undecided"
+
+
+class TestAgreement:
+    @pytest.mark.parametrize(
+        ("distance", "answer"), [(9e-6, "yes"), (2e-5, "no"), (math.nan, "no"), (math.inf, "no")]
+    )
+    def test_a_fast_variant_predicts_the_same_or_not(self, distance, answer):
+        rows = [
+            {"variant": "fast", "size": size, "tolerance": 1e-5, "distance": found}
+            for size, found in ((100, 1e-7), (200, distance))
+        ]
+        row = only(speed.agreements(timed(baseline="cpu", agreement=rows)))
+        assert row["question"] == "Does it predict what cpu predicts, except for rounding?"
+        assert (row["key"], row["answer"]) == ("same_predictions", answer)
+        assert ("not a number" in row["measured"]) == math.isnan(distance)
+
+
+class TestEpochs:
+    def scaling(self, *interval, **changes):
+        names = ("one", "two")
+        medians = [
+            {"variant": name, "iqr_share": 0.02, "unstable": False} | changes for name in names
+        ]
+        middle, low, high = interval
+        ratio = {"variant": "two", "time_ratio": middle, "low": low, "high": high}
+        found = {"workload": "digits", "baseline": "one", "medians": medians, "ratios": [ratio]}
+        return Evidence(path="scaling/digits.json", found=found)
+
+    def test_epochs_are_faster_or_not(self):
+        row = only(speed.epoch_speeds(self.scaling(0.625, 0.5, 0.8)))
+        assert (row["key"], row["answer"]) == ("speed", "yes")
+        assert row["question"] == "Does it train an epoch faster than one?"
+
+    def test_epochs_that_spread_leave_it_open(self):
+        row = only(speed.epoch_speeds(self.scaling(0.9, 0.8, 0.95, **UNSTABLE)))
+        assert row["answer"] == "undecided"
+        assert "; unstable: epochs of two and one spread by up to 31%" in row["measured"]
