@@ -101,6 +101,8 @@ def write_run(
         "compilation": None,
         "peak_memory_mb": 610 + repeat,
         "resumed_at": [],
+        "was_stopped": False,
+        "not_resumed": None,
         "ended": "finished",
     }
     artifacts.write_json(folder / "run.json", manifest)

@@ -48,6 +48,8 @@ MANIFEST = {
     "compilation": None,
     "peak_memory_mb": 600,
     "resumed_at": [],
+    "was_stopped": False,
+    "not_resumed": None,
     "ended": "finished",
 }
 
@@ -177,6 +179,8 @@ def write_manifest(run, manifest, *beside):
         "compilation": None,
         "peak_memory_mb": 100,
         "resumed_at": [],
+        "was_stopped": False,
+        "not_resumed": None,
         "ended": "finished",
     }
     settings = {"workload": {}, "variant": {}} | manifest.get("settings", {})

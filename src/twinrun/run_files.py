@@ -128,6 +128,11 @@ class RunManifest(Origin):
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]
     """Steps after which the training was resumed; empty of one that never was."""
+    was_stopped: bool
+    """Whether a first process was ended at the variant's `stop`, for this one to resume."""
+    not_resumed: str | None
+    """Why the training then started again from its beginning; None if it was resumed, or never
+    stopped."""
     ended: str
     """`finished`, or why it ended otherwise."""
 

@@ -136,7 +136,15 @@ def test_what_cannot_be_resumed_is_refused_in_a_sentence(tmp_path, options, sent
     *_, said = fit(tmp_path, **options)
     assert len(said) == 1
     assert sentence in said[0]
-    assert not list(tmp_path.iterdir())
+    assert_refused(tmp_path, sentence)
+
+
+def assert_refused(folder, why):
+    """Another process, which has to do without a checkpoint, can say why."""
+    assert not list(folder.glob("*.ckpt"))
+    other = Resumable(folder)
+    assert other.last() is None
+    assert why in other.refused
 
 
 def test_a_state_that_is_more_than_data_is_refused(tmp_path, monkeypatch):
@@ -144,7 +152,7 @@ def test_a_state_that_is_more_than_data_is_refused(tmp_path, monkeypatch):
     *_, said = fit(tmp_path)
     assert len(said) == 1
     assert "more than data" in said[0]
-    assert not list(tmp_path.iterdir())
+    assert_refused(tmp_path, "more than data (")
 
 
 @pytest.fixture(scope="module")

@@ -165,6 +165,26 @@ def test_nothing_ran(tmp_path):
     assert summary["answer"] == table["answer"]["repeat"] == "not run"
 
 
+@pytest.mark.parametrize(
+    ("compilation", "answer"),
+    [
+        (None, "not run"),
+        ({"calls": 6, "compilations": 0, "reasons": []}, "not run"),
+        ({"calls": 6, "compilations": 1, "reasons": []}, "equal"),
+    ],
+)
+def test_a_compiled_run_in_which_nothing_was_compiled_is_not_run(tmp_path, compilation, answer):
+    study = Study(tmp_path)
+    study.add("repeat")
+    changes = {"settings.variant.compile": "module", "compilation": compilation}
+    study.add("compiled", changes=changes)
+    row = study.tabulated()[1]["cells"][1]
+    assert (row["answer"], row["reason"]) == (
+        answer,
+        None if answer == "equal" else "nothing was compiled",
+    )
+
+
 def test_the_map_says_each_value_in_words(study, tmp_path):
     study.tabulated()
     draw(study.folder / "matrix.json", output=tmp_path / "cells.svg")

@@ -62,7 +62,7 @@ class LosesLearningRate(Restless):
             optimizer["param_groups"][0]["lr"] *= 2
 
 
-def train(folder, module, data, *, checkpoint=None, callbacks=()):
+def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
     """Train in this process as a fresh one would, and leave the files of a run."""
     pl.seed_everything(1, verbose=False)
     module, data, tracer = module(), data(size=70), Tracer()
@@ -82,7 +82,9 @@ def train(folder, module, data, *, checkpoint=None, callbacks=()):
     artifacts.write_tensors(folder / "weights.safetensors", tensors)
     artifacts.write_csv(folder / "steps.csv", pd.DataFrame(tracer.rows))
     artifacts.write_arrays(folder / "fingerprints.npz", tracer.arrays())
+    variant = MANIFEST["settings"]["variant"] | {"stop": stop}
     manifest = MANIFEST | {
+        "settings": MANIFEST["settings"] | {"variant": variant},
         "repeat": 1,
         "tensors": [
             {
@@ -96,6 +98,7 @@ def train(folder, module, data, *, checkpoint=None, callbacks=()):
         "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
         "steps": len(tracer.rows),
         "resumed_at": tracer.resumed_at,
+        "was_stopped": checkpoint is not None,
     }
     artifacts.write_json(folder / "run.json", manifest)
     seal(folder)
@@ -106,10 +109,10 @@ def stopped_and_resumed(folder, module, data, stop, by):
     file = folder.parent / interrupt.FILE if by == "lightning" else None
     kept = [] if file else [Resumable(folder.parent / "checkpoints", minutes=0)]
     try:
-        train(folder, module, data, callbacks=[*kept, Interrupt(stop, file)])
+        train(folder, module, data, callbacks=[*kept, Interrupt(stop, file)], stop=stop)
     except Killed:
         checkpoint = file or kept[0].last()
-        return train(folder, module, data, checkpoint=checkpoint, callbacks=kept)
+        return train(folder, module, data, checkpoint=checkpoint, callbacks=kept, stop=stop)
     return str(folder / "run.json")
 
 

@@ -16,6 +16,7 @@ epoch's steps. What it cannot hold, it says, and leaves the training alone.
 
 import json
 import pickle
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +58,9 @@ class Resumable(pl.Callback):
         """
         self._folder = Path(folder)
         self._entry = self._folder / "checkpoint.json"
+        self._refusal = self._folder / "refused.txt"
+        self.refused: str | None = None
+        """Why `last` found no checkpoint that can be used."""
         self._identity = json.loads(json.dumps(identity or {}))
         self._minutes = minutes
         self._say = say
@@ -67,7 +71,11 @@ class Resumable(pl.Callback):
 
     def last(self) -> str | None:
         """Give the path of the last checkpoint, None if there is none that can be used."""
+        self.refused = None
         if not self._entry.exists():
+            self.refused = "none had been written before the stop"
+            if self._refusal.exists():  # an earlier process says why
+                self.refused = self._refusal.read_text(encoding="utf-8")
             return None
         try:
             entry = artifacts.read_json(self._entry)
@@ -81,6 +89,7 @@ class Resumable(pl.Callback):
         if is_whole and not others:
             return str(path)
         what = f"is of another {' and '.join(others)}" if others else "is corrupt"
+        self.refused = f"it {what}"
         self._say(f"{path} {what}: the training starts from its beginning")
         return None
 
@@ -134,6 +143,7 @@ class Resumable(pl.Callback):
 
     def _give_up(self, why: str) -> None:
         self._is_hindered = True
+        artifacts.write_text(self._refusal, why)
         self._say(f"no checkpoints are written: {why}")
 
     def _write(self, trainer: pl.Trainer) -> None:
@@ -188,8 +198,11 @@ def _check_it_is_data(path: Path) -> None:
     try:
         torch.load(path, weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
+        # torch's message has several paragraphs of advice; what matters is the class it met.
+        met = re.search(r"GLOBAL (\S+)", str(error))
+        what = met.group(1) if met else str(error).split("\n")[0]
         raise TwinrunError(
-            f"a callback, optimizer or module keeps more than data ({error})"
+            f"a callback, optimizer or module keeps more than data ({what})"
         ) from None
 
 

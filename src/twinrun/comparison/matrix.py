@@ -21,9 +21,11 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.distances import differing_elements, values
+from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
 from twinrun.formatting import count, measure, percent, plural
+from twinrun.run_files import RunManifest
 
 LOOK_STEPS = 2
 ROUNDING_UNITS = 2**10  # a sum of n numbers rounds off by up to n of them, typically its root
@@ -86,6 +88,9 @@ class CellComparison:
         (self.found,) = read_comparisons(path)
         self._path = Path(path)
         self._folders = [Path(folder) for folder in self.found["runs"]]
+        self.baseline, self.changed = (
+            run_files.read_run(folder / "run.json") for folder in self._folders
+        )
 
     def loss_apart(self) -> float | None:
         """Return |difference of the losses| / |loss|, the largest of the steps looked at."""
@@ -103,7 +108,7 @@ class CellComparison:
         apart = self.loss_apart()
         if apart is None:
             return None
-        most = ROUNDING_UNITS * max(map(_unit, self._folders))
+        most = ROUNDING_UNITS * max(map(_unit, (self.baseline, self.changed)))
         is_small = apart <= min(most, SEED_SHARE * (scale or math.inf))
         return "rounding" if is_small else "algorithmic"
 
@@ -124,9 +129,9 @@ class CellComparison:
         return max((share for share, _ in shares), default=None), "predicted values"
 
 
-def _unit(folder: Path) -> float:
+def _unit(run: RunManifest) -> float:
     """Return the relative spacing of the numbers that a run computed with."""
-    variant = run_files.variant_of(run_files.read_run(folder / "run.json"))
+    variant = run_files.variant_of(run)
     if variant.precision == "32-true" and variant.accelerator == "gpu":
         return UNIT_TF32
     return UNITS.get(variant.precision, UNIT_BFLOAT16)
@@ -197,6 +202,10 @@ def _fill(
 ) -> None:
     """Put into the row of a cell that was run what its comparison says."""
     found = comparison.found
+    reason = what_did_not_happen(comparison.changed)
+    if reason is not None:
+        row["reason"] = reason
+        return
     if found["answer"] == "not comparable" or doubt:
         row["answer"], row["reason"] = "not comparable", found["reason"] or doubt
         return

@@ -14,12 +14,12 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
+from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
 from twinrun.formatting import count, plural
 
 RNG_STATE = "RNG state "  # before the name of a generator
-HAS_NO_VALIDATION = "the training has no validation"
 COLUMNS = ["stop", "resume", "answer", "resumed_at", "steps", "lost", "relative_l2"]
 
 
@@ -68,16 +68,17 @@ def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
         answer="not run",
         resumed_at=None,
         steps=None,
-        lost="the training never comes to this point",
+        lost="",
         relative_l2=None,
     )
-    if not manifest["resumed_at"]:
-        if stop in ("before_validation", "after_validation"):
-            row["lost"] = HAS_NO_VALIDATION
+    reason = why_not_resumed(manifest)
+    if reason is not None:
+        row["lost"] = reason
         return row
-    at = manifest["resumed_at"][-1]
+    # Lightning may break off before the tracer knows that the training was resumed.
+    at = manifest["resumed_at"][-1] if manifest["resumed_at"] else None
     row["resumed_at"], row["steps"] = at, manifest["steps"]
-    if manifest["ended"] != "finished":
+    if manifest["ended"] != "finished" or at is None:
         ended = manifest["ended"].split(". ")[0]
         row["answer"], row["lost"] = "differs", f"the resumed training was {ended}"
         return row

@@ -82,6 +82,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
 
         # Fit.
         last = None if is_stopped else watchers.lightning_file or watchers.resumable.last()
+        was_stopped = variant.stop != "none" and not is_stopped
         # A failure after Lightning resumed the training is itself the result: it is reported.
         is_result = watchers.lightning_file is not None and not is_stopped
         failure = _fit(trainer, module, data, last, run.identity.variant, variant, is_result)
@@ -121,6 +122,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             "compilation": assembly.speed.compiled.counts() if assembly.speed.compiled else None,
             "peak_memory_mb": memory,
             "resumed_at": team.tracer.resumed_at,
+            "was_stopped": was_stopped,
+            "not_resumed": watchers.resumable.refused if was_stopped and last is None else None,
             "ended": failure or stop.reason or "finished",
         },
     )
