@@ -10,6 +10,8 @@ IGNORED = (
     "PL_GLOBAL_SEED",
     "PL_SEED_WORKERS",
     "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",  # set for good by whatever compiles first
+    "TORCHINDUCTOR_CACHE_DIR",
+    "PYTORCH_NVML_BASED_CUDA_CHECK",  # by the first import of Lightning
 )
 
 

@@ -4,6 +4,7 @@ A fault that a plain repeat must show takes another course in every second train
 it does not depend on luck.
 """
 
+import ctypes
 import itertools
 import os
 import time
@@ -187,11 +188,17 @@ class ClockBuffer(Base):
 
 
 class Uninitialised(Base):
-    """Adds memory that nothing has written."""
+    """Adds memory that no operation has written; what lies there is another thing each time.
+
+    What a process finds there is chance, and often zeros: so that the test can fail, something is
+    put there behind torch's back.
+    """
 
     def training_step(self, batch, batch_idx):
-        unwritten = torch.empty(64).nan_to_num().clamp(-1, 1).sum()
-        return super().training_step(batch, batch_idx) + unwritten
+        unwritten = torch.empty(64)
+        ctypes.memmove(unwritten.data_ptr(), os.urandom(256), 256)
+        rubbish = unwritten.nan_to_num().clamp(-1, 1).sum()
+        return super().training_step(batch, batch_idx) + rubbish
 
 
 class UnseededWeights(Base):

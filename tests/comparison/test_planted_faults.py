@@ -192,10 +192,12 @@ def test_a_racing_gather(tmp_path):
 
 
 def test_memory_that_nothing_has_written(tmp_path):
-    """Whether it differs is chance; that nothing else is blamed for it is not."""
-    _, location = audit(tmp_path, module="Uninitialised")
-    if location["answer"] == "located":
-        assert location["op"]["op"] == "aten::nan_to_num"
+    """The operation that reads it is named, and none after it."""
+    found, location = audit(tmp_path, module="Uninitialised")
+    assert found["first_difference"]["cause"] == "forward"
+    op = location["op"]
+    assert (op["phase"], op["op"]) == ("forward", "aten::nan_to_num")
+    assert op["source"].endswith(f"faults.py:{line_of('unwritten.nan_to_num()')}")
 
 
 def test_weights_that_the_seed_does_not_decide(tmp_path):

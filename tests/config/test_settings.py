@@ -298,7 +298,9 @@ def test_the_reference_page_is_up_to_date():
 
 def test_environments_hold_the_pins_of_the_lock():
     lock = {line for line in (ROOT / "requirements.lock").read_text().split() if "==" in line}
-    for file in (ROOT / "envs").glob("*.yaml"):
+    files = sorted((ROOT / "envs").glob("*.yaml"))
+    assert [file.stem for file in files] == ["report", "training"]
+    for file in files:
         dependencies = yaml.safe_load(file.read_text())["dependencies"]
         (pins,) = [entry["pip"] for entry in dependencies if isinstance(entry, dict)]
         assert set(pins) <= lock, file.name
