@@ -55,6 +55,7 @@ ENVIRONMENT = {
         "gpu": "none",
     },
     "context": {"host": "example", "cores": 2, "started": "2026-01-02T03:04:05+00:00"},
+    "packages": {"torch": "2.13.0+cpu"},
 }
 
 
@@ -97,6 +98,9 @@ def write_run(
         "epochs": EPOCHS,
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
         "not_evaluated": {},
+        "actual": None,
+        "departures": [],
+        "code": {},
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
         "compilation": None,
         "peak_memory_mb": 610 + repeat,

@@ -5,7 +5,7 @@ from typing import Any
 from twinrun import artifacts
 from twinrun.timing.summary import TimingSummary
 
-ENVIRONMENT = {"identity": {"torch": "2.13.0+cpu"}, "context": {"host": "example"}}
+ENVIRONMENT = {"identity": {"torch": "2.13.0+cpu"}, "context": {"host": "example"}, "packages": {}}
 
 
 def timing_summary(**changes: Any) -> TimingSummary:

@@ -15,6 +15,7 @@ from twinrun import artifacts
 from twinrun.config.definitions import RunFiles, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import Environment
+from twinrun.process.imported_code import ImportedFile
 
 CHECKSUMS = "SHA256SUMS"
 FAILED = "failed: "  # how the end of a run begins that left nothing but its reason
@@ -88,6 +89,34 @@ class CompilationCounts(TypedDict):
     """Why it compiled again, once for each time."""
 
 
+class Switches(TypedDict):
+    """torch's switches."""
+
+    threads: int
+    """Intra-op threads."""
+    interop_threads: int
+    deterministic: bool
+    """Whether torch used only reproducible algorithms."""
+    matmul_precision: str
+    """Of float32 products: `highest`, or TF32 and below."""
+
+
+class Actual(Switches):
+    """What a training really had, read from Trainer, loaders, torch and environment."""
+
+    accelerator: str
+    """torch's type of the device."""
+    devices: int
+    """Processes that trained."""
+    precision: str
+    accumulate: int
+    """Micro-batches of a mini-batch, by the Trainer."""
+    data_workers: list[int]
+    """Processes of each training loader."""
+    variables: dict[str, str]
+    """Environment variables that change arithmetic, ours included."""
+
+
 class Origin(TypedDict):
     """What a run comes from."""
 
@@ -121,6 +150,12 @@ class RunManifest(Origin):
     """What the module logged on the test data."""
     not_evaluated: dict[str, str]
     """What of test and prediction could not be measured or kept, and why."""
+    actual: Actual | None
+    """None of a training that did not start."""
+    departures: list[str]
+    """Where the training departs from its variant."""
+    code: dict[str, ImportedFile]
+    """The user's modules that the process had imported when it ended, by name."""
     seconds: RunSeconds
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""

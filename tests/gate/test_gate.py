@@ -73,7 +73,11 @@ def write_run(folder, *, weights="a" * 64, apart_from=99, losses=(0.5, 0.4, 0.3)
         {
             "workload": "denoiser",
             "variant": "deterministic",
-            "environment": {"identity": IDENTITY | identity, "context": {"host": "a"}},
+            "environment": {
+                "identity": IDENTITY | identity,
+                "context": {"host": "a"},
+                "packages": {},
+            },
             "settings": {"variant": {"threads": 2}},
             "weights_sha256": weights,
             "metrics": {"test_accuracy": 0.9},

@@ -144,7 +144,7 @@ def test_description_separates_identity_from_context():
     described = environment.describe()
 
     identity, context = described["identity"], described["context"]
-    assert set(described) == {"identity", "context"}
+    assert set(described) == {"identity", "context", "packages"}
     assert environment.versions().items() <= identity.items()
     assert identity["python"] == platform.python_version()
     assert identity["cpu"]

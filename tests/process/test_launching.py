@@ -85,8 +85,10 @@ def test_environment_is_set_before_python_starts(tmp_path):
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-@pytest.mark.parametrize(("deterministic", "expected"), [(True, ":4096:8"), (False, None)])
-def test_cublas_is_configured_by_the_variant_alone(tmp_path, monkeypatch, deterministic, expected):
+@pytest.mark.parametrize(("deterministic", "expected"), [(True, ":4096:8"), (False, ":16:8")])
+def test_cublas_is_configured_by_a_deterministic_variant_else_inherited(
+    tmp_path, monkeypatch, deterministic, expected
+):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     names = ["CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "MKL_NUM_THREADS"]
     arguments = {"path": str(tmp_path / "environment"), "names": names}

@@ -15,9 +15,9 @@ from twinrun.config.params import Params
 from twinrun.config.settings import resolve
 from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
-from twinrun.process.environment import count_gpus, versions
+from twinrun.process.environment import count_gpus, planned_identity
 from twinrun.process.launching import launch
-from twinrun.process.source_hash import sources_hash
+from twinrun.process.imported_code import hash_of_code
 
 # A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
@@ -48,9 +48,6 @@ TEMPLATES = [
     for ending in ("j2", "css")
     for file in REPORT_FOLDER.rglob(f"*.{ending}")
 ]
-
-# An upgrade of what computes a result reruns what depends on it.
-VERSIONS = versions()
 
 # The functions of the rules' inputs, params and resources, and of the targets.
 INPUTS = Inputs(SETTINGS)
@@ -107,8 +104,18 @@ gc.freeze()
 
 @cache  # asked for each of thousands of runs
 def hash_of(*modules):
-    """Hash the sources of modules and of what they import: a change in them reruns a job."""
-    return sources_hash(modules, SEARCH_PATH)
+    """Hash the code of modules and of what they import: a change in it reruns a job."""
+    return hash_of_code(modules, SEARCH_PATH, Path(".snakemake/twinrun/imports.json"))
+
+
+@cache
+def planned(*, on_this_machine):
+    return planned_identity(on_this_machine=on_this_machine)
+
+
+def versions_of(wildcards):
+    """Return versions and machine: an upgrade of either reruns what depends on it."""
+    return planned(on_this_machine=workflow.local_exec)
 
 
 def cores_of_run(wildcards):

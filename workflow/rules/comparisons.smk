@@ -54,7 +54,7 @@ rule locate:
             *PARAMS.modules_of_workload(wildcards),
         ),
         run=PARAMS.settings_of_replay,
-        versions=VERSIONS,
+        versions=versions_of,
     script:
         "../scripts/locate.py"
 

@@ -37,6 +37,6 @@ rule train:
         run=PARAMS.settings_of_run,
         # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
-        versions=VERSIONS,
+        versions=versions_of,
     script:
         "../scripts/train.py"

@@ -31,6 +31,6 @@ rule timing:
         most_threads=lambda wildcards: SETTINGS.most_threads(wildcards.timing),
         any_deterministic=lambda wildcards: SETTINGS.any_deterministic(wildcards.timing),
         search_path=SEARCH_PATH,
-        versions=VERSIONS,
+        versions=versions_of,
     script:
         "../scripts/timing.py"

@@ -18,6 +18,9 @@ from typing import TypedDict
 
 import psutil
 
+from twinrun.process import machine
+from twinrun.process.imported_code import distributions, distributions_hash
+
 PACKAGES = ("torch", "pytorch-lightning", "numpy", "safetensors", "xxhash")
 
 
@@ -28,6 +31,8 @@ class Environment(TypedDict):
     """What two runs must share to be a pair."""
     context: dict[str, str | int | float | None]
     """What may differ: host, load, time."""
+    packages: dict[str, str]
+    """The version of every installed distribution; `identity` has one hash of them."""
 
 
 def versions() -> dict[str, str]:
@@ -42,6 +47,30 @@ def versions() -> dict[str, str]:
         match = re.search(r"^cuda.*= '([\d.]+)'", text, re.MULTILINE)
         found["cuda"] = match.group(1) if match else "none"
     return found
+
+
+def planned_identity(*, on_this_machine: bool) -> dict[str, str]:
+    """Return what a result depends on beside settings, code and data, found without torch.
+
+    A changed value has every run made again. Jobs that run elsewhere, on a cluster's nodes, do not
+    depend on the machine that plans them: of those only the software counts.
+
+    Args:
+        on_this_machine: whether the jobs run where this is asked.
+    """
+    software = {
+        "python": platform.python_version(),
+        **versions(),
+        "distributions": distributions_hash(),
+    }
+    if not on_this_machine:
+        return software
+    return {
+        **software,
+        **machine.cpu(),
+        "driver": _driver() if shutil.which("nvidia-smi") else "none",
+        **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
+    }
 
 
 def count_gpus() -> int:
@@ -88,17 +117,21 @@ def describe() -> Environment:
     """
     import torch
 
+    packages = distributions()
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     identity = {
         "python": platform.python_version(),
         **versions(),
         "system": f"{platform.system()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
-        "cpu": _cpu_name(),
+        **machine.cpu(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "gpu": gpus[0] if gpus else "none",
         "driver": _driver() if gpus else "none",
         "cudnn": str(torch.backends.cudnn.version() or "none"),
+        **machine.libraries(),
+        "distributions": distributions_hash(packages),
+        **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
     }
     context = {
         "host": platform.node(),
@@ -112,15 +145,7 @@ def describe() -> Environment:
         "commit": _commit(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return {"identity": identity, "context": context}
-
-
-def _cpu_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return {"identity": identity, "context": context, "packages": packages}
 
 
 def _driver() -> str:

@@ -35,16 +35,15 @@ import msgspec
 
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.job import say
+from twinrun.process.machine import SET_BY_US
 
 POLL_SECONDS = 0.1
 SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
 SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
 GRACE_SECONDS = 2.0  # for the others to fail by themselves, and to say why, after one has failed
 
-# What another launcher (torchrun, a cluster) may have set for processes of its own, and cuBLAS's
-# switch, which would make a nondeterministic variant deterministic.
+# What another launcher (torchrun, a cluster) may have set for processes of its own.
 NOT_INHERITED = {
-    "CUBLAS_WORKSPACE_CONFIG",
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
 }
 
@@ -54,16 +53,16 @@ def environment_of(
 ) -> dict[str, str]:
     """Name the environment variables of a run's fresh process; `further` ones go before ours.
 
+    What a variant is not told to fix is inherited from the shell, and recorded.
+
     `CUBLAS_WORKSPACE_CONFIG` is what cuBLAS asks for to be deterministic:
     https://docs.nvidia.com/cuda/cublas/#results-reproducibility
     """
-    variables = {
-        "PYTHONHASHSEED": str(seed),
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-    }
+    variables = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if deterministic:
-        variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        # Without them the order of a set of strings, and cuBLAS's sums, are left to chance, as a
+        # plain `seed_everything` leaves them.
+        variables |= {"PYTHONHASHSEED": str(seed), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     return {**variables, **(further or {})}
 
 
@@ -181,7 +180,13 @@ class _Worker:
             [*prefix, sys.executable, "-m", "twinrun.process.launching", function],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**inherited, "PYTHONPATH": search, **environment},
+            env={
+                **inherited,
+                "PYTHONPATH": search,
+                **environment,
+                # So that what this process inherited is told from what it was given.
+                SET_BY_US: ",".join(environment),
+            },
             process_group=0,
         )
         if process.stdin is None or process.stdout is None:

@@ -75,6 +75,11 @@ def sources_hash(modules: Sequence[str], search_path: Sequence[str] = ()) -> str
 DOCSTRING_READERS = (b"__doc__", b"getdoc")
 
 
+def code_hash(source: bytes) -> str:
+    """Return the SHA-256 of what a Python file does; of the file, where it reads docstrings."""
+    return _code_hash(source, with_docstrings=any(name in source for name in DOCSTRING_READERS))
+
+
 @cache  # asked for by many rules of files that are the same
 def _code_hash(source: bytes, *, with_docstrings: bool) -> str:
     """Return the SHA-256 of the syntax tree of a file, which knows no comments and no formatting.

@@ -27,6 +27,7 @@ from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.parallel.whole_batch import Team, check_same_parameters
+from twinrun.process.imported_code import imported_files
 from twinrun.process.launching import report_progress
 from twinrun.run_files import Origin
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -34,6 +35,7 @@ from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.unsupported import Supported
+from twinrun.training.what_happened import WhatHappened
 from twinrun.training.write_run import (
     entries_of,
     origin_of,
@@ -112,6 +114,9 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             "epochs": len(watchers.metrics.rows),
             "metrics": evaluation.metrics,
             "not_evaluated": evaluation.missing,
+            "actual": watchers.happened.actual,
+            "departures": watchers.happened.departures,
+            "code": imported_files(),
             "seconds": {
                 "setup": round(setup_ended - started, 3),
                 "fit": round(fit_ended - setup_ended, 3),
@@ -145,6 +150,7 @@ class _Watchers:
     resumable: Resumable
     metrics: EpochMetrics
     seconds: EpochSeconds
+    happened: WhatHappened
     lightning_file: Path | None
     """Lightning's checkpoint, where the variant's training is resumed from one."""
 
@@ -164,13 +170,22 @@ def _watch(
         minutes=run.checkpoint_minutes if variant.stop == "none" else 0,
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
     )
-    metrics, seconds = EpochMetrics(), EpochSeconds(team)
+    metrics, seconds, happened = EpochMetrics(), EpochSeconds(team), WhatHappened(variant)
     # Resumable comes first: it puts RNG states back before any other callback can draw.
     first: list[pl.Callback] = [resumable]
     lightning_file = None
     if variant.stop != "none" and variant.resume == "lightning":
         lightning_file, first = Path(run.checkpoints, interrupt.FILE), []
-    callbacks = [*first, stop, Supported(), *team.callbacks, team.tracer, metrics, seconds]
+    callbacks = [
+        *first,
+        stop,
+        Supported(),
+        *team.callbacks,
+        team.tracer,
+        metrics,
+        seconds,
+        happened,
+    ]
     if is_stopped:
         callbacks.append(interrupt.Interrupt(variant.stop, lightning_file))
     if is_first:
@@ -181,6 +196,7 @@ def _watch(
         resumable=resumable,
         metrics=metrics,
         seconds=seconds,
+        happened=happened,
         lightning_file=lightning_file,
     )
 

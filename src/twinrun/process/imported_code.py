@@ -1,0 +1,160 @@
+"""Which code outside the environment's packages a process has really imported.
+
+A run depends on more than the files that its own import statements name: a sister package, an
+editable install, a module imported by name. What was imported is read from the process itself, and
+hashed. What lies in site-packages is identified by its distribution's version instead.
+
+It cannot see: files that are read and executed without being imported, what a compiled library
+loads, and modules that only a data worker's process imports.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TypedDict
+
+from twinrun import artifacts
+from twinrun.process.source_hash import code_hash, sources_hash
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class ImportedFile(TypedDict):
+    """A file that a process has imported."""
+
+    file: str
+    """Its path."""
+    sha256: str
+    """Of its code, without comments and docstrings where it is Python."""
+
+
+def imported_files(modules: Iterable[ModuleType] | None = None) -> dict[str, ImportedFile]:
+    """Return the imported files outside of the standard library, site-packages and Twinrun.
+
+    Args:
+        modules: those of this process by default.
+    """
+    found: dict[str, ImportedFile] = {}
+    for module in list(sys.modules.values()) if modules is None else modules:
+        file = getattr(module, "__file__", None)
+        name = getattr(module, "__name__", "")
+        if not isinstance(file, str) or not is_outside(file) or not Path(file).is_file():
+            continue
+        found[name] = {"file": os.path.relpath(file), "sha256": hash_of_file(file)}
+    return dict(sorted(found.items()))
+
+
+def is_outside(file: str) -> bool:
+    """Say whether a file belongs neither to Python, nor to an installed package, nor to us."""
+    path = Path(file).resolve()
+    if path.is_relative_to(PACKAGE) or {"site-packages", "dist-packages"} & set(path.parts):
+        return False
+    library = sysconfig.get_paths()
+    return not any(path.is_relative_to(library[name]) for name in ("stdlib", "platstdlib"))
+
+
+def hash_of_file(file: str | Path) -> str:
+    """Return the SHA-256 of what a file does: of its syntax tree, or of the bytes of a library."""
+    content = Path(file).read_bytes()
+    if Path(file).suffix == ".py":
+        return code_hash(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def changed_since(recorded: dict[str, ImportedFile]) -> list[str]:
+    """Name the recorded files that are not any more what they were."""
+    return [
+        entry["file"]
+        for entry in recorded.values()
+        if not Path(entry["file"]).is_file() or hash_of_file(entry["file"]) != entry["sha256"]
+    ]
+
+
+def discover(
+    modules: Sequence[str], search_path: Sequence[str], memory: Path
+) -> dict[str, ImportedFile]:
+    """Return what importing modules imports, found in a process of its own.
+
+    Importing a user's module takes seconds, so the answer is remembered until one of its files
+    changes.
+
+    Args:
+        modules: their dotted names.
+        search_path: folders looked in before the installed packages.
+        memory: a JSON file; where it cannot be written nothing is remembered.
+    """
+    key = json.dumps([sorted(modules), [str(Path(p).resolve()) for p in search_path], sys.path[1:]])
+    remembered = _remembered(memory)
+    known = remembered.get(key)
+    if known is not None and not changed_since(known):
+        return known
+    code = (
+        "import importlib, json, sys\n"
+        "modules, folders = json.loads(sys.argv[1])\n"
+        "sys.path[:0] = folders\n"
+        "out, sys.stdout = sys.stdout, sys.stderr\n"
+        "for name in modules:\n"
+        "    try: importlib.import_module(name)\n"
+        "    except BaseException: pass\n"  # the rehearsal says so in a sentence
+        "from twinrun.process.imported_code import imported_files\n"
+        "json.dump(imported_files(), out)\n"
+    )
+    arguments = json.dumps([list(modules), [str(Path(p).resolve()) for p in search_path]])
+    places = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", code, arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": places},
+    )
+    found: dict[str, ImportedFile] = json.loads(done.stdout) if done.returncode == 0 else {}
+    with contextlib.suppress(OSError):  # a folder that cannot be written: found again next time
+        artifacts.write_json(memory, {**remembered, key: found})
+    return found
+
+
+def _remembered(memory: Path) -> dict[str, dict[str, ImportedFile]]:
+    try:
+        content = json.loads(memory.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def hash_of_code(modules: Sequence[str], search_path: Sequence[str], memory: Path) -> str:
+    """Return one hash of all code that a job depends on: Twinrun's, and what a user's imports.
+
+    Args:
+        modules: their dotted names; those of Twinrun are followed by their import statements.
+        search_path: folders with the user's own modules.
+        memory: see `discover`.
+    """
+    own = sources_hash(modules, search_path)
+    users = [module for module in modules if module.split(".")[0] != PACKAGE.name]
+    if not users:
+        return own
+    found = discover(users, search_path, memory)
+    imported = {name: entry["sha256"] for name, entry in found.items()}
+    return hashlib.sha256(json.dumps([own, imported]).encode()).hexdigest()
+
+
+def distributions() -> dict[str, str]:
+    """Return the version of every installed distribution."""
+    found = {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def distributions_hash(found: dict[str, str] | None = None) -> str:
+    """Return one hash of the versions of all installed distributions."""
+    text = json.dumps(distributions() if found is None else found)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,111 @@
+"""What a user's classes really import is found in a process, hashed, and looked at again."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from twinrun.process import imported_code
+from twinrun.process.imported_code import (
+    changed_since,
+    discover,
+    distributions,
+    distributions_hash,
+    hash_of_code,
+    imported_files,
+    is_outside,
+)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A module that imports a sister package by its name, which no import statement shows."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/my_model.py").write_text(
+        "import importlib\nsister = importlib.import_module('sister.loss')\n"
+    )
+    (tmp_path / "elsewhere/sister").mkdir(parents=True)
+    (tmp_path / "elsewhere/sister/__init__.py").write_text("")
+    (tmp_path / "elsewhere/sister/loss.py").write_text("def scale(loss):\n    return loss\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_sister_package_that_no_import_statement_names_is_hashed(project):
+    memory = project / "imports.json"
+
+    def found():
+        return hash_of_code(["my_model"], ["mine"], memory)
+
+    before = found()
+    loss = project / "elsewhere/sister/loss.py"
+    loss.write_text("# another comment\ndef scale(loss):\n    '''Scale it.'''\n    return loss\n")
+    assert found() == before
+    loss.write_text("import time\ndef scale(loss):\n    return loss * time.time()\n")
+    assert found() != before
+
+
+def test_what_was_found_is_remembered_until_a_file_changes(project, monkeypatch):
+    memory = project / "imports.json"
+    first = discover(["my_model"], ["mine"], memory)
+    assert set(first) == {"my_model", "sister", "sister.loss"}
+
+    def no_process(*_, **__):
+        raise AssertionError("a process was started")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(imported_code.subprocess, "run", no_process)
+        assert discover(["my_model"], ["mine"], memory) == first
+        (project / "elsewhere/sister/loss.py").write_text("x = 1\n")
+        with pytest.raises(AssertionError, match="a process was started"):
+            discover(["my_model"], ["mine"], memory)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}'])
+def test_a_damaged_memory_is_made_again(project, content):
+    memory = project / "imports.json"
+    memory.write_text(content)
+    assert "sister.loss" in discover(["my_model"], ["mine"], memory)
+
+
+def test_a_module_that_cannot_be_imported_is_left_to_who_says_so(project):
+    (project / "mine/broken.py").write_text("import sys\nprint('noise')\nsys.exit(3)\n")
+    found = discover(["broken"], ["mine"], project / "imports.json")
+    assert set(found) <= {"broken"}
+
+
+def test_what_changed_or_went_is_named(project):
+    recorded = discover(["my_model"], ["mine"], project / "imports.json")
+    assert changed_since(recorded) == []
+    (project / "elsewhere/sister/loss.py").write_text("x = 2\n")
+    (project / "mine/my_model.py").unlink()
+    assert sorted(changed_since(recorded)) == ["elsewhere/sister/loss.py", "mine/my_model.py"]
+
+
+def test_what_a_function_imports_when_it_is_called_is_seen_by_the_process(project):
+    (project / "mine/lazy.py").write_text("def train():\n    import sister.loss\n")
+    code = (
+        "import sys, json; sys.path.insert(0, 'mine'); import lazy; lazy.train()\n"
+        "from twinrun.process.imported_code import imported_files\n"
+        "print(json.dumps(sorted(imported_files())))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == ["lazy", "sister", "sister.loss"]
+
+
+def test_packages_python_and_twinrun_are_no_users_code():
+    assert not is_outside(json.__file__)
+    assert not is_outside(pytest.__file__)
+    assert not is_outside(imported_code.__file__)
+    assert is_outside(__file__)
+    assert "json" not in imported_files()
+
+
+def test_every_distribution_counts():
+    found = distributions()
+    assert {"torch", "numpy", "pytest"} <= {name.lower() for name in found}
+    changed = {**found, "pytest": "0.0"}
+    assert distributions_hash(changed) != distributions_hash(found) == distributions_hash()

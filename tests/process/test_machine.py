@@ -1,0 +1,100 @@
+"""A machine is identified by more than its name, and by the variables that change arithmetic."""
+
+import json
+
+import pytest
+
+from twinrun.process import machine
+from twinrun.process.launching import environment_of, launch
+
+XEON = """\
+processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: {model}
+model name\t: Intel(R) Xeon(R) Processor @ 2.50GHz
+stepping\t: 1
+cache size\t: 36608 KB
+flags\t\t: fpu sse {flags}
+
+processor\t: 1
+flags\t\t: other
+"""
+ARM = """\
+processor\t: 0
+BogoMIPS\t: 243.75
+Features\t: fp asimd {flags}
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x3
+CPU part\t: 0xd0c
+CPU revision\t: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (XEON.format(model=85, flags="avx2"), XEON.format(model=106, flags="avx2")),
+        (XEON.format(model=85, flags="avx2"), XEON.format(model=85, flags="avx2 avx512f")),
+        (ARM.format(flags="sve"), ARM.format(flags="")),
+        (ARM.format(flags=""), ARM.format(flags="").replace("0xd0c", "0xd40")),
+    ],
+)
+def test_cpus_of_one_name_are_told_apart(first, second):
+    one, other = machine.cpu(first), machine.cpu(second)
+    assert one["cpu"] == other["cpu"]
+    assert one != other
+    assert one == machine.cpu(first)
+
+
+def test_the_order_of_flags_and_other_cores_do_not_count():
+    one = machine.cpu(XEON.format(model=85, flags="avx2 fma"))
+    assert one == machine.cpu(XEON.format(model=85, flags="fma avx2").replace("other", "more"))
+    assert one["cpu_id"] == "GenuineIntel 6 85 1"
+
+
+def test_variables_that_change_arithmetic_are_found_and_ours_left_out():
+    variables = {
+        "MKL_CBWR": "COMPATIBLE",
+        "OMP_NUM_THREADS": "2",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HOME": "/root",
+        "LD_PRELOAD": "libjemalloc.so",
+        machine.SET_BY_US: "OMP_NUM_THREADS,MKL_NUM_THREADS",
+    }
+    expected = {"LD_PRELOAD": "libjemalloc.so", "MKL_CBWR": "COMPATIBLE"}
+    assert machine.inherited_variables(variables) == expected
+
+
+def write_identity(path: str) -> None:
+    from pathlib import Path
+
+    from twinrun.process import environment
+
+    Path(path).write_text(json.dumps(environment.describe()["identity"]))
+
+
+def test_a_fresh_process_tells_what_it_inherited_from_what_it_was_given(
+    tmp_path, monkeypatch, request
+):
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    variables = environment_of(
+        seed=1, deterministic=True, threads=1, further={"DNNL_DEFAULT_FPMATH_MODE": "STRICT"}
+    )
+    path = tmp_path / "identity.json"
+    launch("test_machine:write_identity", {"path": str(path)}, variables)
+    found = json.loads(path.read_text())
+    ours = {key: value for key, value in found.items() if key.startswith("variable ")}
+    assert ours.pop("variable MKL_CBWR") == "COMPATIBLE"
+    assert not {"variable OMP_NUM_THREADS", "variable DNNL_DEFAULT_FPMATH_MODE"} & set(ours)
+    assert {"cpu_id", "cpu_flags", "cpu_caches", "mkl", "onednn", "distributions"} <= set(found)
+
+
+def test_what_is_left_to_chance_is_not_fixed_for_the_default_variant():
+    plain = environment_of(seed=1, deterministic=False, threads=1)
+    assert not {"PYTHONHASHSEED", "CUBLAS_WORKSPACE_CONFIG"} & set(plain)
+    fixed = environment_of(seed=1, deterministic=True, threads=1)
+    assert fixed["PYTHONHASHSEED"] == "1"

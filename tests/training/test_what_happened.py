@@ -1,0 +1,66 @@
+"""A manifest tells what a training had, not what it was asked to have."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from example_trainings import VARIANT
+from small import Points, Small
+from torch.utils.data import DataLoader
+
+from twinrun.config.definitions import Variant
+from twinrun.training.what_happened import WhatHappened
+
+
+class OwnWorkers(Points):
+    def train_dataloader(self):
+        return DataLoader(super().train_dataloader().dataset, batch_size=8, num_workers=1)
+
+
+class SetsThreads(Small):
+    def on_train_epoch_start(self):
+        torch.set_num_threads(1)
+
+
+def fitted(tmp_path, module, data, **changes):
+    happened = WhatHappened(Variant(**{**VARIANT, "deterministic": False, **changes}))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        pl.Trainer(
+            accelerator="cpu",
+            max_epochs=1,
+            logger=False,
+            enable_progress_bar=False,
+            enable_checkpointing=False,
+            limit_val_batches=0,
+            default_root_dir=tmp_path,
+            callbacks=[happened],
+        ).fit(module, data)
+    finally:
+        torch.set_num_threads(threads)
+    return happened
+
+
+def test_a_training_as_asked_departs_in_nothing(tmp_path):
+    happened = fitted(tmp_path, Small(), Points(size=70, seed=1))
+    assert happened.departures == []
+    assert happened.actual["data_workers"] == [0]
+    assert happened.actual["threads"] == 2
+
+
+def test_workers_that_the_data_module_decides_are_recorded(tmp_path):
+    happened = fitted(tmp_path, Small(), OwnWorkers(size=70, seed=1))
+    assert happened.actual["data_workers"] == [1]
+    (sentence,) = happened.departures
+    assert sentence.startswith("data_workers is 1, where the variant says 0")
+
+
+@pytest.mark.parametrize("changes", [{"deterministic": True}, {"precision": "64-true"}])
+def test_a_setting_that_did_not_take_is_said(tmp_path, changes):
+    happened = fitted(tmp_path, Small(), Points(size=70, seed=1), **changes)
+    assert any(next(iter(changes)) in sentence for sentence in happened.departures)
+
+
+def test_threads_that_the_module_sets_are_said(tmp_path):
+    happened = fitted(tmp_path, SetsThreads(), Points(size=70, seed=1))
+    assert happened.departures == ["threads became 1 in the training, from 2"]
