@@ -140,9 +140,9 @@ def test_values_count_by_their_bytes(tmp_path):
 
 def test_a_sentence_for_each_cell(study):
     sentences = study.tabulated()[0]["sentence"]
-    assert sentences["same"] == "same: changed: every bit of 6 steps stays the same."
-    assert sentences["absent"] == "absent: changed: not run, no GPU on this machine."
-    assert sentences["large"].startswith("large: changed: differs from step 3, first in the loss")
+    assert sentences["same"] == "every bit of 6 steps stays the same."
+    assert sentences["absent"] == "not run, no GPU on this machine."
+    assert sentences["large"].startswith("differs from step 3, first in the loss")
     assert "more than rounding explains" in sentences["large"]
     assert sentences["large"].endswith("20% of the predicted classes change.")
     assert "not comparable, data.sha256 is" in sentences["other"]

@@ -27,9 +27,9 @@ from twinrun.verdicts.rows import write_rows
 CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
 COST = timed(interval=(1.2, 1.1, 1.4)).found
 SENTENCES = {
-    "threads-1": ("differs", "threads: 1: differs from step 1."),
-    "repeat": ("equal", "repeat: every bit stays the same."),
-    "devices-2": ("not run", "devices: 2: not run, no GPU."),
+    "threads-1": ("differs", "differs from step 1."),
+    "repeat": ("equal", "every bit stays the same."),
+    "devices-2": ("not run", "not run, no GPU."),
 }
 IDENTITY = {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "cpu_capability": "AVX2"}
 

@@ -220,11 +220,8 @@ def _fill(
 
 
 def sentence(row: MatrixCell) -> str:
-    """Say a cell in plain words.
-
-    `threads: 2: every bit of 30 steps stays the same.`
-    """
-    return f"{row['label']}: {'; '.join(_clauses(row))}."
+    """Say a cell in plain words, without its label: `every bit of 30 steps stays the same.`"""
+    return f"{'; '.join(_clauses(row))}."
 
 
 def _clauses(row: MatrixCell) -> Iterator[str]:

@@ -41,7 +41,7 @@ class MatrixCell(TypedDict):
     predictions: str | None
     """What is meant by a prediction."""
     sentence: str
-    """All of it, for a reader."""
+    """All of it but the label, for a reader."""
 
 
 class Matrix(TypedDict):

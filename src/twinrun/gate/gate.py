@@ -150,7 +150,7 @@ def _cell(matrix: Matrix, name: str) -> Judged:
     cell = next((cell for cell in matrix["cells"] if cell["cell"] == name), None)
     if cell is None:
         return "not comparable", f"{matrix['workload']}: the matrix has no cell {name}"
-    why = f"{matrix['workload']}, {cell['sentence']}"
+    why = f"{matrix['workload']}, {cell['label']}: {cell['sentence']}"
     if cell["answer"] in OPEN:
         return "not comparable", why
     return "pass" if cell["answer"] == "equal" else "fail", why
