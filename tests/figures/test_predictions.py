@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from twinrun import artifacts
 from twinrun.figures import predictions
 from twinrun.figures.datasets import contact_sheet
-from twinrun.figures.predictions import strip, surfaces
+from twinrun.figures.predictions import strip, surfaces, worse_than_first
 
 RANDOM = np.random.default_rng(0)
 
@@ -52,6 +52,29 @@ def test_a_strip_states_the_measured_psnr(tmp_path, output):
     psnr = np.mean(10 * np.log10(1 / errors.mean(axis=(1, 2, 3))))
     assert f"{psnr:.1f} dB" in drawing.texts
     assert images_in(drawing) == 1
+
+
+@pytest.mark.parametrize(
+    ("noise", "error", "worse"), [(0.2, 0.1, []), (0.1, 0.2, ["denoised"]), (0.1, 0.1, [])]
+)
+def test_images_that_are_worse_than_the_first_are_named(predicted, noise, error, worse):
+    """Nothing named them at b8e0cc1."""
+    clean = np.zeros((4, 8, 8), np.float32)
+    clean[:, ::2] = 1
+    images = {"noisy": clean + np.float32(noise), "denoised": clean + np.float32(error)}
+    (run,) = predicted(v=images | {"clean": clean})
+    assert worse_than_first(run, names=IMAGES) == worse
+    assert worse_than_first(run, names=["denoised", "clean"]) == []
+    assert worse_than_first(run, names=["noisy", "denoised", "absent"]) == []
+
+
+def test_one_image_without_error_does_not_make_all_of_them_equal(predicted, output):
+    clean = np.full((2, 4, 4), 0.5, np.float32)
+    close = clean.copy()
+    close[1] += np.float32(0.1)
+    (run,) = predicted(v={"close": close, "clean": clean})
+    strip(run, names=["close", "clean"], output=output)
+    assert "∞ dB" in Drawing(output).texts
 
 
 @pytest.mark.parametrize(

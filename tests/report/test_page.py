@@ -14,6 +14,7 @@ import pytest
 import yaml
 from example_results import SHAPES, VARIANTS, write_results
 from example_runs import seal
+from safetensors.numpy import load_file, save_file
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
@@ -164,6 +165,18 @@ class TestPage:
         assert example.report().read_text(encoding="utf-8") == page.source
 
 
+def test_denoised_images_that_are_worse_than_the_noisy_ones_are_remarked(own_example):
+    """Red at b8e0cc1."""
+    remark = "By this measure denoised is worse than noisy."
+    assert remark not in Page(own_example.report()).text
+    (path,) = files_of(own_example, "denoiser/nondeterministic/seed1/repeat1/run.json")
+    file = Path(path).with_name("predictions.safetensors")
+    arrays = load_file(file)
+    save_file(arrays | {"denoised": 1 - arrays["clean"]}, file)
+    seal(file.parent)
+    assert remark in Page(own_example.report()).text
+
+
 class TestCost:
     @pytest.mark.parametrize(
         ("low", "ratio", "high", "words"),
@@ -304,7 +317,10 @@ class TestSeveralWorkersAndTrials:
         assert "1,251 of 1,256" in page.text[place : place + 600]
 
     def test_trials_stand_in_their_order_and_the_failed_one_says_why(self, page):
-        assert "1 of 2 trials finished. Best: lr 0.1, with psnr 0.900." in page.text
+        assert (
+            "1 of 2 trials finished. First: lr 0.1, with psnr 0.900; there is no other trial"
+            in page.text
+        )
         assert f"failed: {HOSTILE}" in page.text
         assert "script" not in page.tags
 

@@ -44,7 +44,7 @@ def strip(run: str | Path, *, names: Sequence[str], output: str | Path) -> None:
     shown = np.stack([(rows[chosen].astype(np.float64) - low) / (high - low) for rows in images])
     labels = [shorten(name, 16) for name in names]
     labels[:-1] = [
-        f"{label}\n{_psnr(rows, images[-1], peak=high - low)}"
+        f"{label}\n{_decibels(rows, images[-1], peak=high - low)}"
         for label, rows in zip(labels[:-1], images[:-1], strict=True)
     ]
     width = 4.3 / number
@@ -75,13 +75,40 @@ def _range(images: np.ndarray) -> tuple[float, float]:
     return (0.0, 1.0) if (low >= 0 and 0 < high <= 1) or low == high else (low, high)
 
 
-def _psnr(images: np.ndarray, target: np.ndarray, *, peak: float) -> str:
-    """Say the mean over images of the peak signal-to-noise ratio, 10 log10(peak^2 / error^2)."""
+def mean_psnr(images: np.ndarray, target: np.ndarray, *, peak: float) -> float:
+    """Return the mean over images of the peak signal-to-noise ratio, 10 log10(peak^2 / error^2).
+
+    In decibels; infinite where an image has no error.
+    """
     errors = np.square(images.astype(np.float64) - target).reshape(len(images), -1).mean(1)
-    if not errors.any():
-        return "equal"
-    with np.errstate(divide="ignore"):  # an image without error has no bound
-        return f"{measure(float(np.mean(10 * np.log10(peak**2 / errors))))} dB"
+    with np.errstate(divide="ignore"):
+        return float(np.mean(10 * np.log10(peak**2 / errors)))
+
+
+def _decibels(images: np.ndarray, target: np.ndarray, *, peak: float) -> str:
+    is_equal = np.array_equal(images.astype(np.float64), target)
+    return "equal" if is_equal else f"{measure(mean_psnr(images, target, peak=peak))} dB"
+
+
+def worse_than_first(run: str | Path, *, names: Sequence[str]) -> list[str]:
+    """Name the images that are farther from the last ones than the first ones are.
+
+    With `[noisy, denoised, clean]`, a network that makes noise worse. Farther by the numbers that
+    `strip` prints; nothing where no images can be drawn.
+
+    Args:
+        run: as for `strip`.
+        names: as for `strip`.
+    """
+    predictions = read_tensors(Path(run).with_name("predictions.safetensors"))
+    if len(names) < 3 or _not_to_be_drawn(predictions, names) or _no_images(predictions, names):
+        return []
+    low, high = _range(predictions[names[-1]])
+    first, *others = (
+        float(f"{mean_psnr(predictions[name], predictions[names[-1]], peak=high - low):.2e}")
+        for name in names[:-1]
+    )
+    return [name for name, psnr in zip(names[1:-1], others, strict=True) if psnr < first]
 
 
 def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | Path) -> None:

@@ -6,6 +6,7 @@ from typing import TypedDict
 import pandas as pd
 
 from twinrun.comparison.pair_records import Location
+from twinrun.figures.predictions import worse_than_first
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
@@ -39,10 +40,23 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "variants": variants,
         "compared": [variant for variant in variants if variant["pairs"]],
         "images": settings["shows"].get("images", []),
+        "worse": _worse(results, workload, settings["shows"].get("images", [])),
         "figures": {name: results.figures.get(f"{place}/{name}") for name in FIGURES},
         "metrics": metrics(results, workload, results.config["reproducibility"]["variants"]),
         "cost": _cost(results.timings.get(f"determinism_{workload}")),
     }
+
+
+def _worse(results: Results, workload: str, names: Sequence[str]) -> list[str]:
+    """Name the drawn images that are farther from what they should be than the first ones are."""
+    study = results.config["reproducibility"]
+    drawn = [
+        run["path"]
+        for variant in study["variants"]
+        for run in results.runs
+        if (run["workload"], run["variant"], run["seed"]) == (workload, variant, study["seeds"][0])
+    ]
+    return worse_than_first(drawn[0], names=names) if drawn else []
 
 
 def _variant(results: Results, workload: str, variant: str) -> dict[str, object]:

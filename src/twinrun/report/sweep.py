@@ -1,6 +1,7 @@
 """The section of the study sweep: which hyperparameters do best?"""
 
 from twinrun.report.results import Results
+from twinrun.verdicts.sweep import confirmation
 
 
 def section(results: Results) -> dict[str, object]:
@@ -28,4 +29,5 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "trials": trials,
         "names": list(dict.fromkeys(name for trial in trials for name in trial["metrics"])),
         "finished": ranking["finished"] if ranking else 0,
+        "ground": confirmation(trials)[1] if trials and trials[0]["rank"] else None,
     }
