@@ -98,6 +98,7 @@ def judge(folder, requirements, *, rows=(), timing=COST, runs=()):
         timings=[str(folder / "timing.json")],
         matrices=[str(folder / "matrix.json")],
         runs=runs,
+        rests_on=[],
         output=folder / "gate.json",
     )
 

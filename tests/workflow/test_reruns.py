@@ -6,6 +6,8 @@ import shutil
 import pytest
 from standard_config import merged
 
+from .conftest import ROOT
+
 FIGURES_OF_RUNS = {"first_layer": 1, "layers": 1, "operations": 1, "growth": 1, "curves": 1}
 END = {"judge": 1, "verdicts": 1, "report": 1, "all": 1}
 
@@ -207,3 +209,24 @@ def test_a_missing_artifact_is_made_again(demo, demo_config, file, rule):
     assert jobs[rule] == 1
     others = {"train", "compare_repeats", "timing", "prepare"} - {rule, "compare_repeats"}
     assert not others & set(jobs)
+
+
+def test_a_changed_sister_package_reruns_the_training(project):
+    """A package beside the user's own, which he imports, decides what is trained."""
+    mine = project.directory / "mine"
+    shutil.copytree(ROOT / "tests/own_module", mine)
+    sister = project.directory / "elsewhere/sister.py"
+    sister.parent.mkdir()
+    sister.write_text("def scale(loss):\n    return loss\n")
+    model = mine / "spirals_model.py"
+    model.write_text("import importlib\n\nimportlib.import_module('sister')\n" + model.read_text())
+    there = {"PYTHONPATH": str(sister.parent)}
+    run = "results/runs/mine/deterministic/seed1/repeat1/run.json"
+    project.snakemake(run, "--configfile", "mine/config.yaml", check=0, **there)
+    assert (
+        "Nothing to be done"
+        in project.snakemake(run, "--configfile", "mine/config.yaml", check=0, **there).text
+    )
+    sister.write_text("import time\n\n\ndef scale(loss):\n    return loss * time.time()\n")
+    jobs = project.jobs(run, "--configfile", "mine/config.yaml", **there)
+    assert jobs["train"] == 1

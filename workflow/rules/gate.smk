@@ -22,6 +22,7 @@ rule require:
     params:
         source=hash_of("twinrun.gate.gate"),
         requirements=SETTINGS.config["require"],
+        rests_on=lambda wildcards: TARGETS.runs(),
     script:
         "../scripts/require.py"
 

@@ -9,5 +9,6 @@ if __name__ == "__main__":
             timings=snakemake.input.timings,
             matrices=snakemake.input.matrices,
             runs=snakemake.input.runs,
+            rests_on=snakemake.params.rests_on,
             output=snakemake.output[0],
         )

@@ -100,6 +100,11 @@ class Targets:
         chosen = self.inputs.settings.studies
         return [path for study in chosen for path in getattr(self, study)({})]
 
+    def runs(self) -> list[str]:
+        """List run.json of every run that the answers of the chosen studies rest on."""
+        paths = [path for path in self.read_by_report({}) if path.endswith("/run.json")]
+        return list(dict.fromkeys(paths))
+
     def datasets(self, _: Wildcards) -> list[str]:
         """List the manifests and contact sheets of the datasets in use."""
         settings = self.inputs.settings

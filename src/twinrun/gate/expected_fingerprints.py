@@ -51,8 +51,11 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
     entries: list[Entry] = []
     for run in map(Path, runs):
         manifest = run_files.read_run(run, "steps.csv")
+        identity = manifest["environment"]["identity"]
         environment = {
-            **manifest["environment"]["identity"],
+            # An upgrade of a package that does not compute need not be accepted anew: if one does
+            # after all, the weights say so.
+            **{key: value for key, value in identity.items() if key != "distributions"},
             "threads": manifest["settings"]["variant"]["threads"],
         }
         name = f"{manifest['workload']}/{manifest['variant']}/seed{manifest['seed']}"

@@ -30,6 +30,7 @@ from twinrun.gate.outcome import (
     shown,
     write_outcome,
 )
+from twinrun.gate.stale import stale_reasons
 from twinrun.process.job import say
 from twinrun.timing import summary
 from twinrun.timing.ratio_words import interval_of_time
@@ -52,6 +53,7 @@ def require(
     timings: Sequence[str],
     matrices: Sequence[str],
     runs: Sequence[str],
+    rests_on: Sequence[str],
     output: str | Path,
 ) -> None:
     """Judge every requirement and write the outcome.
@@ -62,6 +64,7 @@ def require(
         timings: JSON of the timings that say what determinism costs.
         matrices: JSON of the matrices.
         runs: run.json of what an expected fingerprint is about.
+        rests_on: run.json of every run that the answers rest on.
         output: path of the JSON.
 
     Raises:
@@ -92,6 +95,7 @@ def require(
             "outcome": severest(lines),
             "lines": lines,
             "fingerprint": requirements.get("fingerprint"),
+            "rests_on": list(rests_on),
             "found": found,
         },
     )
@@ -156,13 +160,30 @@ def _cell(matrix: Matrix, name: str) -> Judged:
     return "pass" if cell["answer"] == "equal" else "fail", why
 
 
+def judged_now(gate: str | Path) -> GateOutcome:
+    """Read what was judged; what rests on runs that are out of date is not comparable.
+
+    Raises:
+        TwinrunError: if the file or a manifest is corrupt.
+    """
+    found = read_outcome(gate)
+    # results/gate.json: paths of runs are relative to the folder of results/.
+    reasons = stale_reasons(found["rests_on"], Path(gate).resolve().parents[1])
+    stale: list[GateLine] = [
+        {"requirement": "runs are up to date", "outcome": "not comparable", "why": reason}
+        for reason in reasons
+    ]
+    lines = [*found["lines"], *stale]
+    return {**found, "lines": lines, "outcome": severest(lines)}
+
+
 def check(gate: str | Path) -> None:
     """Say what was judged, from inside a job.
 
     Raises:
         TwinrunError: if the outcome is not pass; it names every line that does not.
     """
-    found = read_outcome(gate)
+    found = judged_now(gate)
     for line in found["lines"]:
         say(shown(line))
     wanting = [shown(line) for line in found["lines"] if line["outcome"] != "pass"]
@@ -181,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.gate.is_file():
             raise TwinrunError(f"{options.gate} is missing: snakemake --cores all {options.gate}")
-        found = read_outcome(options.gate)
+        found = judged_now(options.gate)
         return _accept(found) if options.accept else _show(found)
     except TwinrunError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -34,6 +34,8 @@ class GateOutcome(TypedDict):
     """In the order of the config."""
     fingerprint: str | None
     """Path of the file with the expected fingerprints; None if the config names none."""
+    rests_on: list[str]
+    """The run.json of every run that the answers rest on, relative to the working directory."""
     found: list[Entry]
     """The fingerprints of the runs as they are now, which `--accept` makes the expected ones."""
 

@@ -49,6 +49,11 @@ def versions() -> dict[str, str]:
     return found
 
 
+def this_host() -> str:
+    """Name this machine."""
+    return platform.node()
+
+
 def planned_identity(*, on_this_machine: bool) -> dict[str, str]:
     """Return what a result depends on beside settings, code and data, found without torch.
 
@@ -134,7 +139,7 @@ def describe() -> Environment:
         **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
     }
     context = {
-        "host": platform.node(),
+        "host": this_host(),
         "kernel": platform.release(),
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -69,12 +69,12 @@ def hash_of_file(file: str | Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def changed_since(recorded: dict[str, ImportedFile]) -> list[str]:
-    """Name the recorded files that are not any more what they were."""
+def changed_since(recorded: Mapping[str, ImportedFile], folder: Path = Path()) -> list[str]:
+    """Name the recorded files, relative to a folder, that are not any more what they were."""
     return [
         entry["file"]
         for entry in recorded.values()
-        if not Path(entry["file"]).is_file() or hash_of_file(entry["file"]) != entry["sha256"]
+        if not (path := folder / entry["file"]).is_file() or hash_of_file(path) != entry["sha256"]
     ]
 
 

@@ -1,0 +1,91 @@
+"""A gate does not pass on runs of code, data or a machine that are not what they were."""
+
+import pytest
+from example_runs import write_manifest
+
+from twinrun import artifacts
+from twinrun.gate.gate import EXIT_CODES, main
+from twinrun.gate.outcome import write_outcome
+from twinrun.gate.stale import stale_reasons
+from twinrun.process import environment
+from twinrun.process.imported_code import hash_of_file
+
+RUN = "results/runs/w/v/seed1/repeat1/run.json"
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A run that recorded a module and a dataset, and a gate that rests on it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sister.py").write_text("def scale(loss):\n    return loss\n")
+    (tmp_path / "data.npz").write_bytes(b"numbers")
+    run = tmp_path / RUN
+    run.parent.mkdir(parents=True)
+    identity = environment.planned_identity(on_this_machine=True)
+    write_manifest(
+        run,
+        {
+            "workload": "w",
+            "variant": "v",
+            "data": {"path": "data.npz", "sha256": artifacts.sha256(tmp_path / "data.npz")},
+            "code": {"sister": {"file": "sister.py", "sha256": hash_of_file("sister.py")}},
+            "environment": {
+                "identity": identity,
+                "context": {"host": environment.this_host()},
+                "packages": {},
+            },
+        },
+    )
+    line = {"requirement": "v_pair: equal", "outcome": "pass", "why": "equal"}
+    write_outcome(
+        tmp_path / "results/gate.json",
+        {"outcome": "pass", "lines": [line], "fingerprint": None, "rests_on": [RUN], "found": []},
+    )
+    return tmp_path
+
+
+def test_what_did_not_change_passes(made, capsys):
+    assert stale_reasons([RUN], made) == []
+    assert main(["results/gate.json"]) == EXIT_CODES["pass"]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("sister.py", b"import time\ndef scale(loss):\n    return loss * time.time()\n"),
+        ("sister.py", None),
+        ("data.npz", b"other numbers"),
+        ("data.npz", None),
+    ],
+)
+def test_changed_code_and_data_are_not_comparable(made, capsys, file, content):
+    if content is None:
+        (made / file).unlink()
+    else:
+        (made / file).write_bytes(content)
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert f"{file} has changed since {RUN} was made" in capsys.readouterr().out
+
+
+def test_a_comment_makes_nothing_stale(made):
+    (made / "sister.py").write_text("# so\ndef scale(loss):\n    return loss\n")
+    assert stale_reasons([RUN], made) == []
+
+
+def test_an_upgrade_is_named(made, monkeypatch):
+    identity = environment.planned_identity(on_this_machine=True) | {"torch": "99"}
+    monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: identity)
+    (reason,) = stale_reasons([RUN], made)
+    assert reason.startswith("torch has become 99, from ")
+
+
+def test_another_machines_versions_are_not_compared_with_ours(made, monkeypatch):
+    monkeypatch.setattr("twinrun.gate.stale.this_host", lambda: "elsewhere")
+    monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: {"torch": "99"})
+    assert stale_reasons([RUN], made) == []
+
+
+def test_a_run_that_is_gone_is_named(made):
+    (made / RUN).unlink()
+    assert stale_reasons([RUN], made) == [f"{RUN} is gone"]
