@@ -1,5 +1,6 @@
 # Four targets: run, demo, test, check. The environment is made once and again when its pins change.
-# Tests run side by side: a waiting thread sleeps instead of taking a core from another.
+# Tests run side by side: a waiting thread sleeps instead of taking a core from another. What pytest
+# is to be told besides: make test ARGS="-m slow".
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -18,7 +19,7 @@ demo: .venv/ready
 
 test: .venv/ready
 	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 \
-		--dist loadfile --no-loadscope-reorder
+		--dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: .venv/ready
 	$(BIN)/ruff format --check .
