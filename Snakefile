@@ -35,56 +35,20 @@ rule all:
     default_target: True
     input:
         report="results/report.html",
-        results=TARGETS.studies,
+        results=TARGETS.results,
 
 
-rule reproducibility:
-    """Study: does training repeat, bit for bit, and what does determinism cost?"""
-    input:
-        verdicts="results/verdicts/reproducibility.csv",
-        results=TARGETS.reproducibility,
+# One target per study.
+for study in STUDIES.values():
 
+    rule:
+        name:
+            study.name
+        input:
+            verdicts=f"results/verdicts/{study.name}.csv",
+            results=study.results,
 
-rule devices:
-    """Study: from which size on is another device faster?"""
-    input:
-        verdicts="results/verdicts/devices.csv",
-        results=TARGETS.devices,
-
-
-rule acceleration:
-    """Study: what does an accelerated variant buy, and what does it change?"""
-    input:
-        verdicts="results/verdicts/acceleration.csv",
-        results=TARGETS.acceleration,
-
-
-rule resume:
-    """Study: what does a training lose that is stopped and resumed?"""
-    input:
-        verdicts="results/verdicts/resume.csv",
-        results=TARGETS.resume,
-
-
-rule parallel:
-    """Study: what do several workers buy, does it repeat, and is it what one does?"""
-    input:
-        verdicts="results/verdicts/parallel.csv",
-        results=TARGETS.parallel,
-
-
-rule sweep:
-    """Study: which hyperparameters do best?"""
-    input:
-        verdicts="results/verdicts/sweep.csv",
-        results=TARGETS.sweep,
-
-
-rule matrix:
-    """Study: which changes of setting change what is learned, and by how much?"""
-    input:
-        verdicts="results/verdicts/matrix.csv",
-        results=TARGETS.matrix,
+    workflow.get_rule(study.name).docstring = f"Study: {study.question}"
 
 
 onstart:

@@ -4,7 +4,6 @@ import doctest
 import subprocess
 import sys
 
-import pytest
 from standard_config import resolved
 
 from twinrun.config import inputs
@@ -46,8 +45,8 @@ def test_a_study_fills_in_what_it_asks_for():
 def test_a_study_without_a_variant_that_can_run_here_has_no_files():
     found = of(reproducibility={"variants": ["gpu"]})
     assert found.runs_of_workload(WORKLOAD) == []
-    assert found.comparisons_of_study({"study": "reproducibility"}) == []
-    assert found.locations_of_study({"study": "reproducibility"}) == []
+    assert found.comparisons_of_workload(WORKLOAD) == []
+    assert found.locations_of_workload(WORKLOAD) == []
 
 
 def test_a_dataset_is_made_the_users_own_or_none(tmp_path):
@@ -159,52 +158,12 @@ def test_surfaces_are_drawn_from_a_run_of_each_device():
     ]
 
 
-@pytest.mark.parametrize(
-    ("study", "expected"),
-    [
-        ("reproducibility", ["comparisons/reproducibility/peaks/serial.json"]),
-        ("devices", []),
-        ("parallel", ["comparisons/parallel/peaks/serial.json"]),
-        ("sweep", ["sweeps/peaks.json"]),
-        ("matrix", ["matrix/peaks.json"]),
-        ("resume", ["resumes/peaks/serial.json"]),
-    ],
-)
-def test_the_verdicts_of_a_study_rest_on_what_it_compared(study, expected):
-    section = {"workloads": ["peaks"], **({} if study == "matrix" else {"variants": ["serial"]})}
-    found = of(studies=[study], **{study: section}).comparisons_of_study({"study": study})
-    assert found == [f"results/{path}" for path in expected]
-
-
 def test_every_variant_but_the_first_is_compared_with_the_first():
     found = of(acceleration={"workloads": ["digits"], "variants": ["compiled", "eager", "serial"]})
     assert found.with_baseline("acceleration") == [
         "results/comparisons/acceleration/digits/eager/against/compiled.json",
         "results/comparisons/acceleration/digits/serial/against/compiled.json",
     ]
-
-
-@pytest.mark.parametrize(
-    ("study", "expected"),
-    [
-        ("reproducibility", ["timings/determinism_denoiser", "timings/determinism_factorization"]),
-        ("devices", ["timings/devices_peaks"]),
-        ("acceleration", ["timings/acceleration_digits"]),
-        ("parallel", ["scaling/digits-short"]),
-        ("sweep", []),
-        ("matrix", []),
-        ("resume", []),
-    ],
-)
-def test_what_a_study_timed(study, expected):
-    found = of().timings_of_study({"study": study})
-    assert found == [f"results/{path}.json" for path in expected]
-
-
-def test_only_the_study_reproducibility_looks_for_operations():
-    studies = of().settings.studies
-    looking = [study for study in studies if of().locations_of_study({"study": study})]
-    assert looking == ["reproducibility"]
 
 
 def test_the_gate_takes_nothing_that_it_does_not_judge():

@@ -13,6 +13,7 @@ from twinrun.config.config_files import mistakes_of
 from twinrun.config.inputs import Inputs
 from twinrun.config.params import Params
 from twinrun.config.settings import resolve
+from twinrun.config.studies import STUDIES as STUDY_CLASSES
 from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import count_gpus, planned_identity
@@ -52,7 +53,8 @@ TEMPLATES = [
 # The functions of the rules' inputs, params and resources, and of the targets.
 INPUTS = Inputs(SETTINGS)
 PARAMS = Params(INPUTS, SEARCH_PATH)
-TARGETS = Targets(INPUTS)
+STUDIES = {name: study(name, INPUTS) for name, study in STUDY_CLASSES.items()}
+TARGETS = Targets(SETTINGS, STUDIES)
 
 
 wildcard_constraints:

@@ -11,9 +11,9 @@ localrules:
 rule judge:
     """Answer the questions of a study, a line each."""
     input:
-        comparisons=INPUTS.comparisons_of_study,
-        timings=INPUTS.timings_of_study,
-        locations=INPUTS.locations_of_study,
+        comparisons=lambda wildcards: STUDIES[wildcards.study].compared(),
+        timings=lambda wildcards: STUDIES[wildcards.study].timed(),
+        locations=lambda wildcards: STUDIES[wildcards.study].located(),
     output:
         "results/verdicts/{study}.csv",
     log:
@@ -80,7 +80,10 @@ rule report:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.report.page"),
+        source=hash_of(
+            "twinrun.report.page",
+            *(f"twinrun.report.{study}" for study in SETTINGS.studies),
+        ),
         config=SETTINGS.config,
         not_run=SETTINGS.not_run,
         templates=lambda wildcards, input: os.path.commonpath(input.templates),

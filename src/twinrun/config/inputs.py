@@ -5,12 +5,15 @@ mappings of text, as an input function gets them from Snakemake. Nothing looks a
 neither torch, pandas nor Snakemake is imported: planning thousands of runs takes seconds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from twinrun.config.settings import TIMINGS, Settings
+if TYPE_CHECKING:  # settings import the studies, and these import this module
+    from twinrun.config.settings import Settings
+
 
 Wildcards = Mapping[str, str]
 
@@ -45,7 +48,7 @@ def filled(pattern: str, **values: Iterable[object]) -> list[str]:
 class Inputs:
     """The input functions of the rules."""
 
-    settings: Settings
+    settings: "Settings"
 
     def of_study(self, study: str, pattern: str, **chosen: Iterable[object]) -> list[str]:
         """Fill a pattern with a study's workloads, variants, seeds and repeats, or chosen ones.
@@ -168,23 +171,7 @@ class Inputs:
         names = {"workload": [wildcards["workload"]], "seed": seeds, "repeat": [1]}
         return self.of_study("devices", RUN, **names)
 
-    # What verdicts rest on
-
-    def comparisons_of_study(self, wildcards: Wildcards) -> list[str]:
-        """List everything that a study compared: of repeats, variants, changes, stops or trials."""
-        compared: dict[str, Callable[[], list[str]]] = {
-            "reproducibility": lambda: self.of_study("reproducibility", COMPARISON_OF_REPEATS),
-            "devices": lambda: self.with_baseline("devices"),
-            "acceleration": lambda: self.with_baseline("acceleration"),
-            "parallel": lambda: [
-                *self.of_study("parallel", COMPARISON_OF_REPEATS),
-                *self.with_baseline("parallel"),
-            ],
-            "sweep": lambda: self.of_study("sweep", RANKING),
-            "matrix": lambda: self.matrices(),
-            "resume": lambda: self.of_study("resume", RESUME),
-        }
-        return compared[wildcards["study"]]()
+    # What a study compared
 
     def with_baseline(self, study: str) -> list[str]:
         """List the comparisons of each variant of a study with its first, the baseline."""
@@ -195,21 +182,6 @@ class Inputs:
     def matrices(self) -> list[str]:
         """List the matrix of each workload; it is made even of a baseline that cannot run here."""
         return filled(MATRIX, workload=self.settings.config["matrix"]["workloads"])
-
-    def locations_of_study(self, wildcards: Wildcards) -> list[str]:
-        """List where the repeats of each variant diverge; only one study looks for it."""
-        if wildcards["study"] != "reproducibility":
-            return []
-        return self.of_study("reproducibility", LOCATION)
-
-    def timings_of_study(self, wildcards: Wildcards) -> list[str]:
-        """List what a study timed."""
-        study = wildcards["study"]
-        if study == "parallel":
-            return self.of_study("parallel", SCALING)
-        if study not in TIMINGS:
-            return []
-        return filled(TIMING, timing=self.settings.timings_of(study))
 
     # The gate
 

@@ -19,21 +19,9 @@ from twinrun.config.consistency import contradictions
 from twinrun.config.definitions import Dataset, Timing, Variant, Workload
 from twinrun.config.matrix_cells import Cell
 from twinrun.config.schema_check import listed, validate
+from twinrun.config.studies import STUDIES
 from twinrun.config.sweep_trials import trials
 from twinrun.errors import TwinrunError
-
-# What the timings of a study are called; a workload's name follows.
-TIMINGS = {
-    "reproducibility": "determinism",
-    "devices": "devices",
-    "acceleration": "acceleration",
-}
-# What is measured in them.
-PHASES = {
-    "reproducibility": ["train"],
-    "devices": ["train", "trainer"],
-    "acceleration": ["train", "trainer", "predict"],
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +48,8 @@ class Settings:
 
     def timings_of(self, study: str) -> list[str]:
         """Name the timings of a study."""
-        if study not in TIMINGS:
-            return []
-        names = [f"{TIMINGS[study]}_{workload}" for workload in self.config[study]["workloads"]]
+        timing = STUDIES[study].timing
+        names = [f"{timing}_{workload}" for workload in self.config[study]["workloads"]]
         return [name for name in names if name in self.timings]
 
     def trials_of(self, workload: str) -> list[str]:
@@ -239,8 +226,8 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
 
 def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
     """Name the timings the studies lead to, `<timing>_<workload>`."""
-    for study, prefix in TIMINGS.items():
-        if study not in settings.studies:
+    for study, kind in STUDIES.items():
+        if study not in settings.studies or kind.timing is None:
             continue
         asked = settings.config[study]
         variants = [
@@ -253,11 +240,11 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
         options = {key: asked[key] for key in ("size", "sizes") if key in asked}
         for workload in asked["workloads"]:
             yield (
-                f"{prefix}_{workload}",
+                f"{kind.timing}_{workload}",
                 Timing(
                     workload=workload,
                     variants=variants,
-                    phases=PHASES[study],
+                    phases=[*kind.phases],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
                     **options,

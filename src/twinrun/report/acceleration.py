@@ -9,7 +9,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["acceleration"]
     return {
-        "title": "What does acceleration buy?",
         "seeds": study["seeds"],
         "workloads": [_workload(results, name) for name in study["workloads"]],
     }

@@ -17,7 +17,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["devices"]
     return {
-        "title": "What does the device buy?",
         "size": study["size"],
         "seeds": study["seeds"],
         "workloads": [_workload(results, name) for name in study["workloads"]],

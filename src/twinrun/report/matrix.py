@@ -8,7 +8,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["matrix"]
     return {
-        "title": "What breaks it?",
         "look_steps": LOOK_STEPS,
         "rounding_units": ROUNDING_UNITS,
         "seed_share": SEED_SHARE,

@@ -1,10 +1,10 @@
 """The report: one self-contained page for a reader who was not there.
 
-`write_report` reads what the workflow left in results/, lets one function a study turn it into
+`write_report` reads what the workflow left in results/, lets the module of each study turn it into
 what that study's template needs, and fills the page's template. The page has no script, asks for
 nothing outside itself and escapes every text that is not ours: names, settings and metrics come
-from configs and modules. Whoever adds a study adds a function to SECTIONS and a template beside
-the others.
+from configs and modules. A study has a module here, with a function `section`, and a template of
+its name in workflow/report/sections.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,29 +17,11 @@ from markupsafe import Markup
 
 from twinrun import formatting
 from twinrun.artifacts import write_text
-from twinrun.report import (
-    acceleration,
-    devices,
-    matrix,
-    parallel,
-    reproducibility,
-    resume,
-    runs,
-    sweep,
-    verdicts,
-)
+from twinrun.config.studies import STUDIES
+from twinrun.process.import_path import import_object
+from twinrun.report import runs, verdicts
 from twinrun.report.results import Results, read_results
 from twinrun.timing import ratio_words
-
-SECTIONS: Mapping[str, Callable[[Results], dict[str, Any]]] = {
-    "reproducibility": reproducibility.section,
-    "devices": devices.section,
-    "acceleration": acceleration.section,
-    "parallel": parallel.section,
-    "sweep": sweep.section,
-    "matrix": matrix.section,
-    "resume": resume.section,
-}
 
 
 def write_report(
@@ -72,16 +54,27 @@ def write_report(
         jinja.filters[name] = getattr(formatting, name)
     for name in ("interval_of_speed", "interval_of_time", "meaning"):
         jinja.filters[name] = getattr(ratio_words, name)
-    studies = [study for study in SECTIONS if study in config["studies"]]
+    studies = [study for study in STUDIES if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
         verdicts=verdicts.rows(results),
         summary=verdicts.summary(results.verdicts),
-        sections={study: SECTIONS[study](results) for study in studies},
-        left_out=[study for study in SECTIONS if study not in studies],
+        sections={study: _section(study, results) for study in studies},
+        left_out=[study for study in STUDIES if study not in studies],
         runs=runs.table(results),
         environments=runs.environments(results),
         datasets=runs.datasets(results),
         settings=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=88),
     )
     write_text(output, page)
+
+
+def _section(study: str, results: Results) -> dict[str, object]:
+    """Return what a section's template needs: its title, and what the module of the study finds.
+
+    A function of text, not of names imported here: the rule that makes the page depends on the
+    modules of the studies that are asked for, and on no others.
+    """
+    section: Callable[[Results], dict[str, object]]
+    section = import_object(f"twinrun.report.{study}:section")
+    return {"title": STUDIES[study].question, **section(results)}

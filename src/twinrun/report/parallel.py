@@ -8,7 +8,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["parallel"]
     return {
-        "title": "What do several workers buy?",
         "seeds": study["seeds"],
         "repeats": study["repeats"],
         "workloads": [_workload(results, name) for name in study["workloads"]],

@@ -19,7 +19,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["reproducibility"]
     return {
-        "title": "Does it repeat?",
         "seeds": study["seeds"],
         "repeats": study["repeats"],
         "workloads": [_workload(results, name) for name in study["workloads"]],

@@ -9,7 +9,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["resume"]
     return {
-        "title": "Does a resumed training end in the same bits?",
         "resumes": RESUMES,
         "workloads": [_workload(results, name) for name in study["workloads"]],
     }

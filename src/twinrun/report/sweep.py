@@ -8,7 +8,6 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["sweep"]
     return {
-        "title": "Which hyperparameters do best?",
         "metric": study["metric"],
         "best": study["best"],
         "variants": study["variants"],

@@ -1,0 +1,171 @@
+"""What each study asks for."""
+
+import importlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from standard_config import resolved
+
+from twinrun.config.inputs import Inputs
+from twinrun.config.reference import SCHEMA
+from twinrun.config.studies import STUDIES
+from twinrun.verdicts.studies import STUDIES as VERDICTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def study(name, **sections):
+    return STUDIES[name](name, Inputs(resolved(**sections)))
+
+
+def folders(paths):
+    """Count paths by their folder in results/."""
+    assert all(path.startswith("results/") for path in paths)
+    return Counter(path.split("/")[1] for path in paths)
+
+
+def names(paths, folder):
+    """Name the files in a folder of results/, without their suffix."""
+    start = f"results/{folder}/"
+    return sorted(p.removeprefix(start).rpartition(".")[0] for p in paths if p.startswith(start))
+
+
+def test_a_study_stands_in_each_of_the_places_that_the_recipe_names():
+    """In CONTRIBUTING.md: the schema, the class, the verdicts, the section and its template."""
+    schema = yaml.safe_load(SCHEMA.read_text())["properties"]
+    assert schema["studies"]["items"]["enum"] == list(STUDIES)
+    assert {*STUDIES} <= schema.keys()
+    assert VERDICTS.keys() == STUDIES.keys()
+    for name in STUDIES:
+        assert callable(importlib.import_module(f"twinrun.report.{name}").section)
+        assert (ROOT / f"workflow/report/sections/{name}.html.j2").exists()
+    assert len(list(ROOT.glob("workflow/report/sections/*.j2"))) == len(STUDIES)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_leaves_what_its_verdicts_rest_on(name):
+    found = study(name)
+    assert found.compared()
+    assert {*found.compared(), *found.timed(), *found.located()} <= {*found.results({})}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_asks_for_each_file_once(name):
+    assert max(Counter(study(name).results({})).values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("reproducibility", ["comparisons/reproducibility/peaks/serial.json"]),
+        ("devices", []),
+        ("parallel", ["comparisons/parallel/peaks/serial.json"]),
+        ("sweep", ["sweeps/peaks.json"]),
+        ("matrix", ["matrix/peaks.json"]),
+        ("resume", ["resumes/peaks/serial.json"]),
+    ],
+)
+def test_the_verdicts_of_a_study_rest_on_what_it_compared(name, expected):
+    section = {"workloads": ["peaks"], **({} if name == "matrix" else {"variants": ["serial"]})}
+    found = study(name, studies=[name], **{name: section}).compared()
+    assert found == [f"results/{path}" for path in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("reproducibility", ["timings/determinism_denoiser", "timings/determinism_factorization"]),
+        ("devices", ["timings/devices_peaks"]),
+        ("acceleration", ["timings/acceleration_digits"]),
+        ("parallel", ["scaling/digits-short"]),
+        ("sweep", []),
+        ("matrix", []),
+        ("resume", []),
+    ],
+)
+def test_what_a_study_timed(name, expected):
+    assert study(name).timed() == [f"results/{path}.json" for path in expected]
+
+
+def test_only_the_study_reproducibility_looks_for_operations():
+    assert [name for name in STUDIES if study(name).located()] == ["reproducibility"]
+
+
+def test_a_missing_file_of_a_run_is_made_again():
+    """Two workloads, two variants, one seed, two repeats; of each run three files."""
+    asked = study("reproducibility").results({})
+    assert folders(asked) == {
+        "runs": 24,
+        "comparisons": 4,
+        "locations": 4,
+        "timings": 2,
+        "figures": 13,
+    }
+    run = "results/runs/denoiser/deterministic/seed1/repeat2"
+    files = [path for path in asked if path.startswith(run)]
+    assert files == [f"{run}/{f}" for f in ("weights.safetensors", "steps.csv", "fingerprints.npz")]
+
+
+def test_figures_of_reproducibility():
+    section = {"workloads": ["factorization"]}
+    asked = study("reproducibility", reproducibility=section).figures()
+    drawn = ["cost", "curves", "first_layer", "growth", "layers", "operations"]
+    assert names(asked, "figures/reproducibility/factorization") == drawn
+    single = section | {"variants": ["deterministic"]}
+    asked = study("reproducibility", reproducibility=single).figures()
+    assert names(asked, "figures/reproducibility/factorization") == drawn[1:]  # nothing is timed
+
+
+def test_images_are_drawn_of_what_shows_them():
+    assert [path for path in study("reproducibility").figures() if path.endswith("/strip.svg")] == [
+        "results/figures/reproducibility/denoiser/strip.svg"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("devices", ["peaks/sizes", "peaks/surfaces"]),
+        ("acceleration", ["digits/speeds"]),
+        ("parallel", ["digits-short/speedup"]),
+        ("sweep", ["digits/trials"]),
+        ("matrix", ["digits-few/cells"]),
+        ("resume", []),
+    ],
+)
+def test_figures_of_the_other_studies(name, figures):
+    assert names(study(name).results({}), f"figures/{name}") == figures
+
+
+def test_surfaces_are_drawn_of_what_shows_them_and_sizes_of_what_is_timed():
+    section = {"workloads": ["digits"], "variants": ["cpu"]}
+    assert names(study("devices", devices=section).figures(), "figures/devices") == ["digits/sizes"]
+    shown = {"digits": {"shows": {"surface": ["a", "b"]}}}
+    asked = study("devices", workloads=shown, devices=section).figures()
+    assert names(asked, "figures/devices") == ["digits/sizes", "digits/surfaces"]
+
+
+@pytest.mark.parametrize(
+    "name", ["reproducibility", "devices", "acceleration", "parallel", "sweep"]
+)
+def test_a_study_without_a_variant_that_can_run_here_asks_for_nothing(name):
+    assert study(name, **{name: {"variants": ["gpu"]}}).results({}) == []
+
+
+def test_of_a_baseline_that_cannot_run_here_the_matrix_is_made_all_the_same():
+    """It says of each cell why it did not run."""
+    asked = study("matrix", studies=["matrix"], matrix={"baseline": "gpu", "changes": []})
+    assert folders(asked.results({})) == {"matrix": 1, "figures": 1}
+
+
+def test_runs_of_a_matrix_are_trained_once():
+    """Every cell is compared with the same run of the baseline."""
+    asked = study("matrix", studies=["matrix"], matrix={"changes": [{"threads": 4}]})
+    assert len(asked.runs()) == 4  # baseline, repeat, change, other seed
+
+
+def test_runs_of_resume():
+    asked = study("resume", studies=["resume"], resume={"stops": ["epoch_end"]})
+    assert folders(asked.results({})) == {"runs": 3, "resumes": 1}
