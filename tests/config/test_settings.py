@@ -296,6 +296,20 @@ def test_the_reference_page_is_up_to_date():
     assert (ROOT / "docs/config.md").read_text() == page
 
 
+def test_a_study_has_one_default_said_in_two_places():
+    """In the schema, and in config.yaml, which every config is merged into."""
+    schema = yaml.safe_load(SCHEMA.read_text())["properties"]
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    differing = {
+        f"{study}.{key}"
+        for study in schema["studies"]["items"]["enum"]
+        for key, value in schema[study]["properties"].items()
+        if key in config[study] and key != "cost" and config[study][key] != value["default"]
+    }
+    # Full-size lists and lengths that are no default for another's workload.
+    assert differing == {"matrix.changes", "sweep.epochs"}
+
+
 def test_environments_hold_the_pins_of_the_lock():
     lock = {line for line in (ROOT / "requirements.lock").read_text().split() if "==" in line}
     files = sorted((ROOT / "envs").glob("*.yaml"))

@@ -12,10 +12,12 @@ HEADER = """\
 
 <!-- Made from config.schema.yaml by: python -m twinrun.config.reference > docs/config.md -->
 
-`config.yaml` holds the full-size studies. A file of your own, given by `--configfile mine.yaml`, is
-merged into it: mappings are united key by key, lists are replaced. So `studies: [reproducibility]`
-and `reproducibility: {workloads: [mine]}` run your workload and not ours. Every key is checked
-before any job starts; unknown keys are errors.
+`config.yaml` holds the full-size studies. A file of yours, given by `--configfile mine.yaml`, is
+merged into it: mappings are merged key by key, lists are replaced. So `studies:
+[reproducibility]` and `reproducibility: {workloads: [mine]}` run your workload and not ours. A
+key that your file does not set has the value of `config.yaml`, or the default below if
+`config.yaml` does not set it either. Every key is checked before any job starts; unknown keys are
+errors.
 
 `<name>` stands for a name of yours: letters, digits, `_` and `-`, beginning with a letter, at most
 40 characters.
@@ -26,7 +28,7 @@ before any job starts; unknown keys are errors.
 
 
 def reference(schema: Mapping[str, Any]) -> str:
-    """Give the Markdown page of a schema: a row for each key, in the schema's order."""
+    """Return the Markdown page of a schema: a row for each key, in the schema's order."""
     rows = [" | ".join(["", *row, ""]).strip() for row in _rows(schema, schema, prefix="")]
     return HEADER + "\n".join(rows) + "\n"
 
