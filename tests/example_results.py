@@ -101,6 +101,7 @@ def write_run(
         "actual": None,
         "departures": [],
         "code": {},
+        "not_fingerprinted": [],
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
         "compilation": None,
         "peak_memory_mb": 610 + repeat,

@@ -22,7 +22,7 @@ ORDER = (
     *("report", "gate", "figures", "verdicts"),
     *("comparison", "timing", "training", "parallel", "trace"),
     *("checkpoint", "acceleration", "run_files", "process", "config"),
-    *("artifacts", "formatting", "errors"),
+    *("artifacts", "batches", "formatting", "errors"),
 )
 # What is trained, and on what: as a user's own, they know nothing of the package.
 GUESTS = ("workloads", "data")

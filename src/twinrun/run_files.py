@@ -154,6 +154,8 @@ class RunManifest(Origin):
     """None of a training that did not start."""
     departures: list[str]
     """Where the training departs from its variant."""
+    not_fingerprinted: list[str]
+    """Classes of objects in the batches that could not be looked into."""
     code: dict[str, ImportedFile]
     """The user's modules that the process had imported when it ended, by name."""
     seconds: RunSeconds

@@ -20,10 +20,10 @@ import pandas as pd
 import pytorch_lightning as pl
 import torch
 import xxhash
-from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader
 
 from twinrun import artifacts
+from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.distances import distances
 from twinrun.config.definitions import Training
@@ -252,13 +252,6 @@ def first_of(rows: Sequence[Mapping[str, Any]], recorded: int) -> dict[str, Any]
 
 def _log_nothing(*_: Any, **__: Any) -> None:
     pass
-
-
-def copied(tree: Any) -> Any:
-    """Copy nested tensors and whatever else."""
-    return tree_map(
-        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else copy.copy(leaf), tree
-    )
 
 
 def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:

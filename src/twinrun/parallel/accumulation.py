@@ -13,9 +13,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.data import DataLoader
 
+from twinrun.batches import leaves, tensors, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import shares
 from twinrun.trace.step_tracer import Tracer
@@ -133,18 +133,18 @@ def accumulate(
 
 def _size(batch: Any) -> int:
     """Give the samples of a mini-batch: the length that all its tensors share."""
-    leaves = tree_leaves(batch)
-    other = next((leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)), None)
-    if other is not None:
-        raise _not_cut(f"a mini-batch holds a {type(other).__name__}, where tensors are needed")
-    lengths = {len(leaf) if leaf.ndim else 0 for leaf in leaves}
+    found = [leaf for _, leaf in leaves(batch)]
+    others = [type(leaf).__name__ for leaf in found if not isinstance(leaf, torch.Tensor)]
+    if others:
+        raise _not_cut(f"a mini-batch holds a {others[0]}, where tensors are needed")
+    lengths = {len(tensor) if tensor.ndim else 0 for tensor in tensors(batch)}
     if len(lengths) != 1:
         raise _not_cut(f"a mini-batch holds tensors of {len(lengths)} lengths")
     return lengths.pop()
 
 
 def _cut(batch: Any, start: int, end: int) -> Any:
-    return tree_map(lambda tensor: tensor[start:end], batch)
+    return with_tensors(batch, lambda tensor: tensor[start:end])
 
 
 def _not_cut(why: str) -> TwinrunError:

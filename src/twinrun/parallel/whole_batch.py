@@ -21,9 +21,10 @@ import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
 from pytorch_lightning.strategies import DDPStrategy
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torchmetrics import Metric
 
+from twinrun.batches import with_tensors
 from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
@@ -265,7 +266,7 @@ class WholeBatchTracer(Tracer):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Take the mini-batch's fingerprint, its shares put together."""
-        own = tree_map(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf, batch)
+        own = with_tensors(batch, torch.Tensor.cpu)
         found = self._workers.collect(own if self._workers.share else None)
         if found:
             whole = put_together([share for share in found if share is not None])

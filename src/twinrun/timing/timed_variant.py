@@ -14,7 +14,6 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
 from twinrun.acceleration.compilation import empty_cache, wake_compiler
@@ -26,6 +25,7 @@ from twinrun.acceleration.steps import (
     optimizer_of,
     with_index,
 )
+from twinrun.batches import copied, leaves, num_bytes, tensors
 from twinrun.config.definitions import Training, Variant
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import SWITCHES, determinism
@@ -95,7 +95,8 @@ class Material:
 
     def moved(self, batch: Any, device: torch.device) -> Any:
         """Pass a batch through the hooks of its transfer; the data module's own come first."""
-        batch = tree_map(lambda leaf: leaf, batch)  # hooks may change the containers in place
+        # Hooks and batches of a class of their own may change what they are given in place.
+        batch = copied(batch)
         for hook, arguments in (
             ("on_before_batch_transfer", (0,)),
             ("transfer_batch_to_device", (device, 0)),
@@ -116,14 +117,15 @@ def _while_small(batches: Iterable[Any]) -> Iterator[Any]:
     """Pass batches on until they reach the bytes that are kept; the first in any case."""
     size = 0
     for batch in batches:
-        size += sum(x.nbytes for x in tree_leaves(batch) if isinstance(x, torch.Tensor))
+        size += num_bytes(batch)
         yield batch
         if size >= BATCHES_BYTES:
             return
 
 
 def _shapes(batch: Any) -> tuple[Any, ...]:
-    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for x in tree_leaves(batch))
+    found = (leaf for _, leaf in leaves(batch))
+    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for x in found)
 
 
 class Entrant:
@@ -210,7 +212,7 @@ class Entrant:
             started = timer()
             results = [self._predict(batch, 0) for batch in self._first]
             self._first_prediction = timer() - started
-        return [x.cpu() for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
+        return [tensor.cpu() for tensor in tensors(results)]
 
     def round(self, phase: str, number: int) -> dict[str, Any]:
         """Measure one round of a phase: its steps, and as often again as makes it long enough."""

@@ -12,52 +12,100 @@ from typing import Any
 import numpy as np
 import torch
 import xxhash
-from torch.utils._pytree import tree_flatten
+
+from twinrun.batches import Opaque, leaves
 
 
 def fingerprint(tensor: torch.Tensor | None) -> int:
-    """Give the xxh3_64 of a tensor's bytes; of None (no gradient), 0.
+    """Return the xxh3_64 of a tensor's bytes; of None (no gradient), 0.
 
-    Sparse tensors count by their indices and values.
+    Sparse tensors count by their indices and values, nested ones by their parts and their shapes.
     """
     if tensor is None:
         return 0
-    if tensor.layout is not torch.strided:
-        tensor = tensor.coalesce()
-        return join([fingerprint(tensor.indices()), fingerprint(tensor.values())])
+    if not _is_plain(tensor):
+        return join([fingerprint(part) for part in _parts(tensor)])
     try:
         # As `_bytes`, but in one call: a step of many small tensors takes hundreds of them.
         elements = np.ascontiguousarray(tensor.numpy(force=True))
     except TypeError:  # bfloat16 and others that NumPy does not have
         elements = _bytes(tensor)
-    return xxhash.xxh3_64_intdigest(elements)
+    return xxhash.xxh3_64_intdigest(memoryview(elements))
 
 
-def fingerprint_tree(tree: Any) -> int:
-    """Give one fingerprint of nested tensors and plain values, in order, with types and shapes."""
-    leaves, structure = tree_flatten(tree)
-    digest = xxhash.xxh3_64(str(structure).encode())
-    for leaf in leaves:
-        if isinstance(leaf, torch.Tensor):
-            digest.update(f"{leaf.dtype}{tuple(leaf.shape)}{fingerprint(leaf)}".encode())
-        else:
-            digest.update(repr(leaf).encode())
-    return digest.intdigest()
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the plain tensors that a sparse or nested one is made of."""
+    if tensor.is_nested:
+        parts = list(tensor.unbind())
+        return [*parts, torch.tensor([len(part) for part in parts if part.ndim])]
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.coalesce()
+        return [tensor.indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return [tensor.to_dense()]
 
 
-def fingerprint_samples(batch: Any) -> np.ndarray:
-    """Give a fingerprint of each of a batch's N samples, (N,) uint64, whatever their places.
+def fingerprint_tree(batch: object) -> int:
+    """Return one fingerprint of all that a batch holds, in order, with structure, types and shapes.
 
-    ASSUME a sample is one row of every tensor whose first dimension is that of the batch's first
-    tensor; what else the batch holds belongs to no sample.
+    An object that cannot be looked into counts by its class alone: see `fingerprint_batch`.
     """
-    tensors = [leaf for leaf in tree_flatten(batch)[0] if _has_rows(leaf)]
-    if not tensors:
+    return fingerprint_batch(batch)[0]
+
+
+def fingerprint_batch(batch: object) -> tuple[int, list[str]]:
+    """Return `fingerprint_tree`, and the classes of the objects that it could not look into."""
+    digest, opaque = xxhash.xxh3_64(), []
+    for place, leaf in leaves(batch):
+        digest.update(f"{place!r}={_described(leaf)};".encode())
+        if isinstance(leaf, Opaque):
+            opaque.append(leaf.kind)
+    return digest.intdigest(), opaque
+
+
+def _described(leaf: object) -> str:
+    """Write a leaf so that other values are other words."""
+    if isinstance(leaf, torch.Tensor):
+        # A nested tensor's shape holds symbols that are counted up in each process.
+        shape = "nested" if leaf.is_nested else tuple(leaf.shape)
+        return f"tensor {leaf.dtype}{shape}{fingerprint(leaf)}"
+    if isinstance(leaf, np.ndarray):
+        content = xxhash.xxh3_64_intdigest(np.ascontiguousarray(leaf).tobytes())
+        return f"array {leaf.dtype}{leaf.shape}{content}"
+    return f"{type(leaf).__name__} {leaf!r}"
+
+
+def fingerprint_samples(batch: object) -> np.ndarray:
+    """Return a fingerprint of each of a batch's N samples, (N,) uint64, whatever their places.
+
+    ASSUME a sample is one row of every tensor and array whose first dimension is that of the first
+    one; what else the batch holds belongs to no sample.
+    """
+    found = [_rows(leaf) for _, leaf in leaves(batch)]
+    rows_of_each = [rows for rows in found if rows is not None]
+    if not rows_of_each:
         return np.empty(0, dtype=np.uint64)
-    size = len(tensors[0])
-    parts = [_bytes(t).reshape(size, -1) for t in tensors if len(t) == size and t.numel()]
+    size = len(rows_of_each[0])
+    parts = [rows for rows in rows_of_each if len(rows) == size and rows.size]
     rows = np.concatenate(parts, axis=1) if parts else np.empty((0, 0), dtype=np.uint8)
     return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
+
+
+def _rows(leaf: object) -> np.ndarray | None:
+    """Return the bytes of a tensor or array, a row for each of its first dimension."""
+    if isinstance(leaf, torch.Tensor) and leaf.ndim and _is_plain(leaf):
+        return _bytes(leaf).reshape(len(leaf), -1) if leaf.numel() else np.empty((len(leaf), 0))
+    if isinstance(leaf, np.ndarray) and leaf.ndim:
+        flat = np.ascontiguousarray(leaf).view(np.uint8) if leaf.size else np.empty(0, np.uint8)
+        return flat.reshape(len(leaf), -1) if len(leaf) else np.empty((0, 0), np.uint8)
+    return None
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 # Settings of an optimizer that say how it computes, not what: the state shows whether they matter.
@@ -67,7 +115,7 @@ OPTIMIZER_FORMS = ("foreach", "fused", "capturable", "differentiable")
 def fingerprint_optimizers(
     optimizers: Sequence[torch.optim.Optimizer], parameters: Sequence[torch.Tensor]
 ) -> tuple[list[int], int]:
-    """Give a fingerprint of the state of each parameter, and one of the optimizers' settings."""
+    """Return a fingerprint of the state of each parameter, and one of the optimizers' settings."""
     states = [0] * len(parameters)
     for optimizer in optimizers:
         for place, parameter in enumerate(parameters):
@@ -81,7 +129,7 @@ def fingerprint_optimizers(
 
 
 def fingerprint_streams(cuda: bool) -> dict[str, int]:
-    """Give a fingerprint of the state of each global random generator, by its name.
+    """Return a fingerprint of the state of each global random generator, by its name.
 
     Args:
         cuda: include the generators of the CUDA devices; asking for them starts CUDA.
@@ -103,7 +151,7 @@ def fingerprint_streams(cuda: bool) -> dict[str, int]:
 
 
 def join(values: Sequence[int]) -> int:
-    """Make one fingerprint of several, in order."""
+    """Return one fingerprint of several, in order."""
     return xxhash.xxh3_64_intdigest(np.array(values, dtype=np.uint64).tobytes())
 
 
@@ -112,12 +160,8 @@ def hexadecimal(value: int) -> str:
     return f"{value:016x}"
 
 
-def _has_rows(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.ndim > 0 and leaf.layout is torch.strided
-
-
 def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    """Give a strided tensor's bytes in the order of its elements, flat uint8."""
+    """Return a strided tensor's bytes in the order of its elements, flat uint8."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8).numpy()
 

@@ -18,10 +18,10 @@ import torch
 from twinrun.run_files import PER_STEP
 from twinrun.trace.fingerprints import (
     fingerprint,
+    fingerprint_batch,
     fingerprint_optimizers,
     fingerprint_samples,
     fingerprint_streams,
-    fingerprint_tree,
     hexadecimal,
     join,
 )
@@ -43,6 +43,8 @@ class Tracer(pl.Callback):
         self.rows: list[dict[str, Any]] = []
         self.own_gradients = 0
         """Of the workers' gradients before they were summed; of one worker, 0."""
+        self.not_fingerprinted: set[str] = set()
+        """Classes of what batches hold and nobody could look into."""
         self.resumed_at: list[int] = []
         """The steps done at each resumption of the training."""
         self._parameters: dict[str, torch.Tensor] = {}
@@ -79,7 +81,8 @@ class Tracer(pl.Callback):
         """Take the fingerprints of what the step starts with."""
         self._streams = fingerprint_streams(cuda=self._traces_cuda)
         self._per_step["random"].append(list(self._streams.values()))
-        whole = fingerprint_tree(batch)
+        whole, opaque = fingerprint_batch(batch)
+        self.not_fingerprinted.update(opaque)
         if whole != self._batch:  # full-batch training has the same one in every step
             self._batch, self._samples = whole, fingerprint_samples(batch)
         self._gradients = []

@@ -117,6 +117,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             "actual": watchers.happened.actual,
             "departures": watchers.happened.departures,
             "code": imported_files(),
+            "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
             "seconds": {
                 "setup": round(setup_ended - started, 3),
                 "fit": round(fit_ended - setup_ended, 3),

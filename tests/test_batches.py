@@ -1,0 +1,153 @@
+"""The walk over batches: everything that a loader may give is looked into, or said to be opaque."""
+
+import dataclasses
+from collections import UserDict, namedtuple
+
+import numpy as np
+import pytest
+import torch
+
+from twinrun.batches import copied, num_bytes, opaque, tensors, with_tensors
+from twinrun.trace.fingerprints import fingerprint_tree
+
+Pair = namedtuple("Pair", ["x", "y"])
+
+
+class Encoding(UserDict):
+    """As Hugging Face's BatchEncoding is: a mapping that is no dict."""
+
+    def __getattr__(self, name):
+        try:
+            return self.data[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@dataclasses.dataclass
+class Sample:
+    x: object
+    note: str = "a"
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    x: object
+
+
+class Strange:
+    def __init__(self, x):
+        self.x = x
+
+
+def tokens(changed=None):
+    values = np.arange(4096)
+    if changed is not None:
+        values[changed] += 1
+    return values
+
+
+WRAPS = {
+    "tensor": lambda a: torch.from_numpy(a),
+    "array": lambda a: a,
+    "list": lambda a: [torch.from_numpy(a)],
+    "tuple": lambda a: (torch.from_numpy(a), 1),
+    "namedtuple": lambda a: Pair(torch.from_numpy(a), 0),
+    "dict": lambda a: {"a": {"b": torch.from_numpy(a)}},
+    "UserDict": lambda a: UserDict({"ids": torch.from_numpy(a)}),
+    "Encoding": lambda a: Encoding({"ids": torch.from_numpy(a)}),
+    "dataclass": lambda a: Sample(torch.from_numpy(a)),
+    "frozen": lambda a: Frozen([torch.from_numpy(a)]),
+    "array of objects": lambda a: np.array([str(v) for v in a] + [None], dtype=object),
+    "array in UserDict": lambda a: UserDict({"ids": [a]}),
+    "numbers": lambda a: a.tolist(),
+    "strings": lambda a: [str(v) for v in a],
+    "text": lambda a: " ".join(map(str, a)),
+    "bytes": lambda a: a.tobytes(),
+    "sparse": lambda a: torch.from_numpy(a).to_sparse(),
+    "sparse_csr": lambda a: torch.from_numpy(a).reshape(64, 64).to_sparse_csr(),
+    "jagged": lambda a: torch.nested.nested_tensor(
+        [torch.from_numpy(a[:100]).float(), torch.from_numpy(a[100:]).float()], layout=torch.jagged
+    ),
+    "nested": lambda a: torch.nested.nested_tensor(
+        [torch.from_numpy(a[:100]).float(), torch.from_numpy(a[100:]).float()]
+    ),
+    "packed": lambda a: torch.nn.utils.rnn.pack_sequence([torch.from_numpy(a).float()]),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPS)
+def test_a_changed_value_in_the_middle_is_seen_and_equal_values_are_equal(kind):
+    first, again = WRAPS[kind](tokens()), WRAPS[kind](tokens())
+    other = WRAPS[kind](tokens(changed=slice(2000, 2300)))
+    assert fingerprint_tree(first) == fingerprint_tree(again)
+    assert fingerprint_tree(first) != fingerprint_tree(other)
+    assert opaque(first) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1, 2], (1, 2)),
+        ([], {}),
+        ({"a": 1}, {"b": 1}),
+        ({1: 2}, {"1": 2}),
+        ([[1], 2], [1, [2]]),
+        (1, 1.0),
+        (1, True),
+        ("1", 1),
+        (None, "None"),
+        (torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
+        (torch.zeros(2, 3), torch.zeros(3, 2)),
+        (np.zeros(2), torch.zeros(2, dtype=torch.float64)),
+        (0.0, -0.0),
+    ],
+)
+def test_batches_of_unlike_structure_or_type_have_unlike_fingerprints(one, other):
+    assert fingerprint_tree(one) != fingerprint_tree(other)
+
+
+def test_an_object_that_cannot_be_looked_into_is_named_and_raises_no_alarm():
+    first, second = {"x": Strange(1)}, {"x": Strange(2)}
+    assert fingerprint_tree(first) == fingerprint_tree(second)  # not by their addresses
+    (kind,) = opaque(first)
+    assert kind.endswith("Strange")
+
+
+def test_the_order_of_a_set_is_chance_and_its_content_is_not():
+    words = {f"w{i}" for i in range(100)}
+    assert fingerprint_tree(words) == fingerprint_tree({f"w{i}" for i in reversed(range(100))})
+    assert fingerprint_tree(words) != fingerprint_tree(words - {"w3"})
+
+
+def test_a_batch_that_holds_itself_ends():
+    batch = [torch.ones(2)]
+    batch.append(batch)
+    assert opaque(batch) == ["builtins.list"]
+
+
+@pytest.mark.parametrize("kind", sorted({*WRAPS} - {"numbers", "strings", "text", "bytes"}))
+def test_a_copy_shares_nothing_and_keeps_its_type(kind):
+    batch = WRAPS[kind](tokens())
+    before = fingerprint_tree(batch)
+    copy = copied(batch)
+    assert type(copy) is type(batch)
+    assert fingerprint_tree(copy) == before
+    for tensor in tensors(copy):
+        if tensor.layout is torch.strided and not tensor.is_nested:
+            tensor.add_(1)
+    assert fingerprint_tree(batch) == before
+
+
+def test_moving_reaches_every_container():
+    batch = Encoding({"a": [torch.ones(2)], "b": Sample(Pair(torch.ones(1), np.ones(1)))})
+    moved = with_tensors(batch, lambda tensor: tensor.to("meta"))
+    assert isinstance(moved, Encoding)
+    assert [tensor.device.type for tensor in tensors(moved)] == ["meta", "meta"]
+    assert [tensor.device.type for tensor in tensors(batch)] == ["cpu", "cpu"]
+
+
+def test_bytes_of_arrays_and_tensors_in_any_container_count():
+    batch = UserDict(
+        {"a": np.zeros(10, np.float32), "b": Sample(torch.zeros(10, dtype=torch.float64))}
+    )
+    assert num_bytes(batch) == 120
