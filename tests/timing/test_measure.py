@@ -72,7 +72,7 @@ def test_every_round_of_every_variant_is_a_row(twice):
     ]
     assert rounds.columns.tolist() == names
     assert (summary["baseline"], summary["skipped"]) == ("a", [])
-    assert {"identity", "context"} == summary["environment"].keys()
+    assert {"identity", "context", "packages"} == summary["environment"].keys()
 
 
 def test_a_round_of_short_steps_has_as_many_as_make_it_long_enough(twice):
@@ -80,7 +80,8 @@ def test_a_round_of_short_steps_has_as_many_as_make_it_long_enough(twice):
     rounds = rounds[rounds["round"] > 0]
     assert (rounds.seconds >= timed_variant.ROUND_SECONDS).all()
     assert (rounds.steps % TIMING["steps"] == 0).all()
-    assert rounds.steps.min() > TIMING["steps"]
+    # On a loaded machine a single round may be long enough at once; not all of them are.
+    assert rounds.steps.max() > TIMING["steps"]
     (total,) = {
         m["steps"] for m in summary["medians"] if (m["variant"], m["phase"]) == ("a", "train")
     }

@@ -30,7 +30,7 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
         elements = np.ascontiguousarray(tensor.numpy(force=True))
     except TypeError:  # bfloat16 and others that NumPy does not have
         elements = _bytes(tensor)
-    return xxhash.xxh3_64_intdigest(memoryview(elements))
+    return xxhash.xxh3_64_intdigest(elements.data)
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -29,7 +29,7 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.parallel.whole_batch import Team, check_same_parameters
 from twinrun.process.imported_code import imported_files
 from twinrun.process.launching import report_progress
-from twinrun.run_files import Origin
+from twinrun.run_files import Origin, RunManifest
 from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
@@ -104,35 +104,33 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
 
     # Write.
     artifacts.write_tensors(files.predictions, evaluation.predictions)
-    run_files.write_run(
-        files,
-        {
-            **origin,
-            "tensors": entries_of(module),
-            "weights_sha256": artifacts.sha256(files.weights),
-            "steps": len(team.tracer.rows),
-            "epochs": len(watchers.metrics.rows),
-            "metrics": evaluation.metrics,
-            "not_evaluated": evaluation.missing,
-            "actual": watchers.happened.actual,
-            "departures": watchers.happened.departures,
-            "code": imported_files(),
-            "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
-            "seconds": {
-                "setup": round(setup_ended - started, 3),
-                "fit": round(fit_ended - setup_ended, 3),
-                "total": round(time.perf_counter() - started, 3),
-                "epochs": watchers.seconds.training,
-                "communication": watchers.seconds.communication,
-            },
-            "compilation": assembly.speed.compiled.counts() if assembly.speed.compiled else None,
-            "peak_memory_mb": memory,
-            "resumed_at": team.tracer.resumed_at,
-            "was_stopped": was_stopped,
-            "not_resumed": watchers.resumable.refused if was_stopped and last is None else None,
-            "ended": failure or stop.reason or "finished",
+    manifest: RunManifest = {
+        **origin,
+        "tensors": entries_of(module),
+        "weights_sha256": artifacts.sha256(files.weights),
+        "steps": len(team.tracer.rows),
+        "epochs": len(watchers.metrics.rows),
+        "metrics": evaluation.metrics,
+        "not_evaluated": evaluation.missing,
+        "actual": watchers.happened.actual,
+        "departures": watchers.happened.departures,
+        "code": imported_files(),
+        "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
+        "seconds": {
+            "setup": round(setup_ended - started, 3),
+            "fit": round(fit_ended - setup_ended, 3),
+            "total": round(time.perf_counter() - started, 3),
+            "epochs": watchers.seconds.training,
+            "communication": watchers.seconds.communication,
         },
-    )
+        "compilation": assembly.speed.compiled.counts() if assembly.speed.compiled else None,
+        "peak_memory_mb": memory,
+        "resumed_at": team.tracer.resumed_at,
+        "was_stopped": was_stopped,
+        "not_resumed": watchers.resumable.refused if was_stopped and last is None else None,
+        "ended": failure or stop.reason or "finished",
+    }
+    run_files.write_run(files, manifest)
     if stop.is_by_signal:
         raise TwinrunError(
             f"{stop.reason} after step {len(team.tracer.rows)}: the network so far is in {stopped};"
