@@ -76,6 +76,8 @@ def write_run(
     losses=None,
     sample=None,
     samples=None,
+    predictions=None,
+    epochs=None,
     changes=None,
 ):
     """Write a run; give the path of its run.json.
@@ -85,12 +87,17 @@ def write_run(
     samples are of this repeat alone too, unless `samples` says which they are.
     samples: (S, N) fingerprints of the samples of each step.
     losses: (S,). sample: (S, K) parameter elements after each step.
+    predictions: tensors by name.
+    epochs: columns of epochs.csv beside `epoch`, (2,) each.
     changes: values of the manifest by dotted key.
     """
     folder = Path(folder) / f"repeat{repeat}"
     parameters = example_parameters() if parameters is None else parameters
     buffers = buffers or {}
     artifacts.write_tensors(folder / "weights.safetensors", parameters | buffers)
+    artifacts.write_tensors(folder / "predictions.safetensors", predictions or {})
+    logged = {"train_loss": [0.5, 0.25], "val_loss": [0.6, 0.3]} if epochs is None else epochs
+    artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": [1, 2], **logged}))
     names, size = list(parameters), (num_steps, len(parameters))
     arrays = {
         "names": np.array(names, dtype=np.str_),

@@ -96,7 +96,7 @@ def test_what_was_not_stopped_and_resumed_is_not_run(
         assert found["answer"] == "not run"
     assert row["lost"].startswith(reason)
     assert row["resumed_at"] is None
-    assert cell["sentence"].startswith(f"stopped: not run, {reason}")
+    assert cell["sentence"].startswith(f"not run, {reason}")
     assert cell["steps"] is None
 
 

@@ -29,9 +29,8 @@ class Study:
             "seed": seed,
             "settings.variant": VARIANT | {"precision": precision},
         } | options.pop("changes", {})
-        path = write_run(self.folder / name, repeat, changes=changes, **options)
-        artifacts.write_tensors(path.with_name("predictions.safetensors"), {"scores": predictions})
-        return path
+        scores = {"scores": predictions}
+        return write_run(self.folder / name, repeat, changes=changes, predictions=scores, **options)
 
     def add(self, name, *, not_run=None, **options):
         self.cells.append({"name": name, "label": f"{name}: changed", "not_run": not_run})

@@ -82,6 +82,8 @@ def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
     artifacts.write_tensors(folder / "weights.safetensors", tensors)
     artifacts.write_csv(folder / "steps.csv", pd.DataFrame(tracer.rows))
     artifacts.write_arrays(folder / "fingerprints.npz", tracer.arrays())
+    artifacts.write_tensors(folder / "predictions.safetensors", {})
+    artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": range(1, EPOCHS + 1)}))
     variant = MANIFEST["settings"]["variant"] | {"stop": stop}
     manifest = MANIFEST | {
         "settings": MANIFEST["settings"] | {"variant": variant},

@@ -8,9 +8,8 @@ from comparing import compared
 from example_runs import seal, write_run
 
 from twinrun import run_files
+from twinrun.comparison.compare import FILES
 from twinrun.errors import TwinrunError
-
-FILES = ["weights.safetensors", "steps.csv", "fingerprints.npz"]
 
 
 def damage_file(path, damage):

@@ -24,6 +24,8 @@ CAUSE_OF_QUANTITY = {
     "parameters": "optimizer",
     "number of steps": "data order",
 }
+# What no rounding explains: the two trainings were not given the same.
+ALGORITHMIC_CAUSES = ("initial weights", "RNG state", "data order", "data content")
 CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
 
 # What to look at, a clause for each class.

@@ -26,7 +26,14 @@ from twinrun.comparison.tables import (
     tensor_rows,
 )
 
-FILES = ("weights.safetensors", "steps.csv", "fingerprints.npz")  # of a run, beside run.json
+# Of a run, beside run.json: all that is read here, and by whoever is led here by a comparison.
+FILES = (
+    "weights.safetensors",
+    "steps.csv",
+    "fingerprints.npz",
+    "epochs.csv",
+    "predictions.safetensors",
+)
 
 
 def compare(

@@ -3,41 +3,28 @@
 Every cell is a run compared with the baseline's first one. If the baseline's repeat is not equal to
 it, nothing can be said of any change, and the cells are `not comparable`.
 
-The size of a difference is told by how far the losses are apart, relative to the baseline's loss,
-the larger of the step where the runs diverged and the next: the one shows what the forward pass
-did, the other what an update made of it; later ones, how training enlarges anything. It is
-`rounding` up to ROUNDING_UNITS relative spacings of the coarser run's numbers, if that is less than
-SEED_SHARE of what another seed does. What is larger is `algorithmic`: other batches, other random
-numbers or other statistics.
+What a difference can come from is judged by `difference_size`.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.difference_size import DifferenceSize, losses_apart, size_of
 from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
 from twinrun.formatting import count, measure, percent, plural
-from twinrun.run_files import RunManifest
 
-LOOK_STEPS = 2
-ROUNDING_UNITS = 2**10  # a sum of n numbers rounds off by up to n of them, typically its root
-SEED_SHARE = 0.1
-# Relative spacings by Lightning's names of the precision; cuDNN computes 32-true in TF32.
-UNITS = {"64-true": 2**-52, "32-true": 2**-23, "16-mixed": 2**-10}
-UNIT_TF32, UNIT_BFLOAT16 = 2**-10, 2**-7
-SIZES = {"rounding": "no more than rounding explains", "algorithmic": "more than rounding explains"}
 # fmt: off
 COLUMNS = [
     "cell", "label", "answer", "first_step", "quantity", "tensor", "cause", "relative_l2",
-    "size", "predictions_changed", "predictions", "sentence",
+    "size", "judged_by", "apart", "bound", "predictions_changed", "predictions", "sentence",
 ]
 # fmt: on
 
@@ -62,8 +49,8 @@ def tabulate(
     compared = {Path(path).stem: CellComparison(path) for path in comparisons}
     repeat, seed = compared.get("repeat"), compared.get("seed")
     doubt = None if repeat is None else _doubt(repeat.found)
-    scale = None if seed is None else seed.loss_apart()
-    rows = [_row(cell, compared.get(cell["name"]), doubt=doubt, scale=scale) for cell in cells]
+    scale = None if seed is None else losses_apart(seed.found, seed.steps)
+    rows = [_row(cell, compared.get(cell["name"]), doubt=doubt) for cell in cells]
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     write_matrix(
         summary,
@@ -88,29 +75,12 @@ class CellComparison:
         (self.found,) = read_comparisons(path)
         self._path = Path(path)
         self._folders = [Path(folder) for folder in self.found["runs"]]
-        self.baseline, self.changed = (
-            run_files.read_run(folder / "run.json") for folder in self._folders
-        )
+        self.changed = run_files.read_run(self._folders[1] / "run.json")
 
-    def loss_apart(self) -> float | None:
-        """Return |difference of the losses| / |loss|, the largest of the steps looked at."""
-        first = self.found["first_difference"]
-        if first is None:
-            return None
-        steps = pd.read_csv(self._path.with_suffix(".steps.csv"))["loss_difference"]
-        losses = pd.read_csv(self._folders[0] / "steps.csv")["loss"]
-        start = max(first["step"] - 1, 0)
-        apart = (steps / losses.abs())[start : start + LOOK_STEPS].max()
-        return None if math.isnan(apart) else float(apart)
-
-    def size(self, scale: float | None) -> Literal["rounding", "algorithmic"] | None:
-        """Say `rounding` or `algorithmic`; `scale` is how far another seed is apart."""
-        apart = self.loss_apart()
-        if apart is None:
-            return None
-        most = ROUNDING_UNITS * max(map(_unit, (self.baseline, self.changed)))
-        is_small = apart <= min(most, SEED_SHARE * (scale or math.inf))
-        return "rounding" if is_small else "algorithmic"
+    @property
+    def steps(self) -> Path:
+        """The table of steps."""
+        return self._path.with_suffix(".steps.csv")
 
     def predictions(self) -> tuple[float | None, str]:
         """Return the share of predictions that change, and what is meant by one.
@@ -127,14 +97,6 @@ class CellComparison:
         if classes:
             return max(classes), "predicted classes"
         return max((share for share, _ in shares), default=None), "predicted values"
-
-
-def _unit(run: RunManifest) -> float:
-    """Return the relative spacing of the numbers that a run computed with."""
-    variant = run_files.variant_of(run)
-    if variant.precision == "32-true" and variant.accelerator == "gpu":
-        return UNIT_TF32
-    return UNITS.get(variant.precision, UNIT_BFLOAT16)
 
 
 def _is_scores(array: np.ndarray) -> bool:
@@ -172,9 +134,8 @@ def _row(
     comparison: CellComparison | None,
     *,
     doubt: str | None,
-    scale: float | None,
 ) -> MatrixCell:
-    """Say what a cell's comparison says, and how large the difference is."""
+    """Say what a cell's comparison says, and what the difference can come from."""
     row = MatrixCell(
         cell=cell["name"],
         label=cell["label"],
@@ -187,19 +148,20 @@ def _row(
         cause=None,
         relative_l2=None,
         size=None,
+        judged_by=None,
+        apart=None,
+        bound=None,
         predictions_changed=None,
         predictions=None,
         sentence="",
     )
     if comparison is not None:
-        _fill(row, comparison, doubt=None if cell["name"] == "repeat" else doubt, scale=scale)
+        _fill(row, comparison, doubt=None if cell["name"] == "repeat" else doubt)
     row["sentence"] = sentence(row)
     return row
 
 
-def _fill(
-    row: MatrixCell, comparison: CellComparison, *, doubt: str | None, scale: float | None
-) -> None:
+def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> None:
     """Put into the row of a cell that was run what its comparison says."""
     found = comparison.found
     reason = what_did_not_happen(comparison.changed)
@@ -213,8 +175,11 @@ def _fill(
     row["relative_l2"] = found["relative_l2"]
     row["predictions_changed"], row["predictions"] = comparison.predictions()
     first = found["first_difference"]
+    size = size_of(found, comparison.steps)
+    if size is not None:
+        row["size"], row["judged_by"] = size.size, size.judged_by
+        row["apart"], row["bound"] = size.apart, size.bound
     if first is not None:
-        row["size"] = comparison.size(scale)
         row["first_step"], row["quantity"] = first["step"], first["quantity"]
         row["tensor"], row["cause"] = first["tensor"], first["cause"]
 
@@ -232,8 +197,11 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
         yield f"every bit of {plural(row['steps'] or 0, 'step')} stays the same"
         return
     yield _divergence(row)
-    if row["size"] is not None:
-        yield SIZES[row["size"]]
+    if row["size"] is not None and row["judged_by"] is not None:
+        size = DifferenceSize(
+            size=row["size"], judged_by=row["judged_by"], apart=row["apart"], bound=row["bound"]
+        )
+        yield size.sentence()
     yield f"at the end a relative L2 of {measure(row['relative_l2'])}"
     if row["predictions_changed"] is not None:
         yield f"{percent(row['predictions_changed'])} of the {row['predictions']} change"

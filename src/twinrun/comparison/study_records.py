@@ -35,7 +35,14 @@ class MatrixCell(TypedDict):
     relative_l2: float | None
     """Of the parameters after training."""
     size: Literal["rounding", "algorithmic"] | None
-    """What the difference can come from; see `matrix`."""
+    """What the difference can come from; see `difference_size`. None where no loss shows it."""
+    judged_by: Literal["cause", "losses", "parameters"] | None
+    """What the size was judged by."""
+    apart: float | None
+    """|difference of the losses| / |loss|, or the relative L2 distance of the parameters after the
+    first step that differs; None where the cause alone decides."""
+    bound: float | None
+    """The most that rounding explains of it."""
     predictions_changed: float | None
     """Share of the predictions that change."""
     predictions: str | None
@@ -60,7 +67,7 @@ class Matrix(TypedDict):
     steps: int | None
     """Of the baseline's run."""
     scale: float | None
-    """How far another seed's losses are apart, relative to the baseline's."""
+    """How far another seed's losses are apart, relative to the baseline's; for comparison."""
     cells: list[MatrixCell]
     """In the order of the config."""
 

@@ -1,6 +1,6 @@
 """The section of the study matrix: what each change of the baseline does."""
 
-from twinrun.comparison.matrix import LOOK_STEPS, ROUNDING_UNITS, SEED_SHARE
+from twinrun.comparison.rounding import CONFIDENCE
 from twinrun.report.results import Results
 
 
@@ -8,9 +8,7 @@ def section(results: Results) -> dict[str, object]:
     """Return what the section's template needs."""
     study = results.config["matrix"]
     return {
-        "look_steps": LOOK_STEPS,
-        "rounding_units": ROUNDING_UNITS,
-        "seed_share": SEED_SHARE,
+        "confidence": CONFIDENCE,
         "other_seed": study["other_seed"],
         "workloads": [_workload(results, name) for name in study["workloads"]],
     }

@@ -1,0 +1,143 @@
+"""What is rounding and what is not: planted changes at each precision."""
+
+import numpy as np
+import pytest
+import torch
+from example_runs import example_parameters, write_run
+from example_trainings import VARIANT
+
+from twinrun.comparison.compare import compare
+from twinrun.comparison.matrix import tabulate
+from twinrun.comparison.study_records import read_matrix
+
+STEPS = 6
+PRECISIONS = {
+    "64-true": {"precision": "64-true"},
+    "32-true": {"precision": "32-true"},
+    "TF32": {"precision": "32-true", "accelerator": "gpu"},
+    "16-mixed": {"precision": "16-mixed"},
+    "bf16-mixed": {"precision": "bf16-mixed"},
+    "bf16-true": {"precision": "bf16-true"},
+}
+# Of the network of `example_runs`, from its shapes: the largest that rounding explains.
+EXPLAINED = {"64-true": 3e-15, "32-true": 1.5e-6, "TF32": 7e-3, "16-mixed": 7e-3} | dict.fromkeys(
+    ("bf16-mixed", "bf16-true"), 6e-2
+)
+
+
+def cell(folder, *, planted, losses=1, step=2, how=None, losses_before=None, sample=None):
+    """Return the cell of a run that differs from the baseline's as planted."""
+    variant = VARIANT | (how or {})
+    base = losses_before or [1.0] * STEPS
+    other = [value * losses if n >= step else value for n, value in enumerate(base, start=1)]
+    same = {"losses": base, "planted": [], "parameters": example_parameters()}
+    changed = {"losses": other, "planted": planted, "parameters": moved(), "sample": sample}
+    runs = [
+        write_run(
+            folder / name,
+            repeat,
+            changes={"settings.variant": variant},
+            buffers={"norm": torch.zeros(2)},
+            **options,
+        )
+        for name, repeat, options in (
+            ("baseline", 1, same),
+            ("repeat", 2, same),
+            ("cell", 1, changed),
+        )
+    ]
+    paths = [folder / "matrix/repeat.json", folder / "matrix/cell.json"]
+    for path, run in zip(paths, runs[1:], strict=True):
+        tables = {key: path.with_suffix(f".{key}.csv") for key in ("tensors", "steps")}
+        compare([runs[0], run], summary=path, across=True, **tables)
+    tabulate(
+        [{"name": path.stem, "label": path.stem, "not_run": None} for path in paths],
+        paths,
+        identity={"workload": "denoiser", "baseline": "plain", "seed": 1},
+        table=folder / "matrix.csv",
+        summary=folder / "matrix.json",
+    )
+    return read_matrix(folder / "matrix.json")["cells"][1]
+
+
+def moved():
+    return {name: value + 1e-6 for name, value in example_parameters().items()}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    ("planted", "cause"),
+    [
+        ((0, "initial", "encoder.bias"), "initial weights"),
+        ((2, "before", None), "initial weights"),
+        ((2, "random", "numpy"), "RNG state"),
+        ((2, "random_after", "torch"), "RNG state"),
+        ((2, "batch", None), "data content"),
+    ],
+)
+def test_other_weights_batches_and_random_numbers_are_never_rounding(
+    tmp_path, precision, planted, cause
+):
+    """However little they move the loss."""
+    found = cell(
+        tmp_path,
+        planted=[planted, (2, "loss", None)],
+        losses=1 + 1e-9,
+        how=PRECISIONS[precision],
+    )
+    assert (found["cause"], found["size"]) == (cause, "algorithmic")
+    assert "which rounding cannot cause" in found["sentence"]
+
+
+@pytest.mark.parametrize("quantity", ["buffers", "loss", "own_gradients", "gradients"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_difference_beyond_what_the_formats_explain_is_not_rounding(
+    tmp_path, precision, quantity
+):
+    names = {"buffers": "norm", "gradients": "head.weight"}
+    planted = [(2, quantity, names.get(quantity)), (3, "loss", None)]
+    is_forward = quantity in ("buffers", "loss")
+    for factor, size in ((0.9, "rounding"), (1.5, "algorithmic")):
+        apart = factor * EXPLAINED[precision] * (1 if is_forward else 2)
+        found = cell(
+            tmp_path / str(factor),
+            planted=planted,
+            losses=1 + apart,
+            step=2 if is_forward else 3,
+            how=PRECISIONS[precision],
+        )
+        assert (found["size"], found["judged_by"]) == (size, "losses"), found["sentence"]
+        assert found["apart"] == pytest.approx(apart, rel=0.1)
+
+
+@pytest.mark.parametrize(("apart", "size"), [(2e-7, "rounding"), (1e-4, "algorithmic")])
+@pytest.mark.parametrize("precision", ["32-true", "TF32", "16-mixed", "bf16-mixed"])
+@pytest.mark.parametrize("quantity", ["optimizer", "parameters"])
+def test_what_the_optimizer_makes_of_equal_gradients_is_judged_by_the_parameters(
+    tmp_path, quantity, precision, apart, size
+):
+    found = cell(
+        tmp_path,
+        planted=[(2, quantity, "head.weight"), (3, "loss", None)],
+        how=PRECISIONS[precision],
+        sample=np.ones((STEPS, 4)) + apart * (np.arange(STEPS) > 0)[:, None],
+    )
+    assert (found["size"], found["judged_by"]) == (size, "parameters")
+    assert found["apart"] == pytest.approx(apart)
+
+
+@pytest.mark.parametrize("losses", [[0.0] * STEPS, [float("nan")] * STEPS])
+def test_where_no_loss_shows_it_the_size_is_left_open(tmp_path, losses):
+    found = cell(tmp_path, planted=[(2, "gradients", "head.weight")], losses_before=losses)
+    assert (found["answer"], found["size"]) == ("differs", None)
+    assert "rounding" not in found["sentence"]
+
+
+def test_a_small_loss_is_a_difference_of_large_numbers(tmp_path):
+    """Of 1e-4 of the first loss, a hundred times as much is explained as of the first."""
+    losses = [1.0, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4]
+    for apart, size in ((1e-4, "rounding"), (2e-4, "algorithmic")):
+        found = cell(
+            tmp_path / size, planted=[(2, "loss", None)], losses=1 + apart, losses_before=losses
+        )
+        assert found["size"] == size
