@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from example_comparisons import timed
+from example_comparisons import median, timed
 from example_runs import write_manifest
 
 from twinrun import artifacts
@@ -174,7 +174,7 @@ def test_each_ratio_has_its_line_and_the_digits_that_decide(
         COST["ratios"][0] | {"variant": variant, "time_ratio": ratio}
         for variant, ratio in (("deterministic", 1.2504), ("on_gpu", 0.5))
     ]
-    timing = COST | {"ratios": ratios}
+    timing = COST | {"ratios": ratios, "medians": [*COST["medians"], median("on_gpu")]}
     assert outcome(tmp_path, {"determinism_cost": limit}, timing=timing) == expected
     shown = capsys.readouterr().out.replace(f"determinism_cost: {limit}: denoiser ", "")
     assert [line.partition(" (")[0] for line in shown.splitlines()[:-1]] == lines
@@ -196,6 +196,13 @@ def test_each_line_says_why(tmp_path, capsys):
         "not comparable: deterministic_pair: equal: there is no result to judge",
         "gate: fail",
     ]
+
+
+def test_a_cost_of_unstable_rounds_says_so(tmp_path, capsys):
+    timing = timed(interval=(1.2, 1.1, 1.4), of_variant={"unstable": True, "iqr_share": 0.31}).found
+    assert outcome(tmp_path, {"determinism_cost": "<= 1.25"}, timing=timing) == "pass"
+    doubt = "; unstable: rounds of deterministic spread by up to 31%, as much as the difference"
+    assert doubt in capsys.readouterr().out
 
 
 def test_a_gate_that_does_not_pass_prints_and_raises_each_line_that_does_not_hold(

@@ -68,6 +68,8 @@ def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
     steps = pd.read_csv(run.with_name("steps.csv"), dtype={"parameters": str})
     parameters = dict(zip(steps["step"].tolist(), steps["parameters"], strict=True))
     last = manifest["steps"]
+    # Steps 1, 2, 4, 8 ... tell within a factor of two when a run diverged, in a file that a person
+    # can still read and that git can keep.
     kept = [2**n for n in range(last.bit_length()) if 2**n < last] + [last]
     return {
         "weights": manifest["weights_sha256"],

@@ -15,7 +15,6 @@ import operator
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from twinrun.comparison.study_records import Matrix, read_matrix
 from twinrun.errors import TwinrunError
@@ -36,6 +35,7 @@ from twinrun.timing import summary
 from twinrun.timing.ratio_words import interval_of_time
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.rows import VerdictRow, read_rows
+from twinrun.verdicts.speed import instability, medians_behind
 
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
 PAIR = "_pair"  # of a variant, at the end of a requirement's name
@@ -47,7 +47,7 @@ Judged = tuple[Outcome, str]  # and why
 
 
 def require(
-    requirements: Mapping[str, Any],
+    requirements: Mapping[str, str | list[str]],
     *,
     verdicts: str | Path,
     timings: Sequence[str],
@@ -73,19 +73,21 @@ def require(
     if not requirements:
         raise TwinrunError("require: nothing is required; name at least one requirement")
     rows, found = read_rows(verdicts), expected_fingerprints.observed(runs)
+    fingerprint: str | None = None
     lines: list[GateLine] = []
     for name, wanted in requirements.items():
         judged: list[Judged]
-        if name == "determinism_cost":
-            judged = [line for path in timings for line in _costs(summary.read(path), wanted)]
-        elif name == "matrix":
+        if isinstance(wanted, list):  # the cells of `matrix`
             judged = [_cell(read_matrix(path), cell) for path in matrices for cell in wanted]
+        elif name == "determinism_cost":
+            judged = [line for path in timings for line in _costs(summary.read(path), wanted)]
         elif name == "fingerprint":
+            fingerprint = wanted
             judged = [expected_fingerprints.judge(expected_fingerprints.read(wanted), found)]
         else:
             judged = [_answer(row, wanted) for row in rows if _is_about(row, name)]
-        if not judged:
-            judged = [("not comparable", "there is no result to judge")]
+        # Nothing was found to be wrong, and nothing to be right: never a pass.
+        judged = judged or [("not comparable", "there is no result to judge")]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
         for outcome, why in judged:
             lines.append({"requirement": requirement, "outcome": outcome, "why": why})
@@ -94,7 +96,7 @@ def require(
         {
             "outcome": severest(lines),
             "lines": lines,
-            "fingerprint": requirements.get("fingerprint"),
+            "fingerprint": fingerprint,
             "rests_on": list(rests_on),
             "found": found,
         },
@@ -131,6 +133,7 @@ def _costs(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
         holds = LIMITS[sign](value, float(limit))
         printed = _beside_limit(value, sign, float(limit))
         why = f"{timing['workload']} {ratio['variant']}: {printed} ({interval_of_time(ratio)})"
+        why += instability(ratio, medians_behind(timing, ratio), noun="rounds")
         yield "pass" if holds else "fail", why
 
 

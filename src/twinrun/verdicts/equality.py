@@ -93,9 +93,12 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
     refused = [seed for seed in seeds if seed.found["answer"] == "not comparable"]
     differing = [seed for seed in seeds if seed.found["answer"] == "differs"]
     answer: Answer
+    # One difference is enough to say that it does not repeat, whatever could not be compared; but
+    # pairs that could not be compared may differ, so the equal ones do not speak for them.
     if differing:
         answer, shown = "differs", max(differing, key=_extent)
         measured = _difference(shown.found)
+        # "Are all parameters equal? differs: 0 of 12,609 differ" would contradict itself.
         if not shown.found["parameters"]["elements_differing"]:
             question = entirely
     elif refused:
@@ -142,6 +145,7 @@ def _difference(comparison: Comparison) -> str:
     clauses = [_share(parameters, "parameter")]
     if parameters["elements_differing"]:
         ulp = comparison["max_ulp"] or 0
+        # Beyond a million, which a change of sign easily is, no digit but the first ones matters.
         steps = count(ulp) if ulp < 1_000_000 else measure(ulp)
         clauses[0] += f" by up to {measure(comparison['max_abs'])} ({steps} ULP)"
     elif buffers["elements_differing"]:
@@ -160,7 +164,7 @@ def _beginning(first: FirstDifference | None) -> str:
     >>> _beginning({"step": 3, "quantity": "gradients", "tensor": "user_factors"})
     'first at step 3 in the gradients of user_factors'
     """
-    if first is None:
+    if first is None:  # as after a callback that changes weights when the last step is done
         return "at no step, so after the last one"
     step, quantity = count(first["step"]), first["quantity"]
     if quantity == "number of steps":

@@ -11,7 +11,7 @@ from twinrun.comparison.pair_records import read_locations
 from twinrun.verdicts.equality import first_operations
 from twinrun.verdicts.evidence import Missing, read
 from twinrun.verdicts.rows import read_rows, write_rows
-from twinrun.verdicts.studies import STUDIES
+from twinrun.verdicts.studies import STUDIES, StudyFiles
 
 
 def judge(
@@ -41,14 +41,12 @@ def judge(
         for workload in workloads
         for variant, reason in not_run.items()
     ]
-    asked = STUDIES[study]
-    rows = asked.verdicts(
-        read(comparisons, asked.comparisons, results=results),
-        read(timings, asked.timings, results=results),
-        missing,
+    rows = STUDIES[study](
+        StudyFiles(comparisons=comparisons, timings=timings, missing=missing, results=results)
     )
     rows += first_operations(read(locations, read_locations, results=results))
     order = {workload: position for position, workload in enumerate(workloads)}
+    # Sorting is stable: within a workload the questions stay in the order of the study.
     rows.sort(key=lambda row: order[row["workload"]])
     write_rows(output, [{"study": study, **row} for row in rows])
 

@@ -60,6 +60,8 @@ def _changes(found: Matrix) -> tuple[Answer, str]:
         reasons = dict.fromkeys(cell["reason"] for cell in changed if cell["reason"])
         reason = found["reason"] or "; ".join(reasons) or "no setting was changed"
         return "not comparable" if labels["not comparable"] else "not run", reason
+    # A change that could not be compared may break equality; one that could not run is not asked of
+    # this machine.
     answer: Answer = "undecided" if labels["not comparable"] else "yes"
     if labels["differs"]:
         answer = "no"

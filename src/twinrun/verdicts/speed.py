@@ -44,7 +44,7 @@ def costs(timing: Timing) -> list[Verdict]:
     question = COSTS.format(baseline=timing.found["baseline"])
     rows = []
     for ratio in _of_phase(timing, "train"):
-        behind = _behind(timing, ratio)
+        behind = medians_behind(timing.found, ratio)
         answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
         rows.append(_verdict(timing, "cost", ratio["variant"], question, *answered))
     return rows + [
@@ -88,7 +88,7 @@ def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
     for ratio in scaling.found["ratios"]:
         # The epochs of two runs are no pairs: the ratio is that of the medians, nothing to explain.
         behind = [medians[ratio["variant"]], medians[baseline]]
-        measured = speed_up(ratio) + _instability(ratio, behind, noun="epochs")
+        measured = speed_up(ratio) + instability(ratio, behind, noun="epochs")
         answered = answer(ratio, behind, yes="faster"), measured
         question = EPOCH_FASTER.format(baseline=baseline)
         rows.append(_verdict(scaling, "speed", ratio["variant"], question, *answered))
@@ -102,7 +102,9 @@ def trainer_costs(timing: Timing) -> list[Verdict]:
         largest[overhead["variant"]] = overhead
     rows = []
     for variant, ratio in largest.items():
-        behind = [_median(timing, variant, phase, ratio["size"]) for phase in ("trainer", "train")]
+        behind = [
+            _median(timing.found, variant, phase, ratio["size"]) for phase in ("trainer", "train")
+        ]
         answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
         rows.append(_verdict(timing, "trainer_cost", variant, TRAINER_COSTS, *answered))
     return rows
@@ -137,7 +139,7 @@ def _of_phase(timing: Timing, phase: str) -> list[Ratio]:
 def _speeds(timing: Timing, phase: str) -> Iterator[Answered]:
     """Answer whether variants are faster than the baseline in a phase."""
     for ratio in _of_phase(timing, phase):
-        behind = _behind(timing, ratio)
+        behind = medians_behind(timing.found, ratio)
         answered = answer(ratio, behind, yes="faster"), speed_up(ratio) + _doubts(ratio, behind)
         yield ratio["variant"], ratio["size"], answered
 
@@ -156,18 +158,18 @@ def _without_ratio(timing: Timing, phase: str) -> Iterator[Answered]:
             yield median["variant"], median["size"], ("not comparable", why)
 
 
-def _behind(timing: Timing, ratio: Ratio) -> list[Median]:
+def medians_behind(timing: TimingSummary, ratio: Ratio) -> list[Median]:
     """Return the medians behind a ratio: the variant's, then the baseline's."""
     return [
         _median(timing, variant, ratio["phase"], ratio["size"])
-        for variant in (ratio["variant"], timing.found["baseline"])
+        for variant in (ratio["variant"], timing["baseline"])
     ]
 
 
-def _median(timing: Timing, variant: str, phase: str, size: int | None) -> Median:
+def _median(timing: TimingSummary, variant: str, phase: str, size: int | None) -> Median:
     return next(
         median
-        for median in timing.found["medians"]
+        for median in timing["medians"]
         if (median["variant"], median["phase"], median["size"]) == (variant, phase, size)
     )
 
@@ -199,7 +201,7 @@ def _widened(ratio: Interval, medians: Sequence[Steadiness]) -> Interval:
 
 def _doubts(ratio: Interval, medians: Sequence[Median]) -> str:
     """Say what a reader may stumble over: medians that say another thing, and unstable rounds."""
-    return _disagreement(ratio, medians) + _instability(ratio, medians, noun="rounds")
+    return _disagreement(ratio, medians) + instability(ratio, medians, noun="rounds")
 
 
 def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
@@ -218,7 +220,7 @@ def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
     )
 
 
-def _instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) -> str:
+def instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) -> str:
     """Say which measurements behind a ratio are unstable, and whether that leaves it in doubt."""
     names = dict.fromkeys(median["variant"] for median in medians if median["unstable"])
     if not names:

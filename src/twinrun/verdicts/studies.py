@@ -1,11 +1,12 @@
 """The verdicts of each study: which files it reads, and which questions it asks of them.
 
-Whoever adds a study adds a function and an entry of STUDIES.
+Whoever adds a study adds a function and an entry of STUDIES, with the readers of its files.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TypeVar
 
 from twinrun.comparison.pair_records import read_comparisons
 from twinrun.comparison.study_records import (
@@ -20,7 +21,7 @@ from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.verdicts import sweep as sweeps
 from twinrun.verdicts.equality import REPEATS, Compared, repeats, same_parameters
-from twinrun.verdicts.evidence import Evidence, Missing, Record
+from twinrun.verdicts.evidence import Evidence, Missing, Record, read
 from twinrun.verdicts.matrix import baseline_repeats, withstands_changes
 from twinrun.verdicts.resume import resumes
 from twinrun.verdicts.rows import Verdict, not_run
@@ -35,21 +36,26 @@ from twinrun.verdicts.speed import (
     training_speeds,
 )
 
+FirstKind = TypeVar("FirstKind")
+SecondKind = TypeVar("SecondKind")
+
 # Where nothing was timed, so that no baseline is known.
 COSTS_TIME = "Does it cost time?"
 IS_FASTER = "Does it train faster?"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
-    """How the verdicts of a study come about."""
+class StudyFiles:
+    """What the rule `judge` is given for one study."""
 
-    verdicts: Callable[..., list[Verdict]]
-    """From its comparisons, its timings and what could not run here to its verdicts."""
-    comparisons: Callable[[str], list[Any]]
-    """The reader of what the rule `judge` is given as comparisons, a list for each file."""
-    timings: Callable[[str], list[Any]]
-    """The reader of what it is given as timings, likewise."""
+    comparisons: Sequence[str]
+    """JSON of its comparisons, or of what it has in their place: a matrix, a ranking, stops."""
+    timings: Sequence[str]
+    """JSON of its timings, or of the epochs of its runs."""
+    missing: Sequence[Missing]
+    """Its variants that could not run here, for each workload."""
+    results: Path
+    """The results folder, in which all files lie."""
 
 
 def reproducibility(
@@ -137,20 +143,38 @@ def resume(
     return resumes(tables, missing)
 
 
-def _one(read: Callable[[str], Record]) -> Callable[[str], list[Record]]:
+def _one(reader: Callable[[str], Record]) -> Callable[[str], list[Record]]:
     """Read a file of one record as a list of it."""
-    return lambda path: [read(path)]
+    return lambda path: [reader(path)]
+
+
+def _study(
+    verdicts: Callable[
+        [Sequence[Evidence[FirstKind]], Sequence[Evidence[SecondKind]], Sequence[Missing]],
+        list[Verdict],
+    ],
+    comparisons: Callable[[str], list[FirstKind]],
+    timings: Callable[[str], list[SecondKind]],
+) -> Callable[[StudyFiles], list[Verdict]]:
+    """Read the files of a study, each kind by its reader, and draw the verdicts from them."""
+
+    def judged(files: StudyFiles) -> list[Verdict]:
+        return verdicts(
+            read(files.comparisons, comparisons, results=files.results),
+            read(files.timings, timings, results=files.results),
+            files.missing,
+        )
+
+    return judged
 
 
 _timing, _scaling = _one(summary.read), _one(epoch_times.read)
-STUDIES: Mapping[str, Study] = {
-    "reproducibility": Study(
-        verdicts=reproducibility, comparisons=read_comparisons, timings=_timing
-    ),
-    "devices": Study(verdicts=devices, comparisons=read_comparisons, timings=_timing),
-    "acceleration": Study(verdicts=acceleration, comparisons=read_comparisons, timings=_timing),
-    "parallel": Study(verdicts=parallel, comparisons=read_comparisons, timings=_scaling),
-    "sweep": Study(verdicts=sweep, comparisons=_one(read_ranking), timings=_timing),
-    "matrix": Study(verdicts=matrix, comparisons=_one(read_matrix), timings=_timing),
-    "resume": Study(verdicts=resume, comparisons=_one(read_stops), timings=_timing),
+STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
+    "reproducibility": _study(reproducibility, read_comparisons, _timing),
+    "devices": _study(devices, read_comparisons, _timing),
+    "acceleration": _study(acceleration, read_comparisons, _timing),
+    "parallel": _study(parallel, read_comparisons, _scaling),
+    "sweep": _study(sweep, _one(read_ranking), _timing),
+    "matrix": _study(matrix, _one(read_matrix), _timing),
+    "resume": _study(resume, _one(read_stops), _timing),
 }

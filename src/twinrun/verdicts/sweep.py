@@ -5,7 +5,6 @@ nothing of the order under another, so from one seed none is called the best.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from twinrun.comparison.study_records import Ranking, Trial
 from twinrun.formatting import measure, plural
@@ -46,12 +45,14 @@ def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
     ranked = [trial for trial in trials if trial["rank"] is not None]
     if len({_choice(trial) for trial in ranked}) < 2:
         return "undecided", "there is no other trial to compare it with"
-    of_seeds: dict[Any, list[Trial]] = {}
+    # A point has a seed only where trials differ in it: None is the one seed of all.
+    of_seeds: dict[int | None, list[Trial]] = {}
     for trial in ranked:
         of_seeds.setdefault(trial["point"].get("seed"), []).append(trial)
     if len(of_seeds) < 2:
         return "undecided", "from one seed only, so this order may be luck"
     winner = _choice(ranked[0])
+    # A first place that is shared is not won.
     won = sum(_firsts(of_seed) == {winner} for of_seed in of_seeds.values())
     ground = f"these hyperparameters come first for {won} of {len(of_seeds)} seeds"
     return "yes" if won == len(of_seeds) else "no", ground
