@@ -8,7 +8,7 @@ rule prepare:
         manifest="results/data/{dataset}.json",
     log:
         "results/logs/prepare/{dataset}.log",
-    cache: True
+    cache: True  # which excludes a benchmark
     conda:
         "../../envs/training.yaml"
     threads: 1

@@ -13,6 +13,8 @@ rule require:
         "results/gate.json",
     log:
         "results/logs/require.log",
+    benchmark:
+        "results/benchmarks/require.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1

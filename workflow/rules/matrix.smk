@@ -11,6 +11,8 @@ rule compare_change:
         steps="results/matrix/{workload}/{cell}.steps.csv",
     log:
         "results/logs/compare_change/{workload}/{cell}.log",
+    benchmark:
+        "results/benchmarks/compare_change/{workload}/{cell}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: 1
@@ -32,6 +34,8 @@ rule tabulate:
         summary="results/matrix/{workload}.json",
     log:
         "results/logs/tabulate/{workload}.log",
+    benchmark:
+        "results/benchmarks/tabulate/{workload}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1

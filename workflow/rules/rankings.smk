@@ -10,6 +10,8 @@ rule scaling:
         summary="results/scaling/{workload}.json",
     log:
         "results/logs/scaling/{workload}.log",
+    benchmark:
+        "results/benchmarks/scaling/{workload}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -31,6 +33,8 @@ rule rank:
         summary="results/sweeps/{workload}.json",
     log:
         "results/logs/rank/{workload}.log",
+    benchmark:
+        "results/benchmarks/rank/{workload}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1

@@ -18,6 +18,8 @@ rule judge:
         "results/verdicts/{study}.csv",
     log:
         "results/logs/judge/{study}.log",
+    benchmark:
+        "results/benchmarks/judge/{study}.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -45,6 +47,8 @@ rule verdicts:
         ),
     log:
         "results/logs/verdicts.log",
+    benchmark:
+        "results/benchmarks/verdicts.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1
@@ -73,6 +77,8 @@ rule report:
         ),
     log:
         "results/logs/report.log",
+    benchmark:
+        "results/benchmarks/report.tsv"
     conda:
         "../../envs/report.yaml"
     threads: 1

@@ -11,6 +11,8 @@ rule diagnose:
         comparisons=directory("results/resumes/{workload}/{variant}"),
     log:
         "results/logs/diagnose/{workload}/{variant}.log",
+    benchmark:
+        "results/benchmarks/diagnose/{workload}/{variant}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: 1

@@ -10,6 +10,7 @@ rule timing:
         summary="results/timings/{timing}.json",
     log:
         "results/logs/timing/{timing}.log",
+    # No benchmark: its sampling holds up the process that is timed.
     conda:
         "../../envs/training.yaml"
     # A function: named directly, --report would need --cores.

@@ -1,0 +1,90 @@
+"""What every rule must have, for all rules that Snakemake finds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from twinrun.config.studies import STUDIES
+
+from .conftest import ROOT
+
+FILES = [ROOT / "Snakefile", *sorted((ROOT / "workflow").rglob("*.smk"))]
+LONGEST_FILE = 150  # lines
+
+# Rules with a script and no benchmark, and why; all others that compute have one.
+NOT_BENCHMARKED = {
+    "prepare": "Snakemake refuses it together with `cache`",
+    "timing": "sampling its memory takes 11 ms of a core, twice a second, and locks its memory map",
+    "gate": "leaves no file: it reads the judgement and fails or not",
+}
+
+
+def rules_of(file: Path) -> dict[str, str]:
+    """Return the body of each rule in a file."""
+    blocks = re.split(r"^(?:rule|checkpoint) (\w+):\n", file.read_text(), flags=re.MULTILINE)[1:]
+    bodies = (re.split(r"^\S", block, maxsplit=1, flags=re.MULTILINE)[0] for block in blocks[1::2])
+    return dict(zip(blocks[::2], bodies, strict=True))
+
+
+RULES = {name: body for file in FILES for name, body in rules_of(file).items()}
+
+
+def directive(rule: str, name: str) -> str | None:
+    """Return what stands in a directive of a rule; None if it has none."""
+    found = re.search(rf"^    {name}:(.*\n(?:(?:     .*)?\n)*)", RULES[rule], flags=re.MULTILINE)
+    return found and found[1].strip()
+
+
+COMPUTING = [rule for rule in RULES if directive(rule, "script")]
+
+
+def test_the_rules_are_those_that_snakemake_finds(project):
+    listed = project.snakemake("--list-rules", check=0).stdout.splitlines()
+    names = [line.split()[0] for line in listed if line and line[0].isalpha()]
+    assert sorted(names) == sorted([*RULES, *STUDIES])  # a target for each study, in a loop
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_begins_with_a_sentence(rule):
+    assert re.match(r'    """[A-Z][^"]*[.?]"""\n', RULES[rule])
+
+
+@pytest.mark.parametrize("rule", COMPUTING)
+def test_a_rule_that_computes_names_all_that_snakemake_asks_for(rule):
+    names = ["input", "output", "log", "benchmark", "conda", "threads", "resources", "params"]
+    missing = {name for name in names if directive(rule, name) is None}
+    exceptions = {"prepare": {"input"}, "gate": {"output", "params"}}.get(rule, set())
+    if rule in NOT_BENCHMARKED:
+        exceptions.add("benchmark")
+    assert missing == exceptions
+    for resource in ("mem_mb", "runtime"):
+        assert f"{resource}=" in directive(rule, "resources")
+
+
+@pytest.mark.parametrize("rule", COMPUTING)
+def test_one_name_leads_from_a_rule_to_its_script_log_and_benchmark(rule):
+    script = re.fullmatch(rf'"((?:\.\./)+scripts/{rule}\.py)"', directive(rule, "script"))
+    (file,) = (file for file in FILES if rule in rules_of(file))
+    assert (file.parent / script[1]).is_file()
+    assert re.match(rf'"results/logs/{rule}[/.]', directive(rule, "log"))
+    if rule not in NOT_BENCHMARKED:
+        log = directive(rule, "log").rstrip(",")
+        expected = log.replace("results/logs/", "results/benchmarks/").replace(".log", ".tsv")
+        assert directive(rule, "benchmark").rstrip(",") == expected
+
+
+def test_every_script_is_a_rules():
+    scripts = {file.stem for file in (ROOT / "workflow/scripts").glob("*.py")}
+    assert scripts == {*COMPUTING}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_of_rules_is_short(file):
+    assert len(file.read_text().splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_holds_rules_or_functions_not_both(file):
+    text = file.read_text()
+    assert not (rules_of(file) and re.search(r"^\s*(def|class) ", text, flags=re.MULTILINE))

@@ -1,0 +1,30 @@
+"""Figures of the study acceleration, to results/figures/acceleration/."""
+
+
+rule speeds:
+    """Draw the time of training and of prediction, variant beside variant."""
+    input:
+        timing="results/timings/acceleration_{workload}.json",
+    output:
+        report(
+            "results/figures/acceleration/{workload}/speeds.svg",
+            caption="../../report/speeds.rst",
+            category="Acceleration",
+            subcategory="{workload}",
+            labels={"figure": "speeds"},
+        ),
+    log:
+        "results/logs/speeds/{workload}.log",
+    benchmark:
+        "results/benchmarks/speeds/{workload}.tsv"
+    conda:
+        "../../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        source=hash_of("twinrun.figures.acceleration"),
+        variants=list(SETTINGS.variants),
+    script:
+        "../../scripts/speeds.py"

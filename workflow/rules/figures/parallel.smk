@@ -1,0 +1,30 @@
+"""Figures of the study parallel, to results/figures/parallel/."""
+
+
+rule speedup:
+    """Draw the time of an epoch and the speed-up over the workers, and what they exchange."""
+    input:
+        scaling="results/scaling/{workload}.json",
+    output:
+        report(
+            "results/figures/parallel/{workload}/speedup.svg",
+            caption="../../report/speedup.rst",
+            category="Parallel",
+            subcategory="{workload}",
+            labels={"figure": "speed-up"},
+        ),
+    log:
+        "results/logs/speedup/{workload}.log",
+    benchmark:
+        "results/benchmarks/speedup/{workload}.tsv"
+    conda:
+        "../../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1500 * attempt,
+        runtime=15,
+    params:
+        source=hash_of("twinrun.figures.scaling"),
+        variants=list(SETTINGS.variants),
+    script:
+        "../../scripts/speedup.py"
