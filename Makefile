@@ -1,11 +1,11 @@
-# Four targets: run, demo, test, check. The environment is made once and again when its pins change.
-# Tests run side by side: a waiting thread sleeps instead of taking a core from another. What pytest
-# is to be told besides: make test ARGS="-m slow".
+# Five targets: run, demo, test, check, picture. The environment is made once and again when its pins
+# change. Tests run side by side: a waiting thread sleeps instead of taking a core from another. What
+# pytest is to be told besides: make test ARGS="-m slow".
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run demo test check
+.PHONY: run demo test check picture
 
 run: .venv/ready
 	$(BIN)/snakemake --cores all
@@ -27,6 +27,10 @@ check: .venv/ready
 	$(BIN)/pyrefly check
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
+
+# The README's picture, of a report at full size.
+picture: run
+	$(BIN)/python tests/picture.py results/report.html
 
 # Snakemake's own report: rules, code, run times.
 results/provenance.html: results/report.html

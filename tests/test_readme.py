@@ -25,7 +25,7 @@ def test_the_thread_to_follow_leads_through_what_there_is():
 
 def test_the_commands_are_targets():
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert targets == {"run", "demo", "test", "check"}
+    assert targets == {"run", "demo", "test", "check", "picture"}
     assert set(re.findall(r"(?:^|`)make (\w+)", README, re.MULTILINE)) <= targets
 
 

@@ -1,27 +1,15 @@
 """The report as a browser shows it: opened from a file, in Chromium without a network."""
 
 import json
-import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
 from example_results import write_results
-from selenium import webdriver
+from picture import CHROMEDRIVER, CHROMIUM, chromium
 from selenium.webdriver.common.by import By
 
-CHROMIUM, CHROMEDRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PHONE, DESKTOP, PAPER = 390, 1280, 680  # pixels; A4 within its margins
 
 pytestmark = [
@@ -42,16 +30,8 @@ def address(example):
 
 @pytest.fixture
 def browser(tmp_path):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    service = webdriver.ChromeService(CHROMEDRIVER)
-    driver = webdriver.Chrome(options=options, service=service)
-    driver.set_page_load_timeout(60)
-    yield driver
-    driver.quit()
+    with chromium(tmp_path) as driver:
+        yield driver
 
 
 @pytest.fixture
