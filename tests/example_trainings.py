@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+import yaml
+
+from twinrun.config.reference import SCHEMA
+
 HERE = str(Path(__file__).parent)
 WORKLOAD = {
     "module": "small:Small",
@@ -10,31 +14,9 @@ WORKLOAD = {
     "hyperparameters": {"learning_rate": 0.1, "size": 70},
     "epochs": 3,
 }
-VARIANT = {
-    "accelerator": "cpu",
-    "deterministic": True,
-    "threads": 2,
-    "data_workers": 0,
-    "precision": "32-true",
-    "devices": 1,
-    "nodes": 1,
-    "sharing": "canonical",
-    "scale_batch_with_devices": False,
-    "batch_norm": "joined",
-    "compile": "none",
-    "layout": "default",
-    "optimizer": "default",
-    "cuda_graph": False,
-    "fill_uninitialized_memory": True,
-    "persistent_workers": False,
-    "accumulate": 1,
-    "validation": True,
-    "checkpointing": False,
-    "logging": False,
-    "environment": {},
-    "stop": "none",
-    "resume": "lightning",
-}
+_SETTINGS = yaml.safe_load(SCHEMA.read_text())["properties"]["variants"]["additionalProperties"]
+_DEFAULTS = {name: entry["default"] for name, entry in _SETTINGS["properties"].items()}
+VARIANT = {**_DEFAULTS, "accelerator": "cpu", "deterministic": True}
 FILES = {
     "weights": "weights.safetensors",
     "steps": "steps.csv",
