@@ -105,12 +105,13 @@ def take(report: Path, picture: Path) -> None:
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
             light = {"name": "prefers-color-scheme", "value": "light"}
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [light]})
+            driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
             driver.get(report.resolve().as_uri())
             driver.save_screenshot(str(screen))
         text = PngInfo()
         text.add_text(KEY, page_hash())
         with Image.open(screen) as image:
-            image.convert("RGB").save(picture, optimize=True, pnginfo=text)
+            image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True, pnginfo=text)
 
 
 if __name__ == "__main__":
