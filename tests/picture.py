@@ -111,7 +111,9 @@ def take(report: Path, picture: Path) -> None:
         text = PngInfo()
         text.add_text(KEY, page_hash())
         with Image.open(screen) as image:
-            image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(picture, optimize=True, pnginfo=text)
+            image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(
+                picture, optimize=True, pnginfo=text
+            )
 
 
 if __name__ == "__main__":
