@@ -1,11 +1,11 @@
-"""Comparisons: the runs of a seed held against each other, to results/comparisons/.
+"""Comparisons of the runs of a seed, to results/comparisons/.
 
 One job for all seeds of a variant: of thousands of runs, half the jobs would be comparisons.
 """
 
 
 rule compare_repeats:
-    """Hold the repeats of each seed against the first, byte by byte and step by step."""
+    """Compare the repeats of each seed with the first one, byte by byte and step by step."""
     input:
         runs=INPUTS.runs_of_repeats,
     output:
@@ -29,7 +29,7 @@ rule compare_repeats:
 
 
 rule locate:
-    """Find the first operation that differs in each pair that does, by replaying its step."""
+    """Find the first operation that diverges in each pair that differs, by replaying its step."""
     input:
         dataset=INPUTS.dataset_of_run,
         comparisons="results/comparisons/reproducibility/{workload}/{variant}.json",
@@ -60,7 +60,7 @@ rule locate:
 
 
 rule compare_variants:
-    """Hold the runs of a variant against those of another, seed by seed."""
+    """Compare the runs of a variant with those of the baseline, seed by seed."""
     input:
         runs=INPUTS.runs_of_variants,
     output:

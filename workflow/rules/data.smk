@@ -2,7 +2,7 @@
 
 
 rule prepare:
-    """Make a dataset; byte for byte the same when made again."""
+    """Make a dataset; made again, it has the same bytes."""
     output:
         arrays="results/data/{dataset}.npz",
         manifest="results/data/{dataset}.json",

@@ -1,8 +1,8 @@
-"""The gate: whether what the config requires holds, to results/gate.json."""
+"""The gate: does what the config requires hold? To results/gate.json."""
 
 
 rule require:
-    """Judge everything that `require` names."""
+    """Check everything that `require` names."""
     input:
         verdicts="results/verdicts.csv",
         timings=INPUTS.timings_of_gate,

@@ -1,8 +1,8 @@
-"""The matrix: each change of the baseline held against it, to results/matrix/."""
+"""The matrix: each change of the baseline compared with it, to results/matrix/."""
 
 
 rule compare_change:
-    """Hold the run of a cell against the baseline's."""
+    """Compare the run of a changed baseline with that of the baseline."""
     input:
         runs=INPUTS.runs_of_change,
     output:
@@ -26,7 +26,7 @@ rule compare_change:
 
 
 rule tabulate:
-    """Put the cells together: what each change did, in words and numbers."""
+    """Write the table of the matrix: what each change does, in words and numbers."""
     input:
         cells=INPUTS.cells_of_matrix,
     output:

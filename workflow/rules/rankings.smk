@@ -1,8 +1,8 @@
-"""Runs put side by side: by their workers, to results/scaling/; by a metric, to results/sweeps/."""
+"""Summaries of runs: by the number of workers, to results/scaling/; by a metric, to results/sweeps/."""
 
 
 rule scaling:
-    """Sum up what the epochs of one and of several workers took."""
+    """Summarise the times of the epochs of one and of several workers."""
     input:
         runs=INPUTS.runs_of_scaling,
     output:

@@ -9,7 +9,7 @@ localrules:
 
 
 rule judge:
-    """Answer the questions of a study, a line each."""
+    """Answer the questions of a study, one line each."""
     input:
         comparisons=lambda wildcards: STUDIES[wildcards.study].compared(),
         timings=lambda wildcards: STUDIES[wildcards.study].timed(),

@@ -1,8 +1,8 @@
-"""Resuming: stopped and resumed runs held against whole ones, to results/resumes/."""
+"""Resuming: resumed runs compared with uninterrupted ones, to results/resumes/."""
 
 
 rule diagnose:
-    """Say what a training loses that is stopped and resumed, for each kind of stop."""
+    """Find what a training loses when it is stopped and resumed, for each kind of stop."""
     input:
         runs=INPUTS.runs_of_resume,
     output:

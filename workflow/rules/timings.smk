@@ -2,7 +2,7 @@
 
 
 rule timing:
-    """Measure the variants of a timing round by round; has the machine to itself."""
+    """Measure the variants of a timing round by round, alone on the machine."""
     input:
         dataset=INPUTS.dataset_of_timing,
     output:

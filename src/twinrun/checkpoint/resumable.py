@@ -70,7 +70,7 @@ class Resumable(pl.Callback):
         self._restored: dict[str, Any] | None = None
 
     def last(self) -> str | None:
-        """Give the path of the last checkpoint, None if there is none that can be used."""
+        """Return the path of the last checkpoint, None if there is none that can be used."""
         self.refused = None
         if not self._entry.exists():
             self.refused = "none had been written before the stop"

@@ -212,11 +212,11 @@ class _Comparer(_Replayer):
             self._operations = rows
 
     def summary(self) -> dict[str, Any]:
-        """Give what was found."""
+        """Return what was found."""
         return {"repeats": self._done, "firsts": self._firsts, "operations": self._operations}
 
     def _measured(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> dict[str, Any]:
-        """Give the distances of the output that is farthest from the recorded one."""
+        """Return the distances of the output that is farthest from the recorded one."""
         found = []
         for place, tensor in enumerate(outputs):
             recorded = np.load(self._record / f"{_file_of(row)}.{place}.npy")
@@ -227,7 +227,7 @@ class _Comparer(_Replayer):
 
 
 def first_of(rows: Sequence[Mapping[str, Any]], recorded: int) -> dict[str, Any] | None:
-    """Give the first operation that differs: its place in the step, its row, and in what.
+    """Return the first operation that differs: its place in the step, its row, and in what.
 
     Args:
         rows: operations in order, with `is_known`, `inputs_equal` and `outputs_equal`.
@@ -280,7 +280,7 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[st
 
 
 def sample_of(tensor: torch.Tensor) -> np.ndarray:
-    """Give at most MOST_ELEMENTS evenly spaced elements, flat; of bfloat16 the bits as uint16."""
+    """Return at most MOST_ELEMENTS evenly spaced elements, flat; of bfloat16 the bits as uint16."""
     if tensor.layout is not torch.strided:
         tensor = tensor.coalesce().values()
     flat = tensor.detach().reshape(-1)

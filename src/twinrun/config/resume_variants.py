@@ -21,7 +21,7 @@ RESUMES = {"lightning": "Lightning's checkpoint", "twinrun": "Twinrun's checkpoi
 
 
 def pairs(variant: str, stops: Sequence[str]) -> list[dict[str, str]]:
-    """Give `stop`, `resume`, the variant of the `stopped` run and that of the `whole` one."""
+    """Return `stop`, `resume`, the variant of the `stopped` run and that of the `whole` one."""
     return [
         {
             "stop": stop,
@@ -37,7 +37,7 @@ def pairs(variant: str, stops: Sequence[str]) -> list[dict[str, str]]:
 def variants(
     name: str, settings: Mapping[str, Any], stops: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Give the settings of the variants that `pairs` names, by name.
+    """Return the settings of the variants that `pairs` names, by name.
 
     >>> sorted(variants("plain", {"threads": 1, "accumulate": 1}, ["epoch_end"]))
     ['plain', 'plain-stop-epoch_end-resume-lightning', 'plain-stop-epoch_end-resume-twinrun']

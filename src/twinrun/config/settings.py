@@ -57,7 +57,7 @@ class Settings:
         return [trial for trial, varied in self.trials.items() if varied == workload]
 
     def cores_of(self, workload: str, variant: str, *, available: int) -> int:
-        """Give the cores that a run asks for: its own, or so many that only few run at once.
+        """Return the cores that a run asks for: its own, or so many that only few run at once.
 
         Args:
             workload: its workload, or its trial.
@@ -82,7 +82,7 @@ class Settings:
         return [name for name in workloads if kind in self.config["workloads"][name]["shows"]]
 
     def stops_of(self, variant: str) -> list[dict[str, str]]:
-        """Give the pairs of variants by which the study resume examines a variant."""
+        """Return the pairs of variants by which the study resume examines a variant."""
         return resume_variants.pairs(variant, self.config["resume"]["stops"])
 
     def not_run_of(self, study: str) -> dict[str, str]:
@@ -91,7 +91,7 @@ class Settings:
         return {name: self.not_run[name] for name in names if name in self.not_run}
 
     def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
-        """Give variant, seed and repeat of the baseline's run and of a cell's."""
+        """Return variant, seed and repeat of the baseline's run and of a cell's."""
         cell, matrix = self.cells[name], self.config["matrix"]
         baseline = {"variant": matrix["baseline"], "seed": matrix["seed"], "repeat": 1}
         return [baseline, {key: getattr(cell, key) for key in baseline}]
@@ -113,14 +113,14 @@ class Settings:
         return [name for name in self.cells if self.hindrance_of_cell(name) is None]
 
     def listed_cells(self) -> list[dict[str, Any]]:
-        """Give the cells of the matrix as plain values, each with `not_run`, a reason or None."""
+        """Return the cells of the matrix as plain values, each with `not_run`, a reason or None."""
         return [
             {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
             for name, cell in self.cells.items()
         ]
 
     def most_threads(self, timing: str) -> int:
-        """Give the threads a timing's process needs."""
+        """Return the threads a timing's process needs."""
         return max(self.variants[name].threads for name in self.timings[timing].variants)
 
     def any_deterministic(self, timing: str) -> bool:
@@ -196,7 +196,7 @@ def _made_of(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give the variants that the study resume makes of its own, with those that it holds whole."""
+    """Return the variants that the study resume adds, and those that they are compared with."""
     if "resume" not in config["studies"]:
         return {}
     asked = config["resume"]

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Give each trial's name, the workload that it varies and its hyperparameters.
+    """Return each trial's name, the workload that it varies and its hyperparameters.
 
     The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps
     its runs when others are added. (Paramspace itself wants pandas at every start.)

@@ -21,7 +21,7 @@ class EpochMetrics(pl.Callback):
         self.rows.append({"epoch": trainer.current_epoch + 1, **values})
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the rows so far, for a checkpoint."""
+        """Return the rows so far, for a checkpoint."""
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ class EpochMetrics(pl.Callback):
         self.rows = state_dict["rows"]
 
     def table(self) -> pd.DataFrame:
-        """Give the rows; there is none if the training was stopped in its first epoch."""
+        """Return the rows; there is none if the training was stopped in its first epoch."""
         return pd.DataFrame(self.rows or {"epoch": []})
 
 
@@ -43,7 +43,7 @@ class EpochSeconds(pl.Callback):
         self._started = self._ended = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the seconds so far, for a checkpoint."""
+        """Return the seconds so far, for a checkpoint."""
         return {"training": self.training, "communication": self.communication}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

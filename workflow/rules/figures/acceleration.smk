@@ -2,7 +2,7 @@
 
 
 rule speeds:
-    """Draw the time of training and of prediction, variant beside variant."""
+    """Draw the times of training and prediction of each variant."""
     input:
         timing="results/timings/acceleration_{workload}.json",
     output:

@@ -31,7 +31,7 @@ rule sizes:
 
 
 rule surfaces:
-    """Draw the surface to fit and what each device's network made of it."""
+    """Draw the target surface and the surfaces that the devices' networks learned."""
     input:
         runs=INPUTS.first_runs_of_devices,
     output:

@@ -2,7 +2,7 @@
 
 
 rule cells:
-    """Draw what each change of the matrix's baseline does, in words and colours."""
+    """Draw the effect of each change of the baseline, in words and colours."""
     input:
         matrix="results/matrix/{workload}.json",
     output:

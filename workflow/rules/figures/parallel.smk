@@ -2,7 +2,7 @@
 
 
 rule speedup:
-    """Draw the time of an epoch and the speed-up over the workers, and what they exchange."""
+    """Draw the time of an epoch, the speed-up and the communication by the number of workers."""
     input:
         scaling="results/scaling/{workload}.json",
     output:
