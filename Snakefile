@@ -59,7 +59,8 @@ for study in STUDIES.values():
 
 
 onstart:
-    check_workloads()
+    check_gate()
+    rehearse_workloads()
 
 
 onsuccess:

@@ -84,3 +84,15 @@ def plural(number: int, noun: str) -> str:
     ('1 step', '1,200 steps')
     """
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def size_in_bytes(number: int) -> str:
+    """Write a size of memory or of a file.
+
+    >>> size_in_bytes(204), size_in_bytes(50436), size_in_bytes(3 * 2**30)
+    ('204 bytes', '49.3 KiB', '3 GiB')
+    """
+    if number < 2**10:
+        return plural(number, "byte")
+    unit = next((n for n in (30, 20, 10) if number >= 2**n), 10)
+    return f"{number / 2**unit:.3g} {'KMG'[unit // 10 - 1]}iB"

@@ -14,7 +14,7 @@ from twinrun import artifacts, run_files
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
-from twinrun.training.load_workload import build_data, check_workloads, load_workload
+from twinrun.training.load_workload import build_data, load_workload
 
 
 def run(folder, *, workload=WORKLOAD, variant=VARIANT, seed=1):
@@ -140,7 +140,7 @@ def test_a_missing_gpu_is_said(tmp_path):
 )
 def test_a_workload_that_cannot_be_built_is_one_sentence(change, message):
     with pytest.raises(TwinrunError, match=message):
-        check_workloads({"mine": Workload(**{**WORKLOAD, **change})}, [HERE])
+        load_workload(Workload(**{**WORKLOAD, **change}), [HERE])
 
 
 def test_hyperparameters_go_to_the_constructor_that_names_them():

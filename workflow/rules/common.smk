@@ -17,8 +17,8 @@ from twinrun.config.studies import STUDIES as STUDY_CLASSES
 from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import count_gpus, planned_identity
-from twinrun.process.launching import launch
 from twinrun.process.imported_code import hash_of_code
+from twinrun.training.rehearse import rehearse
 
 # A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
@@ -72,18 +72,23 @@ wildcard_constraints:
 # Before any job
 
 
-def check_workloads():
-    """Import and match the workloads of the config in a process of its own."""
-    names = [*SETTINGS.active_workloads(), *SETTINGS.trials]
-    workloads = {name: asdict(SETTINGS.workloads[name]) for name in names}
+def rehearse_workloads():
+    """Take one step of everything that the workloads of the config do, in another process."""
     try:
-        launch(
-            "twinrun.training.load_workload:check_workloads",
-            {"workloads": workloads, "search_path": SEARCH_PATH},
-            {},
-        )
+        if SETTINGS.config["rehearsal"]:
+            rehearse(SETTINGS, SEARCH_PATH)
     except TwinrunError as error:
         raise WorkflowError(str(error)) from None
+
+
+def check_gate():
+    """Refuse a gate that would pass whatever the results are."""
+    is_asked = any(job.rule.name == "require" for job in workflow.dag.jobs)
+    if is_asked and not SETTINGS.config["require"]:
+        raise WorkflowError(
+            "require: the gate has nothing to judge; name what must hold, such as "
+            "{deterministic_pair: equal}"
+        )
 
 
 def show_verdicts():

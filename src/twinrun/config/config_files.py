@@ -206,6 +206,20 @@ _BOOLEANS = {"yes": "true", "true": "true", "on": "true"} | dict.fromkeys(
 )
 
 
+def as_number(text: str) -> str | None:
+    """Return how YAML wants a number to be written, or None if a text is none.
+
+    >>> as_number("1e-3"), as_number("-.5E2"), as_number("0.1"), as_number("two")
+    ('1.0e-3', '-0.5e+2', '0.1', None)
+    """
+    if number := EXPONENT.fullmatch(text):
+        sign, mantissa, power, digits = number.groups()
+        mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+        mantissa = f"0{mantissa}" if mantissa.startswith(".") else mantissa
+        return f"{sign}{mantissa}e{power or '+'}{digits}"
+    return text if re.fullmatch(r"[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)", text) else None
+
+
 def _of_scalar(node: yaml.ScalarNode, is_argument: bool) -> str | None:
     """Say of a value without quotation marks what YAML makes of it, where that surprises.
 
@@ -213,11 +227,8 @@ def _of_scalar(node: yaml.ScalarNode, is_argument: bool) -> str | None:
     '1e-3 is a text to YAML; write 1.0e-3'
     """
     text, kind = node.value, node.tag.rpartition(":")[2]
-    if kind == "str" and (number := EXPONENT.fullmatch(text)):
-        sign, mantissa, power, digits = number.groups()
-        mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
-        mantissa = f"0{mantissa}" if mantissa.startswith(".") else mantissa
-        return f"{text} is a text to YAML; write {sign}{mantissa}e{power or '+'}{digits}"
+    if kind == "str" and EXPONENT.fullmatch(text):
+        return f"{text} is a text to YAML; write {as_number(text)}"
     if OCTAL.fullmatch(text) and kind in ("int", "str") and text.strip("+-0_"):
         plain = text.lstrip("+-0_")
         read = f"{yaml.safe_load(text)} (octal)" if kind == "int" else "a text"

@@ -179,7 +179,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             yield f"{key}: needs either `make` or `file`, not both and not neither"
         case "enum":
             choices = [shown(item).strip("'") for item in rule]
-            close = _hint(instance, ["string"]) or suggestion(instance, choices, list_all=False)
+            close = type_hint(instance, ["string"]) or suggestion(instance, choices, list_all=False)
             yield f"{key}: {value} is not one of {', '.join(choices)}{close}"
         case "type":
             wanted = [rule] if isinstance(rule, str) else rule
@@ -224,10 +224,10 @@ def _of_type(value: Any, wanted: Sequence[str]) -> str:
     if value is None and wanted[0] == "array":
         return "the list is empty; name something in it, or leave the key out"
     expected = " or ".join(TYPES[name] for name in wanted)
-    return f"{shown(value)} is of the wrong type, expected {expected}{_hint(value, wanted)}"
+    return f"{shown(value)} is of the wrong type, expected {expected}{type_hint(value, wanted)}"
 
 
-def _hint(value: Any, wanted: Sequence[str]) -> str:
+def type_hint(value: Any, wanted: Sequence[str]) -> str:
     """Say how a value of the wrong type should be written, if that is likely."""
     if "string" in wanted and isinstance(value, bool):
         words = "yes, on and true as true" if value else "no, off and false as false"

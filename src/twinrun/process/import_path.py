@@ -3,10 +3,15 @@
 import difflib
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from twinrun.errors import TwinrunError
+
+# What of this package is as a user's own.
+OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
 
 
 def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
@@ -21,6 +26,12 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
             sys.path.insert(0, folder)
     try:
         module = importlib.import_module(module_name)
+    except SystemExit as error:  # no Exception: a script that parses arguments or ends itself
+        raise TwinrunError(
+            f"{import_path}: importing {module_name} ends the program, as a script does "
+            f"(sys.exit({error.code!r})); put what the script does under "
+            f'`if __name__ == "__main__":`'
+        ) from error
     except Exception as error:  # a user's module may raise anything
         raise TwinrunError(
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: {error}"
@@ -30,3 +41,15 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         hint = f", did you mean {near[0]}?" if near else ""
         raise TwinrunError(f"{import_path}: {module_name} has no {name}{hint}")
     return getattr(module, name)
+
+
+def user_line(error: BaseException, import_paths: Sequence[str]) -> str:
+    """Return `file, line n` of the deepest call in the packages of import paths, or nothing."""
+    packages = {path.partition(":")[0].partition(".")[0] for path in import_paths}
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        name = frame.f_globals.get("__name__", "")
+        is_ours = name.startswith("twinrun.") and not name.startswith(OURS_AS_USERS)
+        if name.partition(".")[0] in packages and not is_ours:
+            found = f"{Path(frame.f_code.co_filename).name}, line {line}"
+    return found

@@ -6,91 +6,86 @@ dataset's file), `seed` (the run's) and `data_workers` (the variant's), where it
 them.
 """
 
-import difflib
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 
 from twinrun import artifacts
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
-from twinrun.process.import_path import import_object
+from twinrun.process.import_path import import_object, user_line
+from twinrun.training import arguments
 from twinrun.training.unsupported import wrong_package
 
-GIVEN = (
-    "path",
-    "seed",
-    "data_workers",
-)  # arguments of a data module that come from the run, not from the config
+Built = TypeVar("Built")
 
 
 def load_workload(
     workload: Workload, search_path: Sequence[str] = ()
-) -> tuple[type, type, dict[str, Any], dict[str, Any]]:
-    """Import a workload's two classes and share out its hyperparameters.
+) -> tuple[type[pl.LightningModule], type[pl.LightningDataModule], dict[str, Any], dict[str, Any]]:
+    """Import a workload's two classes and divide its hyperparameters between them.
 
     Returns:
         The LightningModule class, the LightningDataModule class, and the keyword arguments of each.
 
     Raises:
         TwinrunError: for a failed import, a wrong base class, an unknown or a missing
-            hyperparameter.
+            hyperparameter; the first of them.
     """
-    module_class = import_object(workload.module, search_path)
-    data_class = import_object(workload.data, search_path)
-    for key, found, base in (
-        ("module", module_class, pl.LightningModule),
-        ("data", data_class, pl.LightningDataModule),
-    ):
-        if not (inspect.isclass(found) and issubclass(found, base)):
-            raise TwinrunError(
-                f"{key}: {getattr(workload, key)} is no pytorch_lightning.{base.__name__}"
-                f"{wrong_package(found)}"
-            )
-    module_names, data_names = _parameters(module_class), _parameters(data_class)
-    hyperparameters = workload.hyperparameters
-    known = sorted((set(module_names) | set(data_names)) - set(GIVEN))
-    for name in hyperparameters:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f", did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-            raise TwinrunError(
-                f"hyperparameters.{name}: neither {workload.module} nor {workload.data} "
-                f"takes it{hint}"
-            )
-    given = (*GIVEN, *hyperparameters)
-    for source, parameters, names in (
-        (workload.module, module_names, hyperparameters),
-        (workload.data, data_names, given),
-    ):
-        for name, parameter in parameters.items():
-            if parameter.default is inspect.Parameter.empty and name not in names:
-                raise TwinrunError(f"hyperparameters.{name}: {source} needs it and has no default")
+    module = load_class(workload, "module", pl.LightningModule, search_path)
+    data = load_class(workload, "data", pl.LightningDataModule, search_path)
+    takers = takers_of(workload, module, data)
+    for mistake in arguments.mistakes(workload.hyperparameters, takers, workload.data):
+        raise TwinrunError(mistake)
+    given = workload.hyperparameters
     return (
-        module_class,
-        data_class,
-        {k: v for k, v in hyperparameters.items() if k in module_names},
-        {k: v for k, v in hyperparameters.items() if k in data_names},
+        module,
+        data,
+        {k: v for k, v in given.items() if k in arguments.parameters_of(module)},
+        {k: v for k, v in given.items() if k in arguments.parameters_of(data)},
     )
 
 
-def check_workloads(workloads: Mapping[str, Workload], search_path: Sequence[str] = ()) -> None:
-    """Import and match every workload without constructing it, and raise all mistakes at once.
+def load_class(
+    workload: Workload, key: str, base: type[Built], search_path: Sequence[str] = ()
+) -> type[Built]:
+    """Import one of a workload's classes.
+
+    Args:
+        workload: of which.
+        key: `module` or `data`.
+        base: what the class must be derived from.
+        search_path: folders with the user's own modules.
 
     Raises:
-        TwinrunError: with one line for each workload that cannot be built.
+        TwinrunError: if it cannot be imported or is no such class.
     """
-    problems = []
-    for name, workload in workloads.items():
-        try:
-            load_workload(workload, search_path)
-        except TwinrunError as error:
-            problems.append(f"  workloads.{name}.{error}")
-    if problems:
-        raise TwinrunError("the config's workloads cannot be built:\n" + "\n".join(problems))
+    path = getattr(workload, key)
+    try:
+        found = import_object(path, search_path)
+    except TwinrunError as error:
+        raise TwinrunError(f"{key}: {error}") from error
+    if inspect.isclass(found) and issubclass(found, base):
+        return found
+    name = f"pytorch_lightning.{base.__name__}"
+    if isinstance(found, base):
+        raise TwinrunError(f"{key}: {path} is an object, where the class of it is needed")
+    raise TwinrunError(f"{key}: {path} is no {name}{wrong_package(found)}")
+
+
+def takers_of(
+    workload: Workload,
+    module: type[pl.LightningModule],
+    data: type[pl.LightningDataModule],
+) -> dict[str, arguments.Parameters]:
+    """Return the parameters of both constructors, by their import paths."""
+    return {
+        workload.module: arguments.parameters_of(module),
+        workload.data: arguments.parameters_of(data),
+    }
 
 
 def build_module(workload: Workload, search_path: Sequence[str] = ()) -> pl.LightningModule:
@@ -99,8 +94,9 @@ def build_module(workload: Workload, search_path: Sequence[str] = ()) -> pl.Ligh
     Raises:
         TwinrunError: see `load_workload`; also if the constructor raises.
     """
-    module_class, _, arguments, _ = load_workload(workload, search_path)
-    return _construct(module_class, workload.module, arguments)
+    module_class, data_class, given, _ = load_workload(workload, search_path)
+    takers = takers_of(workload, module_class, data_class)
+    return _construct(module_class, workload.module, given, takers)
 
 
 def build_data(
@@ -118,8 +114,9 @@ def build_data(
         TwinrunError: see `load_workload`; also if the constructor raises or takes no `path`
             although the workload names a dataset, or if the dataset's file is corrupt.
     """
-    _, data_class, _, arguments = load_workload(workload, search_path)
-    names = _parameters(data_class)
+    module_class, data_class, _, given = load_workload(workload, search_path)
+    takers = takers_of(workload, module_class, data_class)
+    names = takers[workload.data]
     if dataset_path and "path" not in names:
         raise TwinrunError(
             f"dataset: {workload.data} takes no argument `path` to be given the dataset's file"
@@ -131,11 +128,9 @@ def build_data(
         )
     if dataset_path:
         artifacts.check_dataset(dataset_path)
-    given = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
-    arguments |= {
-        name: value for name, value in given.items() if name in names and value is not None
-    }
-    data = _construct(data_class, workload.data, arguments)
+    of_run = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
+    given |= {name: value for name, value in of_run.items() if name in names and value is not None}
+    data = _construct(data_class, workload.data, given, takers)
     if persistent_workers:
         _keep_workers(data)
     return data
@@ -155,27 +150,15 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
     data.train_dataloader = train_dataloader
 
 
-def _parameters(constructed: type) -> dict[str, inspect.Parameter]:
-    """Name the constructor's parameters, following `**kwargs` up to the base class before torch."""
-    found: dict[str, inspect.Parameter] = {}
-    for base in constructed.__mro__:
-        if base.__module__.split(".")[0] in {"pytorch_lightning", "lightning", "torch"}:
-            break
-        if "__init__" not in vars(base):
-            continue
-        parameters = list(inspect.signature(base.__init__).parameters.values())[1:]
-        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        found.update({p.name: p for p in named if p.name not in found})
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return found
-
-
-def _construct(constructed: type, source: str, arguments: Mapping[str, Any]) -> Any:
+def _construct(
+    constructed: type[Built],
+    source: str,
+    given: Mapping[str, Any],
+    takers: Mapping[str, arguments.Parameters],
+) -> Built:
     try:
-        return constructed(**arguments)
+        return constructed(**given)
     except Exception as error:  # a user's constructor may raise anything
-        raise TwinrunError(
-            f"{source}: constructing it with {dict(arguments)} failed with "
-            f"{type(error).__name__}: {error}"
-        ) from error
+        where = user_line(error, [source])
+        sentence = arguments.failure(f"constructing {source}", error, given, takers, where)
+        raise TwinrunError(sentence) from error

@@ -4,6 +4,7 @@ The same parameters give the same bytes on the same library versions; the manife
 holds nothing (no time, no host) that would differ between two makings.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from twinrun import artifacts
+from twinrun.config.schema_check import shown, suggestion
 from twinrun.errors import TwinrunError
-from twinrun.process.import_path import import_object
+from twinrun.process.import_path import import_object, user_line
+from twinrun.training import arguments
 
 LIBRARIES = ("numpy", "pillow", "matplotlib")  # whose versions the bytes depend on
 
@@ -37,19 +40,9 @@ def prepare(
         manifest: path of the .json: how made, each array's shape and dtype, sha256 of the .npz.
 
     Raises:
-        TwinrunError: if the function cannot be imported, does not take the parameters, or returns
-            something else than arrays.
+        TwinrunError: see `made_arrays`.
     """
-    function = import_object(make, search_path)
-    try:
-        made = function(**parameters)
-    except (TypeError, ValueError) as error:
-        raise TwinrunError(
-            f"datasets.{name}: {make} with {dict(parameters)} failed with "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(made, Mapping) or not all(isinstance(a, np.ndarray) for a in made.values()):
-        raise TwinrunError(f"datasets.{name}.make: {make} returned no dictionary of NumPy arrays")
+    made = made_arrays(name, make, parameters, search_path)
     artifacts.write_arrays(arrays, made)
     artifacts.write_json(
         manifest,
@@ -62,3 +55,67 @@ def prepare(
             "sha256": artifacts.sha256(arrays),
         },
     )
+
+
+def made_arrays(
+    name: str, make: str, parameters: Mapping[str, Any], search_path: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Call the function that makes a dataset.
+
+    Raises:
+        TwinrunError: if the function cannot be imported, is none, does not take the parameters,
+            fails, or returns something else than arrays that hold something.
+    """
+    key = f"datasets.{name}"
+    try:
+        function = import_object(make, search_path)
+    except TwinrunError as error:
+        raise TwinrunError(f"{key}.make: {error}") from error
+    if not callable(function):
+        raise TwinrunError(
+            f"{key}.make: {make} is no function ({shown(function)}); name one that returns NumPy "
+            f"arrays by name"
+        )
+    _check_parameters(key, make, function, parameters)
+    try:
+        made = function(**parameters)
+    except Exception as error:  # a user's function may raise anything
+        takers = {make: _signature(function) or {}}
+        where = user_line(error, [make])
+        sentence = arguments.failure(f"calling {make}", error, parameters, takers, where)
+        sentence = sentence.replace("hyperparameters.", "parameters.")
+        raise TwinrunError(f"{key}: {sentence}") from error
+    if not isinstance(made, Mapping) or not all(isinstance(a, np.ndarray) for a in made.values()):
+        raise TwinrunError(
+            f"{key}.make: {make} returned no dictionary of NumPy arrays, but a "
+            f"{type(made).__name__}"
+        )
+    if not any(array.size for array in made.values()):
+        raise TwinrunError(f"{key}.make: {make} returned nothing: no array holds a value")
+    return dict(made)
+
+
+def _signature(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of functions written in C
+        return None
+
+
+def _check_parameters(key: str, make: str, function: Any, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters that a function does not take, and those that it needs."""
+    taken = _signature(function)
+    if taken is None:
+        return
+    named = {n: p for n, p in taken.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+    problems = [
+        f"{key}.parameters.{name}: {make} does not take it{suggestion(name, list(named))}"
+        for name in parameters
+        if name not in named and not takes_all
+    ]
+    missing = [n for n, p in named.items() if p.default is p.empty and n not in parameters]
+    if missing:
+        problems.append(f"{key}.parameters: {make} needs {', '.join(missing)} too")
+    if problems:
+        raise TwinrunError("; ".join(problems))

@@ -1,0 +1,85 @@
+"""The command `twinrun`: python -m twinrun.
+
+    twinrun check mine.yaml     read, check and rehearse a config; start nothing
+
+Exit code 0 where a config can be run, 1 with one line for each mistake where it cannot.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from twinrun.config.config_files import SCHEMA, merged
+from twinrun.config.settings import resolve
+from twinrun.errors import TwinrunError
+from twinrun.formatting import size_in_bytes
+from twinrun.process.environment import count_gpus
+from twinrun.training.rehearsal_parts import Rehearsed
+from twinrun.training.rehearse import rehearse
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="twinrun", description="Does training repeat?")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    check = commands.add_parser("check", help="check and rehearse a config; start nothing")
+    check.add_argument(
+        "config", nargs="*", help="files as of snakemake --configfile, united into the standard one"
+    )
+    check.set_defaults(act=lambda given: check_config(given.config))
+    given = parser.parse_args(arguments)
+    try:
+        given.act(given)
+    except TwinrunError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def check_config(files: Sequence[str]) -> None:
+    """Check config files as the Snakefile does, rehearse their workloads, print what was seen.
+
+    Raises:
+        TwinrunError: with one line for each mistake.
+    """
+    config = merged(files)
+    settings = resolve(config, SCHEMA, gpus=count_gpus())
+    if not settings.config["rehearsal"]:
+        print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
+        return
+    search_path = [os.path.relpath(Path(file).resolve().parent) for file in files]
+    found = rehearse(settings, search_path, is_anew=True)
+    for part in found:
+        print("\n".join(lines_of(part)))
+    print("The config is right, and its workloads can take a step.")
+
+
+def lines_of(part: Rehearsed) -> list[str]:
+    """Say what was seen of a workload.
+
+    >>> sizes = {"parameters": 49, "parameters_bytes": 204, "optimizer_bytes": 0}
+    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412}
+    >>> found = {"label": "mine", "sizes": sizes, "steps_per_epoch": 5, "notes": []}
+    >>> print("\\n".join(lines_of({**found, "logged": ["loss"], "seconds": 0.21})))
+    mine: 5 steps an epoch; logs loss
+      49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
+    """
+    logged = ", ".join(part["logged"]) or "nothing"
+    steps = part["steps_per_epoch"]
+    lines = [f"{part['label']}: {steps} steps an epoch; logs {logged}" if steps else part["label"]]
+    if sizes := part["sizes"]:
+        parameters, optimizer, batch = (
+            size_in_bytes(sizes[key])
+            for key in ("parameters_bytes", "optimizer_bytes", "batch_bytes")
+        )
+        lines.append(
+            f"  {sizes['parameters']:,} parameters ({parameters}), optimizer {optimizer}, a batch "
+            f"{batch}; {sizes['peak_memory_mb']:,} MiB of memory in all"
+        )
+    return [*lines, *(f"  note: {note}" for note in part["notes"])]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""What constructors take, against what a config gives them; which argument a failure is due to.
+
+Hyperparameters are one flat mapping: each goes to whichever constructor (module, data module) names
+it. Whether a value suits a constructor only the constructor knows, so an odd one is no mistake by
+itself. Where something then fails, `explained` names the arguments that it is likely due to: those
+that the message names, and those of another type than the annotation or the default.
+"""
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from twinrun.config.config_files import as_number
+from twinrun.config.schema_check import shown, suggestion, type_hint
+
+# Arguments of a data module that come from the run, not from the config.
+GIVEN = ("path", "seed", "data_workers")
+# Where a constructor's own arguments end and Lightning's or torch's begin.
+FOREIGN = {"pytorch_lightning", "lightning", "torch"}
+LONGEST_REASON = 300  # letters of somebody else's message
+BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
+NAMES = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+}
+KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+Parameters = Mapping[str, inspect.Parameter]
+
+
+def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
+    """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
+
+    Annotations are evaluated where they can be; else they are texts.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for base in constructed.__mro__:
+        if base.__module__.split(".")[0] in FOREIGN:
+            break
+        if "__init__" not in vars(base):
+            continue
+        parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
+        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        found.update({p.name: p for p in named if p.name not in found})
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return found
+
+
+def _signature(function: Any) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except Exception:  # an annotation may name what is only imported for type checkers
+        return inspect.signature(function)
+
+
+def mistakes(
+    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters], data: str
+) -> Iterator[str]:
+    """Yield a sentence for each hyperparameter that nobody takes, is missing or is no boolean.
+
+    Args:
+        hyperparameters: as the config has them.
+        takers: the parameters of each constructor, by its import path.
+        data: which of them is the data module's, to which the run gives arguments of its own.
+    """
+    known = sorted({name for taken in takers.values() for name in taken} - set(GIVEN))
+    for name in hyperparameters:
+        if name not in known:
+            yield (
+                f"hyperparameters.{name}: neither {' nor '.join(takers)} takes it"
+                f"{suggestion(name, known)}"
+            )
+    for source, parameters in takers.items():
+        given = {*hyperparameters, *(GIVEN if source == data else ())}
+        for name, parameter in parameters.items():
+            if parameter.default is parameter.empty and name not in given:
+                yield f"hyperparameters.{name}: {source} needs it and has no default"
+    for name, value in hyperparameters.items():
+        if isinstance(value, str) and value.lower() in BOOLEAN_WORDS and _is_boolean(name, takers):
+            # It would be true, whatever the word: nothing would fail.
+            yield (
+                f"hyperparameters.{name}: {shown(value)} is a text, which Python takes for true; "
+                f"write {value.lower()} without quotation marks"
+            )
+
+
+def _is_boolean(name: str, takers: Mapping[str, Parameters]) -> bool:
+    found = [taken[name] for taken in takers.values() if name in taken]
+    return any(p.annotation is bool or isinstance(p.default, bool) for p in found)
+
+
+def failure(
+    what: str,
+    error: BaseException,
+    given: Mapping[str, Any],
+    takers: Mapping[str, Parameters],
+    where: str = "",
+) -> str:
+    """Say in one sentence that something failed, and which arguments it is likely due to.
+
+    Args:
+        what: what failed.
+        error: what it raised.
+        given: the arguments.
+        takers: the parameters of each constructor, by its import path.
+        where: the place in the user's code.
+    """
+    lines = str(error).strip().splitlines()
+    text = lines[0] if lines else ""
+    text = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    failed = f"{what} failed with {reason}{where and f' ({where})'}"
+    likely = "; ".join(explained(error, given, takers))
+    return f"{likely} ({failed})" if likely else failed
+
+
+def explained(
+    error: BaseException, hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters]
+) -> list[str]:
+    """Return a sentence for each hyperparameter that a failure is likely due to, the surest first.
+
+    Empty where nothing points at one.
+    """
+    text = str(error)
+    suspects = dict(_suspects(hyperparameters, takers))
+    named = [name for name in hyperparameters if _names(text, name)]
+    if not named:
+        by_value = [n for n, value in hyperparameters.items() if _shows(text, value)]
+        named = by_value if len(by_value) == 1 else []
+    for name in named:
+        value = shown(hyperparameters[name])
+        suspects.setdefault(name, f"{value} is refused")
+    first = [name for name in suspects if name in named] or list(suspects)
+    return [f"hyperparameters.{name}: {suspects[name]}" for name in first]
+
+
+def _names(text: str, name: str) -> bool:
+    """Say whether a message names an argument; `x` or `n` may be any word of a sentence."""
+    words = re.escape(name).replace("_", "[_ ]")
+    return len(name) > 1 and bool(re.search(rf"(?<![\w]){words}(?![\w])", text, re.IGNORECASE))
+
+
+def _shows(text: str, value: Any) -> bool:
+    """Say whether a message shows a value that is no usual one, such as -1 or 1.5."""
+    is_usual = isinstance(value, bool) or value is None or (isinstance(value, int) and value >= 0)
+    if is_usual or not isinstance(value, int | float | str) or not str(value):
+        return False
+    return bool(re.search(rf"(?<![\w.]){re.escape(str(value))}(?![\w.])", text))
+
+
+def _suspects(
+    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters]
+) -> Iterator[tuple[str, str]]:
+    """Find values of another type than what the constructor says of the argument."""
+    for name, value in hyperparameters.items():
+        for taken in takers.values():
+            if name in taken and (sentence := _oddity(value, taken[name])):
+                yield name, sentence
+                break
+
+
+def _oddity(value: Any, parameter: inspect.Parameter) -> str | None:
+    """Say what is odd about a value.
+
+    >>> def constructor(rate=0.1, *, size: int): ...
+    >>> parameters = inspect.signature(constructor).parameters
+    >>> _oddity("1e-3", parameters["rate"])
+    "'1e-3' is a text, where the default is 0.1; write 1.0e-3"
+    >>> _oddity(8.0, parameters["size"])
+    '8.0 is not a whole number, which the constructor asks for; write 8'
+    """
+    kinds, default = _kinds(parameter.annotation), parameter.default
+    has_default = default is not parameter.empty
+    if kinds:
+        # An annotation that the constructor's own default contradicts says nothing.
+        is_kept = not has_default or default is None or _is(default, parameter.annotation)
+        if _is(value, parameter.annotation) or not is_kept or (value is None and default is None):
+            return None
+        words = [NAMES[kind] for kind in kinds if kind in NAMES]
+        wanted = f"not {' or '.join(words)}" if words else f"no {_written(parameter.annotation)}"
+        return f"{shown(value)} is {wanted}, which the constructor asks for{_cure(value, kinds)}"
+    if not has_default:
+        if isinstance(value, str) and as_number(value):
+            return f"{shown(value)} is a text{_cure(value, ['number'])}"
+        return "null, where there is no default" if value is None else None
+    kind = KINDS.get(type(default))
+    if kind is None or not _strays(value, default):
+        return None
+    what = "a text" if isinstance(value, str) else NAMES.get(KINDS.get(type(value), ""), "")
+    is_what = f" is {what}" if what else ""
+    return f"{shown(value)}{is_what}, where the default is {shown(default)}{_cure(value, [kind])}"
+
+
+def _strays(value: Any, default: Any) -> bool:
+    """Say whether a value is of another kind than a default: a text for a number, say."""
+    numbers = (int, float)
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(default, bool) != isinstance(value, bool)
+    if isinstance(default, numbers):
+        return not isinstance(value, numbers) or (
+            isinstance(default, int) and isinstance(value, float)
+        )
+    return type(default) is not type(value)
+
+
+def _cure(value: Any, kinds: Sequence[str]) -> str:
+    number = as_number(value) if isinstance(value, str) else None
+    if number and {"number", "integer"} & set(kinds):
+        return f"; write {number}"
+    return type_hint(value, kinds)
+
+
+def _kinds(annotation: Any) -> list[str]:
+    """Name what an annotation allows, if it is made of nothing but plain types."""
+    if annotation in KINDS:
+        return [KINDS[annotation]]
+    if annotation in (None, types.NoneType):
+        return ["null"]
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        return ["literal"]
+    inner = [_kinds(item) for item in typing.get_args(annotation) if item is not Ellipsis]
+    if origin in (typing.Union, types.UnionType):
+        return [kind for kinds in inner for kind in kinds] if all(inner) else []
+    if annotation in (list, tuple, dict) or (origin in (list, tuple, dict) and all(inner)):
+        return ["list"]
+    return []
+
+
+def _is(value: Any, annotation: Any) -> bool:
+    """Say whether a value from YAML suits an annotation of plain types; in doubt it does."""
+    try:
+        msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        return False
+    except TypeError:  # a union that msgspec cannot tell apart
+        return True
+    return True
+
+
+def _written(annotation: Any) -> str:
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    return text.replace("typing.", "")

@@ -1,0 +1,149 @@
+"""The rehearsal: one step of everything that a workload does, without leaving anything.
+
+Constructors with the real hyperparameters, loaders, one training step with its optimizer through
+Lightning's Trainer, so that hooks, schedulers and callbacks run, one batch each of validation, test
+and prediction. What fails is a sentence. What was seen is returned: the metrics that are logged,
+and the sizes that matter for memory.
+
+Workloads of the same classes share a process, so that a slow import is waited for once. Which part
+ends the process does not end the others.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from twinrun import artifacts
+from twinrun.config.definitions import Dataset
+from twinrun.errors import TwinrunError
+from twinrun.process.forked import messages_of
+from twinrun.process.launching import report_progress
+from twinrun.training.first_step import rehearse_part
+from twinrun.training.prepare_dataset import made_arrays
+from twinrun.training.rehearsal_parts import Part, Rehearsed
+
+# A line on the terminal where nothing has happened for so long; each next one after twice as long.
+SILENT_SECONDS = 5.0
+# A dataset that takes longer is not made twice: what needs it is not rehearsed, and that is said.
+MAKING_SECONDS = 60.0
+
+
+def rehearse(
+    parts: list[Part], datasets: dict[str, Dataset], search_path: list[str], report: str
+) -> None:
+    """Rehearse all parts and write what came of them.
+
+    Args:
+        parts: what is rehearsed.
+        datasets: those that are yet to be made.
+        search_path: folders with the user's own modules.
+        report: path of a JSON list of `Rehearsed`, in the order of `parts`.
+    """
+    with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
+        files, problems = {}, {}
+        for name, dataset in datasets.items():
+            files[name] = str(Path(folder, f"{name}.npz"))
+            problems[name] = _make(name, dataset, search_path, files[name])
+        done: dict[str, Rehearsed] = {}
+        for group in _groups(parts):
+            for part, found in _in_processes([_with_file(p, files, problems) for p in group]):
+                done[part.label] = found
+    for part in parts:
+        if part.dataset is not None:
+            mistake, note = problems[part.dataset]
+            done[part.label]["mistakes"] = [*mistake, *done[part.label]["mistakes"]]
+            done[part.label]["notes"] = [*note, *done[part.label]["notes"]]
+    artifacts.write_record(report, [done[part.label] for part in parts], list[Rehearsed])
+
+
+def _groups(parts: Sequence[Part]) -> list[list[Part]]:
+    """Put those together that import the same classes."""
+    groups: dict[tuple[str, str], list[Part]] = {}
+    for part in parts:
+        workload = part.training.workload
+        groups.setdefault((workload.module, workload.data), []).append(part)
+    return list(groups.values())
+
+
+def _with_file(
+    part: Part, files: Mapping[str, str], problems: Mapping[str, tuple[list[str], list[str]]]
+) -> Part:
+    """Give a part the file of its dataset, if it could be made."""
+    if part.dataset is None or any(problems[part.dataset]):
+        return part
+    return replace(part, dataset=None, training=replace(part.training, dataset=files[part.dataset]))
+
+
+# Datasets
+
+
+def _make(
+    name: str, dataset: Dataset, search_path: list[str], file: str
+) -> tuple[list[str], list[str]]:
+    """Make a dataset into a file; return mistakes and notes, one of both at most."""
+    what = f"datasets.{name}: making it by {dataset.make}"
+    try:
+        making = messages_of(
+            *(_make_arrays, name, dataset, search_path, file),
+            every=SILENT_SECONDS,
+            limit=MAKING_SECONDS,
+        )
+        return list(_with_progress(making, what)), []
+    except TwinrunError as error:
+        if str(error).startswith("takes more than"):
+            return [], [f"{what} {error}: what reads it was not rehearsed"]
+        return [f"{what} {error}"], []
+
+
+def _make_arrays(
+    send: Callable[[Any], None], name: str, dataset: Dataset, search_path: list[str], file: str
+) -> None:
+    try:
+        arrays = made_arrays(name, dataset.make or "", dataset.parameters, search_path)
+    except TwinrunError as error:
+        send(str(error))
+        return
+    artifacts.write_arrays(file, arrays)
+
+
+# Workloads
+
+
+def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
+    """Rehearse parts one after the other; the next process goes on behind one that died."""
+    waiting = list(parts)
+    while waiting:
+        phase = "starting"
+        try:
+            messages = messages_of(_rehearse_parts, waiting, every=SILENT_SECONDS)
+            for message in _with_progress(messages, waiting[0].label):
+                if isinstance(message, str):
+                    phase = message
+                else:
+                    yield waiting.pop(0), message
+                    if not waiting:
+                        return
+        except TwinrunError as error:
+            died = waiting.pop(0)
+            yield died, died.outcome(mistakes=[f"{died.key}: {phase} {error}"])
+
+
+def _rehearse_parts(send: Callable[[Any], None], parts: Sequence[Part]) -> None:
+    for part in parts:
+        send(rehearse_part(part, send))
+
+
+def _with_progress(messages: Iterator[Any], what: str) -> Iterator[Any]:
+    """Pass messages on, and say what is under way where none came for a while."""
+    phase, started, patience = "", time.monotonic(), SILENT_SECONDS
+    for message in messages:
+        if message is not None:
+            phase = message if isinstance(message, str) else ""
+            started, patience = time.monotonic(), SILENT_SECONDS
+            yield message
+        elif (waited := time.monotonic() - started) >= patience:
+            report_progress(f"{what}: {phase}{phase and ', '}{waited:.0f} s so far")
+            patience *= 2

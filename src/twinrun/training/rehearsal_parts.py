@@ -1,0 +1,206 @@
+"""What a config asks to be rehearsed: workloads, their smallest sizes, the trials of a sweep.
+
+Each is one part, with the key of the config that a mistake in it belongs to. Does without torch.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypedDict
+
+from twinrun.config.definitions import Training, Variant, Workload
+from twinrun.config.settings import Settings
+
+MOST_TRIALS = 50  # of a sweep; each value of a hyperparameter is tried once before that
+SEED = 1
+
+
+class Sizes(TypedDict):
+    """What a step of a workload needs."""
+
+    parameters: int
+    """How many numbers are learned."""
+    parameters_bytes: int
+    """Of parameters and buffers."""
+    optimizer_bytes: int
+    """Of the optimizers' state after the first step."""
+    batch_bytes: int
+    """Of the tensors of the first training batch."""
+    peak_memory_mb: int
+    """The most memory that the process had until then; imports alone take some 400 MiB."""
+
+
+class Rehearsed(TypedDict):
+    """What came of a part."""
+
+    key: str
+    label: str
+    mistakes: list[str]
+    """A sentence each; no job may start."""
+    notes: list[str]
+    """What the user should know; a training is possible."""
+    logged: list[str]
+    """Names of the metrics that the module logs."""
+    steps_per_epoch: int | None
+    sizes: Sizes | None
+    """None where it did not come to a step."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What is rehearsed at once: a workload, a trial of it, or its smallest size."""
+
+    key: str
+    """Where a mistake belongs in the config: `workloads.mine`."""
+    label: str
+    """For readers: the workload's or the trial's name."""
+    training: Training
+    """One device and no data workers; the dataset's file, if there is one by now."""
+    dataset: str | None = None
+    """Name of the dataset, if it is yet to be made."""
+    metric: str | None = None
+    """What the module must log."""
+    data_workers: dict[str, int] = field(default_factory=dict)
+    """Keys of the config that ask for data workers."""
+    accumulate: dict[str, int] = field(default_factory=dict)
+    """Keys of the config that ask for gradients to be accumulated."""
+    is_thorough: bool = False
+    """Whether the workload's contract is looked at too (see `contract`)."""
+
+    def outcome(self, *, mistakes: Sequence[str] = ()) -> Rehearsed:
+        """Return what came of it where it did not come to a step."""
+        return {
+            "key": self.key,
+            "label": self.label,
+            "mistakes": list(mistakes),
+            "notes": [],
+            "logged": [],
+            "steps_per_epoch": None,
+            "sizes": None,
+            "seconds": 0.0,
+        }
+
+
+def parts_of(settings: Settings, search_path: Sequence[str]) -> list[Part]:
+    """List what a config asks to be rehearsed: its workloads, sizes and trials."""
+    parts = []
+    for name in settings.active_workloads():
+        used = dict(_uses(settings, name))
+        if not used:
+            continue  # no variant of it can run on this machine
+        parts += _of_workload(settings, name, used, list(search_path))
+    return parts
+
+
+def _uses(settings: Settings, workload: str) -> Iterator[tuple[str, Variant]]:
+    """Yield the variants under which a workload is trained, each by its key in the config."""
+    for study in settings.studies:
+        asked = settings.config[study]
+        if workload not in asked["workloads"]:
+            continue
+        if study == "matrix":
+            yield f"variants.{asked['baseline']}", settings.variants[asked["baseline"]]
+            cells = [settings.cells[name] for name in settings.cells_that_run()]
+            changes = list(asked["changes"])
+            for cell in cells:
+                if cell.change:
+                    index = changes.index(dict(cell.change))
+                    yield f"matrix.changes.{index}", settings.variants[cell.variant]
+        else:
+            names = settings.variants_of(study)
+            yield from ((f"variants.{name}", settings.variants[name]) for name in names)
+
+
+def _of_workload(
+    settings: Settings, name: str, used: Mapping[str, Variant], search_path: list[str]
+) -> Iterator[Part]:
+    workload, variants = settings.workloads[name], list(used.values())
+    # Validation is rehearsed where any variant validates.
+    first = next((variant for variant in variants if variant.validation), variants[0])
+    whole = _part(settings, f"workloads.{name}", name, workload, first, search_path)
+    yield replace(
+        whole,
+        data_workers={f"{k}.data_workers": v.data_workers for k, v in used.items()},
+        accumulate={f"{k}.accumulate": v.accumulate for k, v in used.items()},
+    )
+    study = settings.config["devices"]
+    if "devices" in settings.studies and name in study["workloads"]:
+        size = min(study["sizes"])
+        changed = {**workload.hyperparameters, study["size"]: size}
+        workload = replace(workload, hyperparameters=changed)
+        label = f"{name} with {study['size']}: {size}"
+        yield _part(settings, "devices.size", label, workload, first, search_path)
+    if settings.trials_of(name):
+        for trial in _covering(settings, settings.trials_of(name)):
+            variant = settings.variants[settings.variants_of("sweep")[0]]
+            part = _part(
+                settings, "sweep.trials", trial, settings.workloads[trial], variant, search_path
+            )
+            yield replace(part, metric=settings.config["sweep"]["metric"])
+
+
+def _covering(settings: Settings, trials: Sequence[str]) -> list[str]:
+    """Choose trials in which each value of each hyperparameter is tried once."""
+    chosen, tried = [], set()
+    for trial in trials:
+        values = {
+            (key, json.dumps(value))
+            for key, value in settings.workloads[trial].hyperparameters.items()
+        }
+        if not chosen or not values <= tried:
+            chosen.append(trial)
+        tried |= values
+    return chosen[:MOST_TRIALS]
+
+
+def _part(
+    settings: Settings,
+    key: str,
+    label: str,
+    workload: Workload,
+    variant: Variant,
+    search_path: list[str],
+) -> Part:
+    file, unmade = None, None
+    if workload.dataset is not None:
+        dataset = settings.datasets[workload.dataset]
+        file = dataset.file or f"results/data/{workload.dataset}.npz"
+        if not Path(file).exists():
+            file, unmade = None, workload.dataset
+    return Part(
+        key=key,
+        label=label,
+        dataset=unmade,
+        training=Training(
+            workload=workload,
+            variant=_plain(variant),
+            seed=SEED,
+            dataset=file,
+            search_path=search_path,
+        ),
+    )
+
+
+def _plain(variant: Variant) -> Variant:
+    """Return a variant without what is slow to begin or takes several processes."""
+    return replace(
+        variant,
+        deterministic=False,
+        data_workers=0,
+        persistent_workers=False,
+        devices=1,
+        nodes=1,
+        sharing="canonical",
+        scale_batch_with_devices=False,
+        batch_norm="joined",
+        compile="none",
+        layout="default",
+        optimizer="default",
+        cuda_graph=False,
+        accumulate=1,
+        checkpointing=False,
+        logging=False,
+        stop="none",
+    )

@@ -1,0 +1,132 @@
+"""The rehearsal of a config, from the side that starts it: what is rehearsed, and what is known.
+
+One step of everything that the config's workloads do, in a process of its own before any job (see
+`rehearsal`), meets in seconds what would otherwise be met inside the jobs. What has been rehearsed
+is remembered in a small file, by a hash of the settings, the sources that they lead to, the
+versions and the data's files, and not rehearsed again until one of these changes. What a module
+reads or imports without naming it in the config is not among them. Does without torch.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from twinrun import artifacts
+from twinrun.config.schema_check import listed
+from twinrun.config.settings import Settings
+from twinrun.errors import TwinrunError
+from twinrun.process.environment import versions
+from twinrun.process.job import say
+from twinrun.process.launching import environment_of, launch
+from twinrun.process.source_hash import sources_hash
+from twinrun.training.rehearsal_parts import SEED, Part, Rehearsed, parts_of
+
+MEMORY = Path(".snakemake/twinrun-rehearsal.json")  # beside Snakemake's own memory of the folder
+MOST_REMEMBERED = 500
+MOST_NAMED = 8
+# Not the part's own hash alone: a rehearsal that learns to see more must be done again.
+MODULES = ("twinrun.training.rehearsal", "twinrun.training.rehearse")
+
+
+def rehearse(
+    settings: Settings,
+    search_path: Sequence[str],
+    *,
+    memory: Path = MEMORY,
+    is_anew: bool = False,
+) -> list[Rehearsed]:
+    """Rehearse the workloads of a config's studies, or remember that they were.
+
+    Args:
+        settings: the config's, resolved.
+        search_path: folders with the user's own modules.
+        memory: file with what was rehearsed before; written where there is no mistake.
+        is_anew: rehearse what is remembered too, and look at the workloads' contract.
+
+    Raises:
+        TwinrunError: with one line for each mistake, of all workloads.
+    """
+    parts = [replace(part, is_thorough=is_anew) for part in parts_of(settings, search_path)]
+    remembered = {} if is_anew else _remembered(memory)
+    keys = {part.label: _key(part, settings, search_path) for part in parts}
+    waiting = [part for part in parts if keys[part.label] not in remembered]
+    done: dict[str, Rehearsed] = {}
+    if waiting:
+        say(f"Rehearsing one step of {_named(waiting)} (rehearsal: false leaves this out)")
+        done = {found["label"]: found for found in _launched(waiting, settings, search_path)}
+    mistakes = list(dict.fromkeys(m for found in done.values() for m in found["mistakes"]))
+    if mistakes:
+        raise TwinrunError(listed(mistakes, "met in the rehearsal, before any job"))
+    if waiting:
+        _remember(memory, {keys[label]: found for label, found in done.items()})
+    return [done.get(part.label) or remembered[keys[part.label]] for part in parts]
+
+
+def _named(parts: Sequence[Part]) -> str:
+    names = list(dict.fromkeys(part.label for part in parts))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _launched(
+    parts: Sequence[Part], settings: Settings, search_path: Sequence[str]
+) -> list[Rehearsed]:
+    variant = parts[0].training.variant
+    names = {part.dataset for part in parts} - {None}
+    with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
+        report = Path(folder, "report.json")
+        launch(
+            "twinrun.training.rehearsal:rehearse",
+            {
+                "parts": list(parts),
+                "datasets": {name: settings.datasets[name] for name in names if name},
+                "search_path": list(search_path),
+                "report": str(report),
+            },
+            environment_of(seed=SEED, deterministic=False, threads=variant.threads),
+        )
+        return artifacts.read_record(report, list[Rehearsed])
+
+
+def _key(part: Part, settings: Settings, search_path: Sequence[str]) -> str:
+    """Hash what the outcome of a part rests on."""
+    workload = part.training.workload
+    dataset = settings.datasets.get(workload.dataset or "")
+    paths = [workload.module, workload.data, *([dataset.make] if dataset and dataset.make else [])]
+    modules = [path.partition(":")[0] for path in paths]
+    content = {
+        "part": asdict(part) | {"is_thorough": False},
+        "sources": sources_hash([*MODULES, *modules], search_path),
+        "versions": versions(),
+        "dataset": asdict(dataset) if dataset else None,
+        "file": _state(part.training.dataset),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _state(file: str | None) -> list[int] | None:
+    """Return size and time of a file: its bytes may be too many to be hashed at each start."""
+    if file is None:
+        return None
+    found = os.stat(file)  # noqa: PTH116
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _remembered(memory: Path) -> dict[str, Rehearsed]:
+    try:
+        return artifacts.read_record(memory, dict[str, Rehearsed])
+    except (OSError, TwinrunError):  # none, or one of another version: rehearse
+        return {}
+
+
+def _remember(memory: Path, found: Mapping[str, Rehearsed]) -> None:
+    kept = {**_remembered(memory), **found}
+    last = dict(list(kept.items())[-MOST_REMEMBERED:])
+    try:
+        artifacts.write_record(memory, last, dict[str, Rehearsed])
+    except OSError as error:  # a folder that cannot be written: the jobs say so themselves
+        say(f"The rehearsal is not remembered: {error}")

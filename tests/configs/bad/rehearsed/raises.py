@@ -1,0 +1,3 @@
+"""Raises where it is imported."""
+
+raise RuntimeError("as a test wants it")

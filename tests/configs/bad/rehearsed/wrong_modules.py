@@ -1,0 +1,156 @@
+"""Modules that cannot be trained, each for a reason of its own; see the configs beside it."""
+
+import sys
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+
+class Net(pl.LightningModule):
+    """Right, with the right hyperparameters."""
+
+    def __init__(self, width, learning_rate=0.1, dropout=0.0, normalise=True):
+        super().__init__()
+        self.learning_rate = learning_rate
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(4, width), torch.nn.Dropout(dropout), torch.nn.Linear(width, 1)
+        )
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+    def training_step(self, batch, batch_idx):
+        loss = (self(batch[0]) - batch[1]).square().mean()
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.learning_rate)
+
+
+class Annotated(Net):
+    def __init__(self, width: int, learning_rate: float = 0.1):
+        super().__init__(width, learning_rate)
+        assert width > 0, "a network needs a width"
+
+
+class NoStep(pl.LightningModule):
+    def __init__(self, width=1):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, width)
+
+
+class NoLoss(Net):
+    def training_step(self, batch, batch_idx):
+        self(batch[0])
+
+
+class Detached(Net):
+    def training_step(self, batch, batch_idx):
+        return self(batch[0]).detach().mean()
+
+
+class NoOptimizer(Net):
+    def configure_optimizers(self):
+        return None
+
+
+class Misshapen(Net):
+    def training_step(self, batch, batch_idx):
+        return self(batch[0][:, :3]).mean()
+
+
+class Leaving(Net):
+    def __init__(self, width=1):
+        super().__init__(width)
+        sys.exit("this is no module")
+
+
+class Monitoring(Net):
+    def configure_callbacks(self):
+        return [pl.callbacks.EarlyStopping("val_acc")]
+
+
+class Plateau(Net):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "monitor": "val_los"},
+        }
+
+
+class Validating(Net):
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self(batch[0]).mean() / len(batch[7]))
+
+
+class ByHand(Net):
+    def __init__(self, width=1):
+        super().__init__(width)
+        self.automatic_optimization = False
+
+
+class Planning(Net):
+    """Right: its schedule is planned for the whole training."""
+
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        steps = self.trainer.estimated_stepping_batches
+        assert steps == 5 * self.trainer.max_epochs, steps
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=steps)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+
+class Points(pl.LightningDataModule):
+    """Right: ten points in five batches."""
+
+    def __init__(self, batch_size=2):
+        super().__init__()
+        self.batch_size = batch_size
+
+    def train_dataloader(self):
+        points = TensorDataset(torch.ones(10, 4), torch.ones(10, 1))
+        return DataLoader(points, batch_size=self.batch_size, drop_last=True)
+
+    val_dataloader = train_dataloader
+
+
+class Endless(Points):
+    def train_dataloader(self):
+        class Rows(IterableDataset):
+            def __iter__(self):
+                return iter([(torch.zeros(4), torch.zeros(1))] * 8)
+
+        return DataLoader(Rows(), batch_size=4)
+
+
+class FromFile(Points):
+    def __init__(self, path, batch_size=2):
+        super().__init__(batch_size)
+        self.rows = np.loadtxt(path, delimiter=",")
+
+
+class FromArrays(Points):
+    def __init__(self, path):
+        super().__init__()
+        self.arrays = dict(np.load(path))
+
+
+net = Net(3)
+constant = 3
+
+
+def make(rows: int = 3):
+    return {"rows": np.ones((rows, 4))}
+
+
+def make_nothing():
+    return {"rows": np.ones((0, 4))}
+
+
+def make_and_fail(rows):
+    raise KeyError("rows.csv")
