@@ -15,6 +15,7 @@ MODULES = {
     ".".join(("twinrun", *file.relative_to(PACKAGE).with_suffix("").parts)): file
     for file in sorted(PACKAGE.rglob("*.py"))
 }
+ENTRIES = [p for p in PACKAGE.iterdir() if p.name[0] not in "_." or p.name == "__main__.py"]
 TREES = {name: ast.parse(file.read_text()) for name, file in MODULES.items()}
 
 # Each imports only from those after it. A new room is put where it belongs, and into README's tree.
@@ -23,7 +24,7 @@ ORDER = (
     *("report", "gate", "figures", "verdicts"),
     *("comparison", "timing", "training", "parallel", "trace"),
     *("checkpoint", "acceleration", "run_files", "process", "config"),
-    *("artifacts", "batches", "formatting", "errors"),
+    *("artifacts", "batches", "formatting", "wording", "errors"),
 )
 # What is trained, and on what: as a user's own, they know nothing of the package.
 GUESTS = ("workloads", "data")
@@ -75,7 +76,7 @@ def functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def test_every_room_has_its_place():
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.name[0] not in "_."}
+    rooms = {path.stem for path in ENTRIES}
     assert rooms == {*ORDER, *GUESTS}
 
 
@@ -166,7 +167,7 @@ def test_the_readmes_tree_names_every_entry_and_every_room():
         assert (ROOT / entry).exists(), entry
         assert entry.endswith("/") == (ROOT / entry).is_dir(), entry
     assert {entry.partition("/")[0] for entry in named} == top - {"README.md"}
-    rooms = {path.name + "/" * path.is_dir() for path in PACKAGE.iterdir() if path.name[0] != "_"}
+    rooms = {path.name + "/" * path.is_dir() for path in ENTRIES}
     assert sorted(package) == sorted(rooms)
 
 

@@ -47,6 +47,7 @@ def test_imports_are_followed_inside_the_package():
         "import_path.py",
         "load_workload.py",
         "unsupported.py",
+        "wording.py",
     }
 
 
@@ -168,12 +169,14 @@ def test_a_module_that_does_not_count_only_words_failures():
         tree = ast.parse(find_source(module).read_bytes())
         for node in tree.body:
             match node:
-                case ast.Expr(ast.Constant(str())):
+                case ast.Expr(ast.Constant(str())) | ast.Import() | ast.ImportFrom():
+                    pass
+                case ast.Assign(value=ast.Constant(int())):
                     pass
                 case ast.ClassDef(bases=[ast.Name("Exception")], body=[ast.Expr()]):
                     pass
-                case ast.FunctionDef(returns=ast.Name("str"), args=arguments):
-                    assert all(a.annotation.id == "Exception" for a in arguments.args)
+                case ast.FunctionDef(returns=ast.Name("str")):
+                    pass
                 case _:
                     pytest.fail(f"{module}, line {node.lineno}: {ast.unparse(node)}")
 

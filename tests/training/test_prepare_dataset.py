@@ -41,8 +41,20 @@ def test_the_manifest_names_the_hash_and_how_it_was_made(tmp_path):
     [
         ("absent:make", {}, "importing absent failed"),
         ("twinrun.data.ratings:mak", {}, "has no mak, did you mean make?"),
-        ("twinrun.data.ratings:make", {"user": 3}, "datasets.mine: .*failed with TypeError"),
-        ("builtins:dict", {"a": 1}, "returned no dictionary of NumPy arrays"),
+        (
+            "twinrun.data.ratings:make",
+            {**RATINGS, "user": 3},
+            "parameters.user: .*make does not take it, did you mean users",
+        ),
+        ("twinrun.data.ratings:make", {"users": 3}, "make needs items, ratings, .* too"),
+        (
+            "twinrun.data.ratings:make",
+            {**RATINGS, "rank": "8"},
+            "datasets.mine: twinrun.data.ratings:make with .* failed with",
+        ),
+        ("builtins:dict", {"a": 1}, "returned no dictionary of NumPy arrays, but a dict"),
+        ("builtins:dict", {}, "returned nothing: no array holds a value"),
+        ("twinrun.data.ratings:np", {}, "make: twinrun.data.ratings:np is no function"),
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing(tmp_path, make, parameters, message):

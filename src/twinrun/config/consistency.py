@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from twinrun.config import matrix_cells, resume_variants
-from twinrun.config.schema_check import shown, suggestion, validate
+from twinrun.config.schema_check import validate
 from twinrun.config.sweep_trials import trials
+from twinrun.wording import shown, suggestion
 
 LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 # Settings of several workers, and what they are by default.

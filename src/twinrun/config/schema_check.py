@@ -4,15 +4,14 @@ Each mistake is one sentence: the key, the value as YAML writes it (shortened), 
 What a pattern allows is said by the `description` beside it in the schema, never by the pattern.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
-LONGEST_VALUE = 60  # letters of a value that a sentence shows
-MOST_NAMES = 12  # of what could have been meant
+from twinrun.wording import LONGEST_VALUE, shown, suggestion
+
 MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
 MOST_VALUES = 1_000_000  # in a config: a few aliases of aliases make billions
 TYPES = {
@@ -59,46 +58,6 @@ def listed(mistakes: Sequence[str], title: str = "in the config") -> str:
     if len(mistakes) > MOST_MISTAKES:
         lines.append(f"  ... and {len(mistakes) - MOST_MISTAKES:,} more")
     return "\n".join(lines)
-
-
-def shown(value: Any) -> str:
-    """Write a value as YAML would, in at most 60 letters.
-
-    >>> shown(None), shown(True), shown("two"), shown([1] * 1000)
-    ('null', 'true', "'two'", '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
-    """
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, list | tuple | dict | set | str | bytes):
-        # A repr of millions of items takes seconds.
-        value = _beginning(value)
-    text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
-
-
-def _beginning(value: Any) -> Any:
-    if isinstance(value, dict):
-        return dict(list(value.items())[:LONGEST_VALUE])
-    return value if isinstance(value, set) else value[: 2 * LONGEST_VALUE]
-
-
-def suggestion(name: Any, known: Sequence[Any], *, list_all: bool = True) -> str:
-    """Say what a wrong name may have meant; else, with `list_all`, what there is to name."""
-    names = [str(item) for item in known]
-    near = difflib.get_close_matches(str(name)[:LONGEST_VALUE], names, n=1)
-    if near:
-        return f", did you mean {near[0]}?"
-    return f"; known: {some(names)}" if list_all and names else ""
-
-
-def some(names: Sequence[str]) -> str:
-    """Name the first of them, and how many more there are.
-
-    >>> some(["a", "b"]), some(["a"] * 14)
-    ('a, b', 'a, a, a, a, a, a, a, a, a, a, a, a and 2 more')
-    """
-    first = ", ".join(names[:MOST_NAMES])
-    return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first
 
 
 class _NotPlainError(Exception):

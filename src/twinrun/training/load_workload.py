@@ -8,7 +8,7 @@ them.
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
@@ -16,10 +16,16 @@ import pytorch_lightning as pl
 from twinrun import artifacts
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
-from twinrun.process.import_path import import_object, user_line
-from twinrun.training import arguments
+from twinrun.process.import_path import import_object
 from twinrun.training.unsupported import wrong_package
+from twinrun.wording import shown, suggestion
 
+# Arguments of a data module that come from the run, not from the config.
+GIVEN = ("path", "seed", "data_workers")
+# Where a constructor's own arguments end and Lightning's or torch's begin.
+FOREIGN = {"pytorch_lightning", "lightning", "torch"}
+
+Parameters = Mapping[str, inspect.Parameter]
 Built = TypeVar("Built")
 
 
@@ -38,14 +44,14 @@ def load_workload(
     module = load_class(workload, "module", pl.LightningModule, search_path)
     data = load_class(workload, "data", pl.LightningDataModule, search_path)
     takers = takers_of(workload, module, data)
-    for mistake in arguments.mistakes(workload.hyperparameters, takers, workload.data):
+    for mistake in mistakes(workload.hyperparameters, takers, workload.data):
         raise TwinrunError(mistake)
     given = workload.hyperparameters
     return (
         module,
         data,
-        {k: v for k, v in given.items() if k in arguments.parameters_of(module)},
-        {k: v for k, v in given.items() if k in arguments.parameters_of(data)},
+        {k: v for k, v in given.items() if k in parameters_of(module)},
+        {k: v for k, v in given.items() if k in parameters_of(data)},
     )
 
 
@@ -80,12 +86,62 @@ def takers_of(
     workload: Workload,
     module: type[pl.LightningModule],
     data: type[pl.LightningDataModule],
-) -> dict[str, arguments.Parameters]:
+) -> dict[str, Parameters]:
     """Return the parameters of both constructors, by their import paths."""
     return {
-        workload.module: arguments.parameters_of(module),
-        workload.data: arguments.parameters_of(data),
+        workload.module: parameters_of(module),
+        workload.data: parameters_of(data),
     }
+
+
+def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
+    """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
+
+    Annotations are evaluated where they can be; else they are texts.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for base in constructed.__mro__:
+        if base.__module__.split(".")[0] in FOREIGN:
+            break
+        if "__init__" not in vars(base):
+            continue
+        parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
+        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        found.update({p.name: p for p in named if p.name not in found})
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return found
+
+
+def _signature(function: Any) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except Exception:  # an annotation may name what is only imported for type checkers
+        return inspect.signature(function)
+
+
+def mistakes(
+    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters], data: str
+) -> Iterator[str]:
+    """Yield a sentence for each hyperparameter that nobody takes, or that is missing.
+
+    Args:
+        hyperparameters: as the config has them.
+        takers: the parameters of each constructor, by its import path.
+        data: which of them is the data module's, to which the run gives arguments of its own.
+    """
+    known = sorted({name for taken in takers.values() for name in taken} - set(GIVEN))
+    for name in hyperparameters:
+        if name not in known:
+            yield (
+                f"hyperparameters.{name}: neither {' nor '.join(takers)} takes it"
+                f"{suggestion(name, known)}"
+            )
+    for source, parameters in takers.items():
+        given = {*hyperparameters, *(GIVEN if source == data else ())}
+        for name, parameter in parameters.items():
+            if parameter.default is parameter.empty and name not in given:
+                yield f"hyperparameters.{name}: {source} needs it and has no default"
 
 
 def build_module(workload: Workload, search_path: Sequence[str] = ()) -> pl.LightningModule:
@@ -94,9 +150,8 @@ def build_module(workload: Workload, search_path: Sequence[str] = ()) -> pl.Ligh
     Raises:
         TwinrunError: see `load_workload`; also if the constructor raises.
     """
-    module_class, data_class, given, _ = load_workload(workload, search_path)
-    takers = takers_of(workload, module_class, data_class)
-    return _construct(module_class, workload.module, given, takers)
+    module_class, _, given, _ = load_workload(workload, search_path)
+    return _construct(module_class, workload.module, given)
 
 
 def build_data(
@@ -114,9 +169,8 @@ def build_data(
         TwinrunError: see `load_workload`; also if the constructor raises or takes no `path`
             although the workload names a dataset, or if the dataset's file is corrupt.
     """
-    module_class, data_class, _, given = load_workload(workload, search_path)
-    takers = takers_of(workload, module_class, data_class)
-    names = takers[workload.data]
+    _, data_class, _, given = load_workload(workload, search_path)
+    names = parameters_of(data_class)
     if dataset_path and "path" not in names:
         raise TwinrunError(
             f"dataset: {workload.data} takes no argument `path` to be given the dataset's file"
@@ -130,7 +184,7 @@ def build_data(
         artifacts.check_dataset(dataset_path)
     of_run = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
     given |= {name: value for name, value in of_run.items() if name in names and value is not None}
-    data = _construct(data_class, workload.data, given, takers)
+    data = _construct(data_class, workload.data, given)
     if persistent_workers:
         _keep_workers(data)
     return data
@@ -150,15 +204,11 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
     data.train_dataloader = train_dataloader
 
 
-def _construct(
-    constructed: type[Built],
-    source: str,
-    given: Mapping[str, Any],
-    takers: Mapping[str, arguments.Parameters],
-) -> Built:
+def _construct(constructed: type[Built], source: str, given: Mapping[str, Any]) -> Built:
     try:
         return constructed(**given)
     except Exception as error:  # a user's constructor may raise anything
-        where = user_line(error, [source])
-        sentence = arguments.failure(f"constructing {source}", error, given, takers, where)
-        raise TwinrunError(sentence) from error
+        raise TwinrunError(
+            f"{source}: constructing it with {shown(dict(given))} failed with "
+            f"{type(error).__name__}: {error}"
+        ) from error

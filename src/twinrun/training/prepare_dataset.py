@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from twinrun import artifacts
-from twinrun.config.schema_check import shown, suggestion
 from twinrun.errors import TwinrunError
-from twinrun.process.import_path import import_object, user_line
-from twinrun.training import arguments
+from twinrun.process.import_path import import_object
+from twinrun.wording import shown, suggestion
 
 LIBRARIES = ("numpy", "pillow", "matplotlib")  # whose versions the bytes depend on
 
@@ -80,11 +79,10 @@ def made_arrays(
     try:
         made = function(**parameters)
     except Exception as error:  # a user's function may raise anything
-        takers = {make: _signature(function) or {}}
-        where = user_line(error, [make])
-        sentence = arguments.failure(f"calling {make}", error, parameters, takers, where)
-        sentence = sentence.replace("hyperparameters.", "parameters.")
-        raise TwinrunError(f"{key}: {sentence}") from error
+        raise TwinrunError(
+            f"{key}: {make} with {shown(dict(parameters))} failed with "
+            f"{type(error).__name__}: {error}"
+        ) from error
     if not isinstance(made, Mapping) or not all(isinstance(a, np.ndarray) for a in made.values()):
         raise TwinrunError(
             f"{key}.make: {make} returned no dictionary of NumPy arrays, but a "
@@ -95,7 +93,8 @@ def made_arrays(
     return dict(made)
 
 
-def _signature(function: Any) -> Mapping[str, inspect.Parameter] | None:
+def signature_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters of a function, None where nobody knows them."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):  # of functions written in C
@@ -104,7 +103,7 @@ def _signature(function: Any) -> Mapping[str, inspect.Parameter] | None:
 
 def _check_parameters(key: str, make: str, function: Any, parameters: Mapping[str, Any]) -> None:
     """Refuse parameters that a function does not take, and those that it needs."""
-    taken = _signature(function)
+    taken = signature_of(function)
     if taken is None:
         return
     named = {n: p for n, p in taken.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}

@@ -20,10 +20,12 @@ from twinrun import artifacts
 from twinrun.config.definitions import Dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.forked import messages_of
+from twinrun.process.import_path import import_object, user_line
 from twinrun.process.launching import report_progress
-from twinrun.training.first_step import rehearse_part
-from twinrun.training.prepare_dataset import made_arrays
+from twinrun.training.explain_failure import explained_failure
+from twinrun.training.prepare_dataset import made_arrays, signature_of
 from twinrun.training.rehearsal_parts import Part, Rehearsed
+from twinrun.training.rehearse_part import rehearse_part
 
 # A line on the terminal where nothing has happened for so long; each next one after twice as long.
 SILENT_SECONDS = 5.0
@@ -101,10 +103,18 @@ def _make(
 def _make_arrays(
     send: Callable[[Any], None], name: str, dataset: Dataset, search_path: list[str], file: str
 ) -> None:
+    make = dataset.make or ""
     try:
-        arrays = made_arrays(name, dataset.make or "", dataset.parameters, search_path)
+        arrays = made_arrays(name, make, dataset.parameters, search_path)
     except TwinrunError as error:
-        send(str(error))
+        cause = error.__cause__
+        if cause is None or isinstance(cause, TwinrunError):  # not from inside the function
+            send(str(error))
+            return
+        takers = {make: signature_of(import_object(make)) or {}}
+        where = user_line(cause, [make])
+        said = explained_failure(f"calling {make}", cause, dataset.parameters, takers, where)
+        send(f"datasets.{name}: {said.replace('hyperparameters.', 'parameters.')}")
         return
     artifacts.write_arrays(file, arrays)
 

@@ -1,9 +1,8 @@
-"""What constructors take, against what a config gives them; which argument a failure is due to.
+"""Which arguments a failure is likely due to, in a sentence that says what would be right.
 
-Hyperparameters are one flat mapping: each goes to whichever constructor (module, data module) names
-it. Whether a value suits a constructor only the constructor knows, so an odd one is no mistake by
-itself. Where something then fails, `explained` names the arguments that it is likely due to: those
-that the message names, and those of another type than the annotation or the default.
+Whether a value suits a constructor only the constructor knows, so an odd one is no mistake by
+itself. Where something fails, `explained` names the arguments that the message names, and those of
+another type than the constructor's annotation or default.
 """
 
 import inspect
@@ -16,12 +15,10 @@ from typing import Any
 import msgspec
 
 from twinrun.config.config_files import as_number
-from twinrun.config.schema_check import shown, suggestion, type_hint
+from twinrun.config.schema_check import type_hint
+from twinrun.training.load_workload import Parameters
+from twinrun.wording import shown
 
-# Arguments of a data module that come from the run, not from the config.
-GIVEN = ("path", "seed", "data_workers")
-# Where a constructor's own arguments end and Lightning's or torch's begin.
-FOREIGN = {"pytorch_lightning", "lightning", "torch"}
 LONGEST_REASON = 300  # letters of somebody else's message
 BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}
 NAMES = {
@@ -32,60 +29,16 @@ NAMES = {
 }
 KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
-Parameters = Mapping[str, inspect.Parameter]
 
-
-def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
-    """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
-
-    Annotations are evaluated where they can be; else they are texts.
-    """
-    found: dict[str, inspect.Parameter] = {}
-    for base in constructed.__mro__:
-        if base.__module__.split(".")[0] in FOREIGN:
-            break
-        if "__init__" not in vars(base):
-            continue
-        parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
-        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        found.update({p.name: p for p in named if p.name not in found})
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            break
-    return found
-
-
-def _signature(function: Any) -> inspect.Signature:
-    try:
-        return inspect.signature(function, eval_str=True)
-    except Exception:  # an annotation may name what is only imported for type checkers
-        return inspect.signature(function)
-
-
-def mistakes(
-    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters], data: str
+def booleans_as_texts(
+    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters]
 ) -> Iterator[str]:
-    """Yield a sentence for each hyperparameter that nobody takes, is missing or is no boolean.
+    """Yield a sentence for each text where a boolean is meant: it would be true, whatever it says.
 
-    Args:
-        hyperparameters: as the config has them.
-        takers: the parameters of each constructor, by its import path.
-        data: which of them is the data module's, to which the run gives arguments of its own.
+    Nothing would fail.
     """
-    known = sorted({name for taken in takers.values() for name in taken} - set(GIVEN))
-    for name in hyperparameters:
-        if name not in known:
-            yield (
-                f"hyperparameters.{name}: neither {' nor '.join(takers)} takes it"
-                f"{suggestion(name, known)}"
-            )
-    for source, parameters in takers.items():
-        given = {*hyperparameters, *(GIVEN if source == data else ())}
-        for name, parameter in parameters.items():
-            if parameter.default is parameter.empty and name not in given:
-                yield f"hyperparameters.{name}: {source} needs it and has no default"
     for name, value in hyperparameters.items():
         if isinstance(value, str) and value.lower() in BOOLEAN_WORDS and _is_boolean(name, takers):
-            # It would be true, whatever the word: nothing would fail.
             yield (
                 f"hyperparameters.{name}: {shown(value)} is a text, which Python takes for true; "
                 f"write {value.lower()} without quotation marks"
@@ -97,7 +50,7 @@ def _is_boolean(name: str, takers: Mapping[str, Parameters]) -> bool:
     return any(p.annotation is bool or isinstance(p.default, bool) for p in found)
 
 
-def failure(
+def explained_failure(
     what: str,
     error: BaseException,
     given: Mapping[str, Any],

@@ -1,0 +1,241 @@
+"""One part of a rehearsal: construct, take the first step, validate, test, predict; what failed.
+
+Everything is done as a run does it, through Lightning's Trainer with the real number of epochs and
+batches, so that schedulers plan for the real training; it is stopped after its first step, which
+has Lightning validate and end the epoch. Nothing is written: no checkpoint, no log.
+"""
+
+import contextlib
+import gc
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+from twinrun.config.definitions import Training
+from twinrun.errors import TwinrunError
+from twinrun.process.determinism import determinism
+from twinrun.process.import_path import user_line
+from twinrun.training.assemble import trainer_of
+from twinrun.training.evaluate import evaluate
+from twinrun.training.explain_failure import booleans_as_texts, explained_failure
+from twinrun.training.first_step import FirstStep, sizes_of, without_checkpoints
+from twinrun.training.load_workload import (
+    Parameters,
+    build_data,
+    build_module,
+    load_class,
+    mistakes,
+    takers_of,
+)
+from twinrun.training.rehearsal_parts import Part, Rehearsed
+from twinrun.training.unsupported import Supported, check_tensors
+
+Takers = dict[str, Parameters]
+# What a message of Lightning's or torch's means here.
+MEANINGS = {
+    "does not require grad": (
+        "the loss of the first training step has no gradient; training_step must return a loss "
+        "that is computed from the module's parameters"
+    ),
+    "No `training_step()` method defined": "the module has no training_step",
+    "No `configure_optimizers()` method defined": "the module has no configure_optimizers",
+}
+
+
+def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
+    """Rehearse a part in this process.
+
+    Args:
+        part: what is rehearsed; where its dataset could not be made, only its constructors are.
+        say: told what begins.
+    """
+    started, found = time.perf_counter(), part.outcome()
+    _forget_peak()
+    part = _on_this_machine(part, found)
+    try:
+        sentences = list(_mistakes(part, found, say))
+    except SystemExit as error:
+        # An Exception is caught where it is raised; this is none.
+        sentences = [f"module: the code ends the program (sys.exit({error.code!r}))"]
+    found["mistakes"] = [_placed(part, mistake) for mistake in dict.fromkeys(sentences)]
+    found["seconds"] = round(time.perf_counter() - started, 3)
+    gc.collect()
+    return found
+
+
+def _mistakes(part: Part, found: Rehearsed, say: Callable[[str], None]) -> Iterator[str]:
+    workload, search_path = part.training.workload, part.training.search_path
+    module = data = None
+    say(f"importing {workload.module.partition(':')[0]}")
+    try:
+        module = load_class(workload, "module", pl.LightningModule, search_path)
+    except TwinrunError as error:
+        yield str(error)
+    say(f"importing {workload.data.partition(':')[0]}")
+    try:
+        data = load_class(workload, "data", pl.LightningDataModule, search_path)
+    except TwinrunError as error:
+        yield str(error)
+    if module is None or data is None:
+        return
+    takers = takers_of(workload, module, data)
+    static = [
+        *mistakes(workload.hyperparameters, takers, workload.data),
+        *booleans_as_texts(workload.hyperparameters, takers),
+        *_of_run_arguments(part, takers),
+    ]
+    yield from static
+    if static:
+        return
+    with (
+        determinism(
+            deterministic=False,
+            threads=part.training.variant.threads,
+            fill_uninitialized_memory=False,
+        ),
+        tempfile.TemporaryDirectory(prefix="twinrun-") as root,
+    ):
+        yield from _of_step(part, takers, found, say, root)
+
+
+def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
+    """Find what a run would give to a data module that does not take it."""
+    workload = part.training.workload
+    taken = takers[workload.data]
+    if workload.dataset is not None and "path" not in taken:
+        yield (
+            f"dataset: {workload.data} takes no argument `path` to be given the file of "
+            f"{workload.dataset}; add it, or leave `dataset` out"
+        )
+    for key, count in part.data_workers.items():
+        if count and "data_workers" not in taken:
+            yield (
+                f"data: {workload.data} takes no argument `data_workers`, which {key}: {count} "
+                f"asks for; add it, or take 0"
+            )
+
+
+def _of_step(
+    part: Part, takers: Takers, found: Rehearsed, say: Callable[[str], None], root: str
+) -> Iterator[str]:
+    """Construct both and take a step."""
+    training, workload = part.training, part.training.workload
+    pl.seed_everything(training.seed, workers=True, verbose=False)
+    module = data = None
+    if part.dataset is None:
+        say("constructing the data module")
+        try:
+            data = _data_of(training)
+        except TwinrunError as error:
+            yield _failure(f"constructing {workload.data}", error, part, takers)
+    say("constructing the module")
+    try:
+        module = build_module(workload, training.search_path)
+        check_tensors(module)
+    except TwinrunError as error:
+        yield _failure(f"constructing {workload.module}", error, part, takers)
+        return
+    for key, count in part.accumulate.items():
+        if count > 1 and not module.automatic_optimization:
+            yield (
+                f"module: {workload.module} optimizes by hand, so that {key}: {count} cannot "
+                f"accumulate its gradients; take 1"
+            )
+    if data is None:
+        return
+    say("one training step")
+    step = FirstStep()
+    trainer = _trainer(training, root, step)
+    without_checkpoints(module)
+    try:
+        trainer.fit(module, datamodule=data)
+    except Exception as error:  # a user's module may raise anything
+        yield _failure(step.phase, error, part, takers)
+        return
+    yield from step.mistakes(trainer, module, data)
+    found["notes"] += step.notes
+    found["steps_per_epoch"] = step.steps_per_epoch
+    say("one test and prediction batch")
+    evaluation = evaluate(trainer, module, data)
+    found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
+    found["logged"] = sorted({*step.logged, *evaluation.metrics})
+    found["sizes"] = sizes_of(module, step)
+    if part.metric is not None and part.metric not in found["logged"] and step.count:
+        known = ", ".join(found["logged"]) or "nothing"
+        failed = evaluation.missing.get("test")
+        because = f" (its test failed: {failed})" if failed else ""
+        yield (
+            f"sweep.metric: {part.metric!r} is not logged; {workload.module} logs {known}{because}"
+        )
+
+
+def _data_of(training: Training) -> pl.LightningDataModule:
+    return build_data(
+        training.workload,
+        seed=training.seed,
+        dataset_path=training.dataset,
+        search_path=training.search_path,
+    )
+
+
+def _trainer(training: Training, root: str, step: FirstStep) -> pl.Trainer:
+    trainer = trainer_of(
+        training.variant,
+        root=root,
+        callbacks=[Supported(), step],
+        max_epochs=training.workload.epochs,
+    )
+    trainer.limit_val_batches = min(trainer.limit_val_batches, 1)
+    trainer.limit_test_batches = trainer.limit_predict_batches = 1
+    return trainer
+
+
+def _forget_peak() -> None:
+    """Have the system count this process's most memory anew; Linux alone can.
+
+    https://docs.kernel.org/filesystems/proc.html
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _on_this_machine(part: Part, found: Rehearsed) -> Part:
+    """Rehearse on the CPU what is promised a GPU on another machine."""
+    variant = part.training.variant
+    if variant.accelerator != "gpu":
+        return part
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return part
+    found["notes"].append(f"{part.label}: rehearsed on the CPU, since this machine has no GPU")
+    variant = replace(variant, accelerator="cpu", precision="32-true")
+    return replace(part, training=replace(part.training, variant=variant))
+
+
+def _failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
+    """Say in one sentence what failed, why, and which hyperparameter it is likely due to."""
+    cause = error.__cause__ if isinstance(error, TwinrunError) else error
+    if cause is None:  # the sentence says all there is to say
+        return str(error)
+    for words, meaning in MEANINGS.items():
+        if words in str(cause):
+            return f"module: {meaning}"
+    workload = part.training.workload
+    where = user_line(cause, [workload.module, workload.data])
+    return explained_failure(what, cause, workload.hyperparameters, takers, where)
+
+
+def _placed(part: Part, mistake: str) -> str:
+    """Begin a sentence with its key in the config."""
+    if re.match("(sweep|devices)[.]", mistake):
+        return mistake
+    if part.key.startswith("workloads."):
+        is_key = re.match(r"(module|data|dataset): |hyperparameters[.]", mistake)
+        return f"{part.key}.{mistake}" if is_key else f"{part.key}: {mistake}"
+    is_shown = mistake.startswith("hyperparameters.")  # with its value
+    return f"{part.key}: {mistake}{'' if is_shown else f' ({part.label})'}"

@@ -1,0 +1,46 @@
+"""How a failure's sentence shows a value and what was meant: short, whatever the value.
+
+Like `errors`, in every closure and in no result but as words: see `source_hash`.
+"""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+LONGEST_VALUE = 60  # letters of a value that a sentence shows
+MOST_NAMES = 12  # of what could have been meant
+
+
+def shown(value: Any) -> str:
+    """Write a value as YAML would, in at most 60 letters.
+
+    >>> shown(None), shown(True), shown("two"), shown([1] * 1000)
+    ('null', 'true', "'two'", '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
+    """
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, dict):
+        value = dict(list(value.items())[:LONGEST_VALUE])  # a repr of millions takes seconds
+    elif isinstance(value, list | tuple | str | bytes):
+        value = value[: 2 * LONGEST_VALUE]
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def suggestion(name: Any, known: Sequence[Any], *, list_all: bool = True) -> str:
+    """Say what a wrong name may have meant; else, with `list_all`, what there is to name."""
+    names = [str(item) for item in known]
+    near = difflib.get_close_matches(str(name)[:LONGEST_VALUE], names, n=1)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f"; known: {some(names)}" if list_all and names else ""
+
+
+def some(names: Sequence[str]) -> str:
+    """Name the first of them, and how many more there are.
+
+    >>> some(["a", "b"]), some(["a"] * 14)
+    ('a, b', 'a, a, a, a, a, a, a, a, a, a, a, a and 2 more')
+    """
+    first = ", ".join(names[:MOST_NAMES])
+    return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first
