@@ -49,10 +49,15 @@ def check_config(files: Sequence[str]) -> None:
     if not settings.config["rehearsal"]:
         print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
         return
-    search_path = [os.path.relpath(Path(file).resolve().parent) for file in files]
+    search_path = [os.path.relpath(Path(file).absolute().parent) for file in files]
     found = rehearse(settings, search_path, is_anew=True)
     for part in found:
-        print("\n".join(lines_of(part)))
+        # Of trials and sizes, which differ in little, only what is to be known.
+        if part["key"].startswith("workloads.") or part["notes"]:
+            print("\n".join(lines_of(part)))
+    others = len([part for part in found if not part["key"].startswith("workloads.")])
+    if others:
+        print(f"{others} of their trials and sizes took a step too.")
     print("The config is right, and its workloads can take a step.")
 
 

@@ -1,15 +1,20 @@
 """One step of everything, before any job: mistakes in words, sizes, nothing left."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from twinrun import artifacts
 from twinrun.config.config_files import SCHEMA, merged, mistakes_of
+from twinrun.config.definitions import Dataset
 from twinrun.config.settings import resolve
+from twinrun.errors import TwinrunError
 from twinrun.process.launching import launch
+from twinrun.training import rehearsal, rehearse
 from twinrun.training.rehearsal_parts import Rehearsed, parts_of
 
 ROOT = Path(__file__).parents[2]
@@ -63,3 +68,194 @@ def test_a_mistake_is_a_sentence_before_any_job(bad_ones, file):
     assert all("\n" not in mistake for mistake in mistakes)
     expected = 2 if file.stem in ("two_things_are_wrong", "module_and_data_are_absent") else 1
     assert len(set(mistakes)) == expected, text
+
+
+def test_what_ends_its_process_does_not_end_the_others(bad_ones):
+    ended = [part["sizes"] is None for part in bad_ones["trial_ends_its_process"]]
+    assert ended == [False, True, False]
+
+
+# What is right
+
+
+def config_of(folder, **change):
+    """A config of one workload; `change` has its module, data and hyperparameters."""
+    workload = {
+        "module": "wrong_modules:Net",
+        "data": "wrong_modules:Points",
+        "epochs": 3,
+        "hyperparameters": {"width": 3},
+        **change,
+    }
+    config = {
+        "studies": ["reproducibility"],
+        "workloads": {"mine": workload},
+        "reproducibility": {"workloads": ["mine"], "variants": ["serial"]},
+    }
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return resolve(merged([file]), SCHEMA, gpus=0)
+
+
+@pytest.fixture(scope="module")
+def right_ones(tmp_path_factory):
+    folder, before = tmp_path_factory.mktemp("right"), Path.cwd()
+    changes = {
+        "plain": {},
+        "planning": {"module": "wrong_modules:Planning"},
+        "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
+        "frozen": {"module": "wrong_modules:Frozen"},
+    }
+    os.chdir(folder)
+    try:
+        settings = {name: config_of(folder, **change) for name, change in changes.items()}
+        found = rehearsed(settings, folder, BAD[0].parent)
+        found["left"] = sorted(path.name for path in folder.iterdir())
+        return found
+    finally:
+        os.chdir(before)
+
+
+def test_sizes_and_metrics_are_measured(right_ones):
+    ((plain,), (planning,)) = right_ones["plain"], right_ones["planning"]
+    assert plain["mistakes"] == plain["notes"] == planning["mistakes"] == []
+    assert (plain["steps_per_epoch"], plain["logged"]) == (5, ["train_loss"])
+    sizes = plain["sizes"]
+    assert sizes["parameters"] == 5 * 3 + 4
+    assert (sizes["parameters_bytes"], sizes["optimizer_bytes"]) == (4 * 19, 0)
+    assert sizes["batch_bytes"] == 4 * (2 * 4 + 2)
+    assert 100 < sizes["peak_memory_mb"] < 4000
+
+
+def test_what_a_training_can_do_without_is_a_note(right_ones):
+    (untested,), (frozen,) = right_ones["untested"], right_ones["frozen"]
+    assert untested["mistakes"] == frozen["mistakes"] == []
+    assert "test: KeyError: 'labels'" in untested["notes"][0]
+    assert "predict_step returns a str" in untested["notes"][1]
+    assert "the first step changes no parameter" in frozen["notes"][0]
+
+
+def test_nothing_is_left(right_ones):
+    """The checkpoints of the module's own callback neither."""
+    assert right_ones["left"] == ["mine.yaml", "report.json"]
+
+
+# What is chosen
+
+
+def test_each_value_of_a_sweep_is_tried_once():
+    config = merged([])
+    config["sweep"]["trials"] = [{"learning_rate": [0.1, 0.2, 0.3], "batch_size": [8, 16]}]
+    parts = parts_of(resolve(config, SCHEMA, gpus=0), [])
+    trials = [part.label for part in parts if part.key == "sweep.trials"]
+    assert trials == [
+        "digits~learning_rate~0.1~batch_size~8",
+        "digits~learning_rate~0.1~batch_size~16",
+        "digits~learning_rate~0.2~batch_size~8",
+        "digits~learning_rate~0.3~batch_size~8",
+    ]
+    (size,) = [part for part in parts if part.key == "devices.size"]
+    assert size.training.workload.hyperparameters["points"] == 100
+
+
+def test_a_workload_without_a_variant_that_can_run_is_left_out():
+    config = merged([])
+    config |= {"studies": ["devices"], "devices": {**config["devices"], "variants": ["gpu"]}}
+    assert parts_of(resolve(config, SCHEMA, gpus=0), []) == []
+    assert len(parts_of(resolve(config, SCHEMA, gpus=1), [])) == 2
+
+
+# What is remembered
+
+
+@pytest.fixture
+def counted(monkeypatch, tmp_path):
+    """A user's folder; a function that rehearses and says how many parts were launched."""
+    shutil.copy(BAD[0].parent / "wrong_modules.py", tmp_path / "mine_model.py")
+    (tmp_path / "mine.csv").write_text("1,2\n")
+    monkeypatch.chdir(tmp_path)
+    launched = []
+
+    def fake(parts, settings, search_path):
+        launched.extend(parts)
+        return [{**part.outcome(), "mistakes": fake.mistakes} for part in parts]
+
+    def count(is_anew=False, **change):
+        launched.clear()
+        change = {"module": "mine_model:Net", "data": "mine_model:Points", **change}
+        rehearse.rehearse(config_of(tmp_path, **change), ["."], is_anew=is_anew)
+        return len(launched)
+
+    fake.mistakes = []
+    monkeypatch.setattr(rehearse, "_launched", fake)
+    count.fake = fake
+    return count
+
+
+def test_it_is_remembered_until_code_config_or_data_change(counted, tmp_path):
+    assert counted() == 1
+    assert counted() == 0
+    assert counted(hyperparameters={"width": 4}) == 1
+    assert counted() == 0, "the other config is remembered too"
+    model = tmp_path / "mine_model.py"
+    model.write_text(model.read_text() + "\n# a comment\n")
+    assert counted() == 0
+    model.write_text(model.read_text() + "\nCONSTANT = 4\n")
+    assert counted() == 1
+    assert counted(is_anew=True) == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] == ".") == [".snakemake"]
+
+
+def test_another_data_file_is_rehearsed_again(counted, tmp_path):
+    config = merged([])
+    config["datasets"]["own"] = {"file": "mine.csv"}
+    settings = resolve(config, SCHEMA, gpus=0)
+    workload = replace(settings.workloads["peaks"], dataset="own")
+    settings.workloads["peaks"] = workload
+    part = parts_of(settings, [])[0]
+    part = replace(part, training=replace(part.training, workload=workload))
+    memory = tmp_path / ".snakemake/twinrun/rehearsal.json"
+    first = rehearse._key(part, settings, [], memory)
+    assert rehearse._key(part, settings, [], memory) == first
+    (tmp_path / "mine.csv").write_text("1,2,3\n")
+    assert rehearse._key(part, settings, [], memory) != first
+
+
+def test_a_mistake_is_not_remembered(counted):
+    counted.fake.mistakes = ["workloads.mine: is wrong"]
+    for _ in range(2):
+        with pytest.raises(TwinrunError, match="1 error met in the rehearsal, before any job"):
+            counted()
+    counted.fake.mistakes = []
+    assert counted() == 1
+
+
+def test_a_corrupt_memory_is_as_none(counted, tmp_path):
+    assert counted() == 1
+    (tmp_path / ".snakemake/twinrun/rehearsal.json").write_text("{")
+    assert counted() == 1
+
+
+# What is said
+
+
+def test_what_takes_long_is_said(monkeypatch):
+    said = []
+    monkeypatch.setattr(rehearsal, "report_progress", said.append)
+    monkeypatch.setattr(rehearsal, "SILENT_SECONDS", 0.0)
+    passed = list(rehearsal._with_progress(iter(["importing slow", None, None, 3]), "mine"))
+    assert passed == ["importing slow", 3]
+    assert said[0] == "mine: importing slow, 0 s so far"
+
+
+def test_a_dataset_that_takes_long_to_make_is_not_made_twice(monkeypatch, tmp_path):
+    (tmp_path / "slow_maker.py").write_text("import time\ndef make(): time.sleep(600)\n")
+    monkeypatch.setattr(rehearsal, "MAKING_SECONDS", 0.2)
+    monkeypatch.setattr(rehearsal, "SILENT_SECONDS", 0.1)
+    dataset = Dataset(make="slow_maker:make", parameters={})
+    mistakes, notes = rehearsal._make("own", dataset, [str(tmp_path)], str(tmp_path / "own.npz"))
+    assert mistakes == []
+    assert notes == [
+        "datasets.own: making it by slow_maker:make takes more than 0 s: what reads it was not "
+        "rehearsed"
+    ]

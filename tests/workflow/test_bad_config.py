@@ -4,6 +4,8 @@ All of tests/configs/bad are refused in process by tests/config/test_bad_configs
 show where the refusal comes from, since a start of Snakemake takes a second.
 """
 
+import shutil
+
 import pytest
 
 from .conftest import ROOT
@@ -25,18 +27,13 @@ BY_THE_SNAKEFILE = [
     "repeats_is_a_float",
     "workload_is_no",
 ]
-BY_THE_REHEARSAL = [
-    "missing_class",
-    "missing_module",
-    "module_raises",
-    "wrong_base_class",
-    "wrong_hyperparameter",
-]
+BY_THE_REHEARSAL = ["argument_is_a_text", "module_is_a_script", "module_raises", "maker_fails"]
 
 
 def words_and_config(stem):
     """The first line of each file is a comment with the words that the message must have."""
-    config = (ROOT / f"tests/configs/bad/{stem}.yaml").read_text()
+    folder = ROOT / "tests/configs/bad" / ("rehearsed" if stem in BY_THE_REHEARSAL else "")
+    config = (folder / f"{stem}.yaml").read_text()
     return config.splitlines()[0].removeprefix("# ").split(" | "), config
 
 
@@ -47,23 +44,48 @@ def lines_of(text):
 @pytest.mark.parametrize("stem", [*BY_SNAKEMAKE, *BY_THE_SNAKEFILE, *BY_THE_REHEARSAL])
 def test_snakemake_names_the_key_before_any_job(project, stem):
     words, config = words_and_config(stem)
-    (project.directory / "raises.py").write_text('raise RuntimeError("as a test wants it")\n')
+    for module in (ROOT / "tests/configs/bad/rehearsed").glob("*.py"):
+        shutil.copy(module, project.directory)
+    before = {path.name for path in project.directory.iterdir()}
     done = project.snakemake(config=config, check=1)
     for word in [BY_SNAKEMAKE[stem]] if stem in BY_SNAKEMAKE else words:
         assert word in done.text
     assert "Traceback" not in done.text
-    assert {path.name for path in project.directory.iterdir()} <= {
-        "config-of-test.yaml",
-        "raises.py",
-        "__pycache__",
-        ".snakemake",
-    }
+    left = {path.name for path in project.directory.iterdir()} - before
+    assert left <= {"config-of-test.yaml", "__pycache__", ".snakemake"}
 
 
 def test_a_config_that_is_a_folder_is_refused(project):
     done = project.snakemake("--configfile", str(project.directory), check=1)
     assert f"Is a directory: '{project.directory}'" in done.text  # in Snakemake's own words
     assert {path.name for path in project.directory.iterdir()} <= {".snakemake"}
+
+
+def test_a_gate_that_requires_nothing_is_refused_before_any_job(project):
+    config = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["factorization"]}}
+    done = project.snakemake("gate", config=config, check=1)
+    assert "require: the gate has nothing to judge; name what must hold" in done.text
+    assert "Rehearsing" not in done.text
+    assert "Traceback" not in done.text
+    assert not (project.directory / "results").exists()
+
+
+def test_the_rehearsal_is_remembered_and_can_be_switched_off(project):
+    config = {
+        "studies": ["reproducibility"],
+        "datasets": {"ratings": {"parameters": {"ratings": 400, "users": 40, "items": 20}}},
+        "workloads": {"factorization": {"epochs": 1, "hyperparameters": {"batch_size": 100}}},
+        "reproducibility": {"workloads": ["factorization"], "variants": ["serial"]},
+    }
+    target = "results/data/ratings.npz"
+    first = project.snakemake(target, config=config, check=0)
+    assert "Rehearsing one step of factorization" in first.text
+    again = project.snakemake(target, "--forceall", config=config, check=0)
+    assert "Rehearsing" not in again.text
+    changed = {**config, "rehearsal": False}
+    changed["workloads"] = {"factorization": {"epochs": 2}}
+    off = project.snakemake(target, "--forceall", config=changed, check=0)
+    assert "Rehearsing" not in off.text
 
 
 def test_three_mistakes_are_three_lines(project):

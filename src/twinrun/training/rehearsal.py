@@ -25,7 +25,7 @@ from twinrun.process.launching import report_progress
 from twinrun.training.explain_failure import explained_failure
 from twinrun.training.prepare_dataset import made_arrays, signature_of
 from twinrun.training.rehearsal_parts import Part, Rehearsed
-from twinrun.training.rehearse_part import rehearse_part
+from twinrun.training.rehearse_part import placed, rehearse_part
 
 # A line on the terminal where nothing has happened for so long; each next one after twice as long.
 SILENT_SECONDS = 5.0
@@ -138,7 +138,7 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
                         return
         except TwinrunError as error:
             died = waiting.pop(0)
-            yield died, died.outcome(mistakes=[f"{died.key}: {phase} {error}"])
+            yield died, died.outcome(mistakes=[placed(died, f"{phase} {error}")])
 
 
 def _rehearse_parts(send: Callable[[Any], None], parts: Sequence[Part]) -> None:

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
-from twinrun.config.definitions import Training, Variant, Workload
+from twinrun import artifacts
+from twinrun.config.definitions import Dataset, Training, Variant, Workload
 from twinrun.config.settings import Settings
+from twinrun.errors import TwinrunError
+from twinrun.process.source_hash import package_files
 
 MOST_TRIALS = 50  # of a sweep; each value of a hyperparameter is tried once before that
 SEED = 1
@@ -166,9 +169,9 @@ def _part(
     file, unmade = None, None
     if workload.dataset is not None:
         dataset = settings.datasets[workload.dataset]
-        file = dataset.file or f"results/data/{workload.dataset}.npz"
-        if not Path(file).exists():
-            file, unmade = None, workload.dataset
+        made = Path(f"results/data/{workload.dataset}.npz")
+        file = dataset.file or (str(made) if _is_current(made, dataset, search_path) else None)
+        unmade = workload.dataset if file is None else None
     return Part(
         key=key,
         label=label,
@@ -181,6 +184,25 @@ def _part(
             search_path=search_path,
         ),
     )
+
+
+def _is_current(made: Path, dataset: Dataset, search_path: list[str]) -> bool:
+    """Say whether a dataset that was made is the one that would be made now.
+
+    One that is not will be made again before any training; a rehearsal makes it for itself.
+    """
+    if not made.exists() or dataset.make is None:
+        return False
+    try:
+        manifest = artifacts.read_json(made.with_suffix(".json"))
+        is_of_config = [manifest["make"], manifest["parameters"]] == [
+            dataset.make,
+            dict(dataset.parameters),
+        ]
+    except (OSError, TwinrunError, LookupError, TypeError):
+        return False
+    sources = package_files(dataset.make.partition(":")[0], search_path)
+    return is_of_config and all(Path(f).stat().st_mtime <= made.stat().st_mtime for f in sources)
 
 
 def _plain(variant: Variant) -> Variant:

@@ -19,13 +19,12 @@ from twinrun import artifacts
 from twinrun.config.schema_check import listed
 from twinrun.config.settings import Settings
 from twinrun.errors import TwinrunError
-from twinrun.process.environment import versions
+from twinrun.process.imported_code import distributions_hash, hash_of_code
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
-from twinrun.process.source_hash import sources_hash
 from twinrun.training.rehearsal_parts import SEED, Part, Rehearsed, parts_of
 
-MEMORY = Path(".snakemake/twinrun-rehearsal.json")  # beside Snakemake's own memory of the folder
+MEMORY = Path(".snakemake/twinrun/rehearsal.json")  # beside Snakemake's own memory of the folder
 MOST_REMEMBERED = 500
 MOST_NAMED = 8
 # Not the part's own hash alone: a rehearsal that learns to see more must be done again.
@@ -52,8 +51,9 @@ def rehearse(
     """
     parts = [replace(part, is_thorough=is_anew) for part in parts_of(settings, search_path)]
     remembered = {} if is_anew else _remembered(memory)
-    keys = {part.label: _key(part, settings, search_path) for part in parts}
-    waiting = [part for part in parts if keys[part.label] not in remembered]
+    # Keys are asked for late: they take the import of a user's modules (see `imported_code`).
+    keys = {p.label: _key(p, settings, search_path, memory) for p in parts if remembered}
+    waiting = [part for part in parts if keys.get(part.label) not in remembered]
     done: dict[str, Rehearsed] = {}
     if waiting:
         say(f"Rehearsing one step of {_named(waiting)} (rehearsal: false leaves this out)")
@@ -62,7 +62,8 @@ def rehearse(
     if mistakes:
         raise TwinrunError(listed(mistakes, "met in the rehearsal, before any job"))
     if waiting:
-        _remember(memory, {keys[label]: found for label, found in done.items()})
+        keyed = {_key(part, settings, search_path, memory): done[part.label] for part in waiting}
+        _remember(memory, keyed)
     return [done.get(part.label) or remembered[keys[part.label]] for part in parts]
 
 
@@ -92,18 +93,21 @@ def _launched(
         return artifacts.read_record(report, list[Rehearsed])
 
 
-def _key(part: Part, settings: Settings, search_path: Sequence[str]) -> str:
+def _key(part: Part, settings: Settings, search_path: Sequence[str], memory: Path) -> str:
     """Hash what the outcome of a part rests on."""
     workload = part.training.workload
     dataset = settings.datasets.get(workload.dataset or "")
-    paths = [workload.module, workload.data, *([dataset.make] if dataset and dataset.make else [])]
-    modules = [path.partition(":")[0] for path in paths]
+    users = [path.partition(":")[0] for path in (workload.module, workload.data)]
+    makers = [dataset.make.partition(":")[0]] if dataset and dataset.make else []
+    imports = memory.with_name("imports.json")
     content = {
-        "part": asdict(part) | {"is_thorough": False},
-        "sources": sources_hash([*MODULES, *modules], search_path),
-        "versions": versions(),
-        "dataset": asdict(dataset) if dataset else None,
-        "file": _state(part.training.dataset),
+        # A dataset that the workflow makes is the same whether it has been made or not.
+        **asdict(replace(part, is_thorough=False, dataset=None)),
+        "training": asdict(replace(part.training, dataset=None, search_path=[])),
+        "data": [asdict(dataset), _state(dataset.file)] if dataset else None,
+        "code": [hash_of_code([*MODULES, *users], search_path, imports)]
+        + [hash_of_code([maker], search_path, imports) for maker in makers],
+        "versions": distributions_hash(),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -63,7 +63,7 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
     except SystemExit as error:
         # An Exception is caught where it is raised; this is none.
         sentences = [f"module: the code ends the program (sys.exit({error.code!r}))"]
-    found["mistakes"] = [_placed(part, mistake) for mistake in dict.fromkeys(sentences)]
+    found["mistakes"] = [placed(part, mistake) for mistake in dict.fromkeys(sentences)]
     found["seconds"] = round(time.perf_counter() - started, 3)
     gc.collect()
     return found
@@ -230,7 +230,7 @@ def _failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
     return explained_failure(what, cause, workload.hyperparameters, takers, where)
 
 
-def _placed(part: Part, mistake: str) -> str:
+def placed(part: Part, mistake: str) -> str:
     """Begin a sentence with its key in the config."""
     if re.match("(sweep|devices)[.]", mistake):
         return mistake

@@ -1,5 +1,6 @@
 """Modules that cannot be trained, each for a reason of its own; see the configs beside it."""
 
+import os
 import sys
 
 import numpy as np
@@ -154,3 +155,39 @@ def make_nothing():
 
 def make_and_fail(rows):
     raise KeyError("rows.csv")
+
+
+class Ending(Net):
+    """Ends the process for one width."""
+
+    def __init__(self, width):
+        super().__init__(width)
+        if width == 99:
+            os._exit(3)
+
+
+class Untested(Net):
+    """Trains; its test fails, and its predictions cannot be kept."""
+
+    def test_step(self, batch, batch_idx):
+        raise KeyError("labels")
+
+    def predict_step(self, batch, batch_idx):
+        return ["a", "b"]
+
+
+class Frozen(Net):
+    """Trains with a learning rate of 0."""
+
+    def __init__(self, width):
+        super().__init__(width, learning_rate=0.0)
+
+    def configure_callbacks(self):
+        return [pl.callbacks.ModelCheckpoint("written")]
+
+
+class Tested(Points):
+    def test_dataloader(self):
+        return self.train_dataloader()
+
+    predict_dataloader = test_dataloader
