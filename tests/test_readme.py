@@ -47,6 +47,29 @@ def test_links_lead_somewhere(page):
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_the_table_of_results_has_what_the_rules_write():
+    page = (ROOT / "docs/method.md").read_text()
+    table = page.partition("## What lands in results/")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([^`]+)`", table))
+    written = set()
+    for file in (ROOT / "workflow/rules").rglob("*.smk"):
+        for output in re.findall(
+            r"^    output:\n((?:        .*\n)+)", file.read_text(), re.MULTILINE
+        ):
+            written |= set(re.findall(r'"results/([^"]+)"', output))
+    assert len(written) > 30
+    for path in written:
+        folder, _, name = path.rpartition("/")
+        stem, _, suffix = name.partition(".")
+        if path.startswith("figures/"):
+            assert "figures/" in named
+        elif path.startswith("runs/"):
+            assert {f"{folder}/", name} <= named, path
+        elif path not in named:  # a file beside one that is named, such as `.csv`
+            assert any(entry.startswith(f"{folder}/{stem}.") for entry in named), path
+            assert f".{suffix}" in named, path
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_anchors_are_headings(page):
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())
