@@ -11,7 +11,7 @@ from twinrun.comparison.compare import compare
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_matrix, read_stops
-from twinrun.process.launching import rebuilt
+from twinrun.process.fresh_process import rebuilt
 from twinrun.training import run as module_of_run
 from twinrun.training.train import train
 

@@ -17,8 +17,9 @@ from example_trainings import FILES, HERE, VARIANT, training
 
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import locate
+from twinrun.process.fresh_process import rebuilt
 from twinrun.process.import_path import import_object
-from twinrun.process.launching import launch, rebuilt
+from twinrun.process.launching import launch
 
 NOT_DETERMINISTIC = {"deterministic": False, "fill_uninitialized_memory": False}
 PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}

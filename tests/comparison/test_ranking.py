@@ -13,7 +13,7 @@ from twinrun.comparison.ranking import rank
 from twinrun.config.definitions import Identity
 from twinrun.errors import TwinrunError
 from twinrun.figures.sweep import trials
-from twinrun.process.launching import rebuilt
+from twinrun.process.fresh_process import rebuilt
 from twinrun.training.failed_trial import failure_kept
 from twinrun.training.train import train
 from twinrun.verdicts import studies

@@ -11,7 +11,7 @@ from small import Small
 from twinrun import artifacts
 from twinrun.acceleration.compilation import Compiled
 from twinrun.errors import TwinrunError
-from twinrun.process.launching import rebuilt
+from twinrun.process.fresh_process import rebuilt
 from twinrun.timing import timed_variant
 from twinrun.timing.measure import Measured, _distance, measure
 

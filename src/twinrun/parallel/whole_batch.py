@@ -10,107 +10,20 @@ not broadcast from the first worker: for batch normalisation see `batch_norm`, o
 first worker's own.
 """
 
-import os
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
-from pytorch_lightning.strategies import DDPStrategy
-from torch.utils._pytree import tree_flatten, tree_unflatten
 from torchmetrics import Metric
 
-from twinrun.batches import with_tensors
 from twinrun.checkpoint.stop_request import Stop
-from twinrun.config.definitions import Variant
-from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm
-from twinrun.parallel.batch_sharding import SharedBatches, share_training
+from twinrun.parallel.batch_sharding import SharedBatches
 from twinrun.parallel.workers import Workers
 from twinrun.trace.fingerprints import fingerprint, join
-from twinrun.trace.step_tracer import Tracer
-
-
-class Team:
-    """What a run's Trainer needs to train with the other workers; of one worker, nothing."""
-
-    def __init__(self) -> None:
-        self.tracer = Tracer()
-        self.callbacks: list[pl.Callback] = []
-        self.strategy: str | DDPStrategy = "auto"
-
-    def communication(self) -> float:
-        """Give the seconds since the last call in which workers exchanged or waited."""
-        return 0.0
-
-    def steps_per_epoch(self) -> int | None:
-        """Give the steps that an epoch must have, if the sharing of batches says so."""
-        return None
-
-
-class _SeveralWorkers(Team):
-    def __init__(
-        self,
-        workers: Workers,
-        module: pl.LightningModule,
-        shared: Sequence[SharedBatches],
-        stop: Stop,
-        *,
-        joins_batch_norm: bool,
-    ) -> None:
-        statistics = JoinedBatchNorm(module, workers) if joins_batch_norm else None
-        self._whole_batch = WholeBatch(workers, shared, stop, statistics)
-        self._shared = shared
-        self.tracer = WholeBatchTracer(workers, self._whole_batch)
-        self.callbacks = [self._whole_batch]
-        # With manual optimisation a backward pass may leave out another optimizer's parameters.
-        self.strategy = DDPStrategy(
-            broadcast_buffers=False, find_unused_parameters=not module.automatic_optimization
-        )
-
-    def communication(self) -> float:
-        return self._whole_batch.seconds()
-
-    def steps_per_epoch(self) -> int:
-        return len(self._shared[0])
-
-
-def join_team(
-    workers: Workers,
-    module: pl.LightningModule,
-    data: pl.LightningDataModule,
-    stop: Stop | None,
-    *,
-    variant: Variant,
-    seed: int,
-) -> Team:
-    """Make a run's module and data part of one training by several workers.
-
-    The first worker's random generators go on as those of a single process do; the others get
-    streams of their own, so that dropout, say, does not repeat itself in every share.
-    """
-    if workers.count == 1 or stop is None:
-        return Team()
-    if not workers.is_first:
-        own = np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0]
-        pl.seed_everything(int(own), workers=True, verbose=False)
-    # Lightning would go back to this seed when it sets up the strategy, but not for one process.
-    del os.environ["PL_GLOBAL_SEED"]
-    # It advises what is done here, or what a validation of the whole set by every worker needs not.
-    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
-    shared = share_training(
-        data,
-        sharing=variant.sharing,
-        scale_batch=variant.scale_batch_with_devices,
-        seed=seed,
-        workers=workers,
-    )
-    joins = variant.batch_norm == "joined"
-    return _SeveralWorkers(workers, module, shared, stop, joins_batch_norm=joins)
 
 
 class WholeBatch(pl.Callback):
@@ -252,79 +165,3 @@ def covered(intervals: Sequence[tuple[float, float]]) -> float:
         length += max(end - max(start, reached), 0.0)
         reached = max(reached, end)
     return length
-
-
-class WholeBatchTracer(Tracer):
-    """Fingerprints the whole mini-batch, at the first worker; gradients are the same at all."""
-
-    def __init__(self, workers: Workers, whole_batch: WholeBatch) -> None:
-        super().__init__()
-        self._workers = workers
-        self._whole_batch = whole_batch
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Take the mini-batch's fingerprint, its shares put together."""
-        own = with_tensors(batch, torch.Tensor.cpu)
-        found = self._workers.collect(own if self._workers.share else None)
-        if found:
-            whole = put_together([share for share in found if share is not None])
-            super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
-
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
-    ) -> None:
-        """Take the fingerprints of the gradients, which are summed by now."""
-        if self._workers.is_first:
-            super().on_before_optimizer_step(trainer, pl_module, optimizer)
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
-        """Add the step's row, with the whole mini-batch's loss."""
-        if self._workers.is_first:
-            loss = self._whole_batch.loss
-            self.own_gradients = self._whole_batch.own_gradients
-            super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
-
-
-def put_together(shares: Sequence[Any]) -> Any:
-    """Join the shares of a mini-batch, tensor by tensor along the first dimension.
-
-    Shares of unlike structure (lists of strings, say) come back as they are.
-    """
-    flattened = [tree_flatten(share) for share in shares]
-    structure = flattened[0][1]
-    if any(found != structure for _, found in flattened):
-        return list(shares)
-    leaves = [
-        torch.cat(parts)
-        if all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
-        else parts[0]
-        for parts in zip(*(leaves for leaves, _ in flattened), strict=True)
-    ]
-    return tree_unflatten(leaves, structure)
-
-
-def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
-    """Make sure that all workers have trained the same network.
-
-    Raises:
-        TwinrunError: at the first worker, if a parameter differs.
-    """
-    if workers.count == 1:
-        return
-    own = {name: fingerprint(parameter) for name, parameter in module.named_parameters()}
-    for rank, other in enumerate(workers.collect(own)):
-        for name in own:
-            if other[name] != own[name]:
-                raise TwinrunError(
-                    f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
-                    f"training; the optimizer's step must not depend on a worker's own share"
-                )

@@ -27,7 +27,7 @@ from twinrun.acceleration.compilation import compiler_switches
 from twinrun.config.definitions import Timing, Training, Variant, Workload
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import environment
-from twinrun.process.launching import report_progress
+from twinrun.process.fresh_process import report_progress
 from twinrun.process.memory_limit import bounded_memory
 from twinrun.timing import ratios, summary
 from twinrun.timing.timed_variant import Entrant, Material

@@ -23,7 +23,7 @@ from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.definitions import Training, Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.accumulation import accumulate
-from twinrun.parallel.whole_batch import Team, join_team
+from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.determinism import SWITCHES, determinism
 from twinrun.training.load_workload import build_data, build_module

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytorch_lightning as pl
 
-from twinrun.parallel.whole_batch import Team
+from twinrun.parallel.team import Team
 
 
 class EpochMetrics(pl.Callback):

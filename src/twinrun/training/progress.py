@@ -11,7 +11,7 @@ from typing import Any
 import pytorch_lightning as pl
 from torch.utils.tensorboard import SummaryWriter
 
-from twinrun.process.launching import report_progress
+from twinrun.process.fresh_process import report_progress
 from twinrun.trace.step_tracer import Tracer
 
 LINE_SECONDS = 10.0  # between two lines

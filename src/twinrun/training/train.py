@@ -26,9 +26,9 @@ from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
 from twinrun.errors import TwinrunError, sentence_of
-from twinrun.parallel.whole_batch import Team, check_same_parameters
+from twinrun.parallel.team import Team, check_same_parameters
+from twinrun.process.fresh_process import report_progress
 from twinrun.process.imported_code import imported_files
-from twinrun.process.launching import report_progress
 from twinrun.run_files import Origin, RunManifest
 from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds

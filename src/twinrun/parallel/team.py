@@ -1,0 +1,116 @@
+"""What a run's Trainer needs to train with other workers; of one worker, nothing."""
+
+import os
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pytorch_lightning as pl
+from pytorch_lightning.strategies import DDPStrategy
+
+from twinrun.checkpoint.stop_request import Stop
+from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError
+from twinrun.parallel.batch_norm import JoinedBatchNorm
+from twinrun.parallel.batch_sharding import SharedBatches, share_training
+from twinrun.parallel.whole_batch import WholeBatch
+from twinrun.parallel.whole_batch_tracer import WholeBatchTracer
+from twinrun.parallel.workers import Workers
+from twinrun.trace.fingerprints import fingerprint
+from twinrun.trace.step_tracer import Tracer
+
+
+class Team:
+    """What a run's Trainer needs to train with the other workers; of one worker, nothing."""
+
+    def __init__(self) -> None:
+        self.tracer = Tracer()
+        self.callbacks: list[pl.Callback] = []
+        self.strategy: str | DDPStrategy = "auto"
+
+    def communication(self) -> float:
+        """Give the seconds since the last call in which workers exchanged or waited."""
+        return 0.0
+
+    def steps_per_epoch(self) -> int | None:
+        """Give the steps that an epoch must have, if the sharing of batches says so."""
+        return None
+
+
+class _SeveralWorkers(Team):
+    def __init__(
+        self,
+        workers: Workers,
+        module: pl.LightningModule,
+        shared: Sequence[SharedBatches],
+        stop: Stop,
+        *,
+        joins_batch_norm: bool,
+    ) -> None:
+        statistics = JoinedBatchNorm(module, workers) if joins_batch_norm else None
+        self._whole_batch = WholeBatch(workers, shared, stop, statistics)
+        self._shared = shared
+        self.tracer = WholeBatchTracer(workers, self._whole_batch)
+        self.callbacks = [self._whole_batch]
+        # With manual optimisation a backward pass may leave out another optimizer's parameters.
+        self.strategy = DDPStrategy(
+            broadcast_buffers=False, find_unused_parameters=not module.automatic_optimization
+        )
+
+    def communication(self) -> float:
+        return self._whole_batch.seconds()
+
+    def steps_per_epoch(self) -> int:
+        return len(self._shared[0])
+
+
+def join_team(
+    workers: Workers,
+    module: pl.LightningModule,
+    data: pl.LightningDataModule,
+    stop: Stop | None,
+    *,
+    variant: Variant,
+    seed: int,
+) -> Team:
+    """Make a run's module and data part of one training by several workers.
+
+    The first worker's random generators go on as those of a single process do; the others get
+    streams of their own, so that dropout, say, does not repeat itself in every share.
+    """
+    if workers.count == 1 or stop is None:
+        return Team()
+    if not workers.is_first:
+        own = np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0]
+        pl.seed_everything(int(own), workers=True, verbose=False)
+    # Lightning would go back to this seed when it sets up the strategy, but not for one process.
+    del os.environ["PL_GLOBAL_SEED"]
+    # It advises what is done here, or what a validation of the whole set by every worker needs not.
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
+    shared = share_training(
+        data,
+        sharing=variant.sharing,
+        scale_batch=variant.scale_batch_with_devices,
+        seed=seed,
+        workers=workers,
+    )
+    joins = variant.batch_norm == "joined"
+    return _SeveralWorkers(workers, module, shared, stop, joins_batch_norm=joins)
+
+
+def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
+    """Make sure that all workers have trained the same network.
+
+    Raises:
+        TwinrunError: at the first worker, if a parameter differs.
+    """
+    if workers.count == 1:
+        return
+    own = {name: fingerprint(parameter) for name, parameter in module.named_parameters()}
+    for rank, other in enumerate(workers.collect(own)):
+        for name in own:
+            if other[name] != own[name]:
+                raise TwinrunError(
+                    f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
+                    f"training; the optimizer's step must not depend on a worker's own share"
+                )

@@ -1,0 +1,71 @@
+"""The steps of several workers traced as one: batch and loss are those of the whole mini-batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from twinrun.batches import with_tensors
+from twinrun.parallel.whole_batch import WholeBatch
+from twinrun.parallel.workers import Workers
+from twinrun.trace.step_tracer import Tracer
+
+
+class WholeBatchTracer(Tracer):
+    """Fingerprints the whole mini-batch, at the first worker; gradients are the same at all."""
+
+    def __init__(self, workers: Workers, whole_batch: WholeBatch) -> None:
+        super().__init__()
+        self._workers = workers
+        self._whole_batch = whole_batch
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Take the mini-batch's fingerprint, its shares put together."""
+        own = with_tensors(batch, torch.Tensor.cpu)
+        found = self._workers.collect(own if self._workers.share else None)
+        if found:
+            whole = put_together([share for share in found if share is not None])
+            super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
+
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
+    ) -> None:
+        """Take the fingerprints of the gradients, which are summed by now."""
+        if self._workers.is_first:
+            super().on_before_optimizer_step(trainer, pl_module, optimizer)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Add the step's row, with the whole mini-batch's loss."""
+        if self._workers.is_first:
+            loss = self._whole_batch.loss
+            self.own_gradients = self._whole_batch.own_gradients
+            super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
+
+
+def put_together(shares: Sequence[Any]) -> Any:
+    """Join the shares of a mini-batch, tensor by tensor along the first dimension.
+
+    Shares of unlike structure (lists of strings, say) come back as they are.
+    """
+    flattened = [tree_flatten(share) for share in shares]
+    structure = flattened[0][1]
+    if any(found != structure for _, found in flattened):
+        return list(shares)
+    leaves = [
+        torch.cat(parts)
+        if all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
+        else parts[0]
+        for parts in zip(*(leaves for leaves, _ in flattened), strict=True)
+    ]
+    return tree_unflatten(leaves, structure)

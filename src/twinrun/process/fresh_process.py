@@ -1,0 +1,107 @@
+"""The other side of `launching`: the program that a fresh process runs.
+
+It reads keyword arguments from its standard input, rebuilds them by the annotations of the function
+that it is told to call, and calls it. Its standard output is the channel back: lines of JSON with
+progress or with the sentence of an error. What the function itself prints goes to standard error.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, get_type_hints
+
+import msgspec
+
+from twinrun.errors import TwinrunError, sentence_of
+
+# What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
+# transports, and the store at which the workers meet.
+LOST_PEER = (
+    *("gloo", "nccl", "connection closed", "connection reset", "connection refused"),
+    *("broken pipe", "remote process exited", "socket timeout", "tcpstore"),
+)
+
+_channel: int | None = None
+
+
+def report_progress(text: str) -> None:
+    """Send one line to the terminal of whoever launched this process, and to its log."""
+    print(text, file=sys.stderr, flush=True)
+    _send({"progress": text})
+
+
+def _send(message: Mapping[str, Any]) -> None:
+    if _channel is not None:
+        os.write(_channel, (json.dumps(message) + "\n").encode())
+
+
+def rebuilt(function: Callable[..., object], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments as a function annotates them: dataclasses from mappings.
+
+    Raises:
+        msgspec.ValidationError: if one does not fit its annotation.
+    """
+    kinds = get_type_hints(function)
+    return {
+        name: msgspec.convert(value, kinds[name]) if name in kinds else value
+        for name, value in arguments.items()
+    }
+
+
+def _work(function: str) -> NoReturn:
+    """Be the fresh process."""
+    global _channel
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    _place_by_slurm()
+    arguments = json.load(sys.stdin)
+    _channel = os.dup(1)
+    os.dup2(2, 1)
+    os.set_inheritable(_channel, False)
+    module, _, name = function.partition(":")
+    try:
+        called = getattr(importlib.import_module(module), name)
+        called(**rebuilt(called, arguments))
+    except Exception as error:  # every failure is one sentence there and a traceback here
+        if not isinstance(error, TwinrunError) or error.__cause__ is not None:
+            with contextlib.suppress(OSError):  # a full disk takes no log either
+                traceback.print_exc()
+        lost = is_lost_peer(error)
+        _send({"error": sentence_of(error), "time": time.time(), "is_lost_peer": lost})
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _place_by_slurm() -> None:
+    """Take from Slurm which worker this process is, if it was started on one of several nodes."""
+    kind, _, port = os.environ.get("TWINRUN_MEETING", "").partition(" ")
+    if kind == "port":
+        address = os.environ["SLURM_LAUNCH_NODE_IPADDR"]  # the first worker's node too
+        os.environ["TWINRUN_MEETING"] = f"tcp://{address}:{port}"
+        names = {"RANK": "PROCID", "LOCAL_RANK": "LOCALID", "NODE_RANK": "NODEID"}
+        for name, source in {**names, "WORLD_SIZE": "NTASKS"}.items():
+            os.environ[name] = os.environ[f"SLURM_{source}"]
+
+
+def is_lost_peer(error: Exception) -> bool:
+    """Say whether an error only tells that the connection to another worker is gone.
+
+    torch.distributed raises RuntimeError and its children (DistBackendError, DistNetworkError).
+    """
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in LOST_PEER)
+
+
+if __name__ == "__main__":
+    # The program is a module of its own, `__main__`; functions it calls import this one.
+    from twinrun.process import fresh_process
+
+    fresh_process._work(sys.argv[1])

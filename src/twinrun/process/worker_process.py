@@ -1,0 +1,179 @@
+"""Processes that were started, from the side that started them: what they say, how they ended."""
+
+import contextlib
+import json
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypedDict
+
+import msgspec
+
+from twinrun.process.job import say
+from twinrun.process.machine import SET_BY_US
+
+POLL_SECONDS = 0.1
+SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
+
+# What another launcher (torchrun, a cluster) may have set for processes of its own.
+NOT_INHERITED = {
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+}
+
+
+class Failure(TypedDict):
+    """The message by which a process says that it failed."""
+
+    error: str
+    """In one sentence."""
+    time: float
+    """When, in seconds since the epoch: of several workers the first failure is the cause."""
+    is_lost_peer: bool
+    """Whether it only lost the connection to another one."""
+
+
+class WorkerProcess:
+    """A started process and what it has said."""
+
+    def __init__(
+        self,
+        prefix: Sequence[str],
+        function: str,
+        arguments: Mapping[str, object],
+        environment: Mapping[str, str],
+    ) -> None:
+        inherited = {k: v for k, v in os.environ.items() if k not in NOT_INHERITED}
+        package_folder = str(Path(__file__).resolve().parents[2])
+        search = os.pathsep.join(filter(None, [package_folder, os.environ.get("PYTHONPATH")]))
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "twinrun.process.fresh_process", function],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={
+                **inherited,
+                "PYTHONPATH": search,
+                **environment,
+                # So that what this process inherited is told from what it was given.
+                SET_BY_US: ",".join(environment),
+            },
+            process_group=0,
+        )
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("both were asked for as pipes")
+        self.process, self.output = process, process.stdout
+        self.errors: list[Failure] = []
+        self.was_killed = False
+        self._unread = b""
+        with contextlib.suppress(BrokenPipeError):  # it died early; its exit code says more
+            process.stdin.write(json.dumps(msgspec.to_builtins(arguments)).encode())
+            process.stdin.close()
+
+    def is_running(self) -> bool:
+        """Say whether it has not ended yet."""
+        return self.process.poll() is None
+
+    def has_failed(self) -> bool:
+        """Say whether it sent an error or ended with one."""
+        return bool(self.errors) or self.process.poll() not in (None, 0)
+
+    def read(self) -> bool:
+        """Take what it has said; False when there is no more."""
+        data = os.read(self.output.fileno(), 2**16)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "progress" in message:
+                say(message["progress"])
+            else:
+                self.errors.append(message)
+        return bool(data)
+
+    def read_rest(self) -> None:
+        """Take what is left, without waiting for processes of its own that hold the channel."""
+        os.set_blocking(self.output.fileno(), False)
+        with contextlib.suppress(BlockingIOError):
+            while self.read():
+                pass
+
+    def kill(self) -> None:
+        """End it, if it still runs, and in any case what it has started."""
+        self.was_killed = self.was_killed or self.is_running()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def watch(workers: Sequence[WorkerProcess], grace_seconds: float) -> None:
+    """Read what the workers say until all have ended; one failure ends them all."""
+    deadline = math.inf
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.output, selectors.EVENT_READ, worker)
+        while any(worker.is_running() for worker in workers):
+            for key, _ in selector.select(timeout=POLL_SECONDS):
+                if not key.data.read():
+                    selector.unregister(key.fileobj)
+            if deadline == math.inf and any(worker.has_failed() for worker in workers):
+                deadline = time.monotonic() + grace_seconds
+            if time.monotonic() > deadline:
+                for worker in workers:
+                    worker.kill()
+    for worker in workers:
+        worker.read_rest()
+
+
+@contextmanager
+def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[None]:
+    """Pass SIGINT and SIGTERM on to the workers; the second one ends them."""
+    asked = []
+
+    def pass_on(number: int, frame: object) -> None:
+        for worker in workers:
+            if number in asked:
+                worker.kill()
+            elif worker.is_running():
+                worker.process.send_signal(number)
+        asked.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def failure_of(function: str, workers: Sequence[WorkerProcess]) -> str | None:
+    """Say what failed first; that the others then lost their connection comes last."""
+    errors = sorted((error for w in workers for error in w.errors), key=lambda e: e["time"])
+    causes = [error["error"] for error in errors if not error["is_lost_peer"]]
+    deaths = [
+        _death(function, rank, workers)
+        for rank, worker in enumerate(workers)
+        if worker.process.returncode and not worker.was_killed
+        # srun speaks for all: that one was killed, though the others have said that it is gone.
+        if not worker.errors or worker.process.returncode > SIGNALLED
+    ]
+    lost = [error["error"] for error in errors]
+    ended = [f"{function} was ended before it was done" for w in workers if w.process.returncode]
+    return next(iter([*causes, *deaths, *lost, *ended]), None)
+
+
+def _death(function: str, rank: int, workers: Sequence[WorkerProcess]) -> str:
+    code = workers[rank].process.returncode
+    who = function if len(workers) == 1 else f"worker {rank + 1} of {len(workers)} of {function}"
+    if 0 < code <= SIGNALLED:
+        return f"{who} ended with exit code {code}"
+    name = signal.Signals(-code if code < 0 else code - SIGNALLED).name
+    why = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    return f"{who} was ended by {name}{why}"
