@@ -10,7 +10,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader
 
 from twinrun.errors import TwinrunError
-from twinrun.parallel.accumulation import Parts, accumulate
+from twinrun.parallel.accumulation import MicroBatches, accumulate
 from twinrun.process.determinism import determinism
 from twinrun.trace.step_tracer import Tracer
 
@@ -28,7 +28,7 @@ def trained(parts, module=None, data=None):
     """
     torch.manual_seed(1)
     module, data = module or Small(), data or Points(seed=1)
-    tracer = accumulate(module, data, parts=parts) if parts > 1 else Tracer()
+    tracer = accumulate(module, data, micro_batches=parts) if parts > 1 else Tracer()
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1,
@@ -67,7 +67,7 @@ def test_parts_train_what_the_whole_batches_do(whole):
 
 def test_parts_are_cut_without_loss():
     data = torch.arange(16).reshape(8, 2)
-    parts = Parts(DataLoader(data, batch_size=5), 3)
+    parts = MicroBatches(DataLoader(data, batch_size=5), 3)
     assert len(parts) == 6
     assert [part[:, 0].tolist() for part in parts] == [[0, 2], [4, 6], [8], [10], [12], [14]]
 
@@ -92,7 +92,7 @@ class Listed(Points):
     ("module", "data", "parts", "message"),
     [
         (Manual, Points, 2, "accumulate: Manual optimizes manually"),
-        (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 parts"),
+        (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 micro-batches"),
         (Small, Strings, 2, "accumulate: a mini-batch holds a str, where tensors are needed"),
         (Small, Listed, 2, "accumulate: train_dataloader gives a list"),
     ],

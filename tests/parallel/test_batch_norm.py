@@ -52,19 +52,19 @@ def workers_of(sizes):
 @pytest.mark.parametrize("momentum", [0.1, 1.0, None])
 @pytest.mark.parametrize("sizes", [SIZES, [40, 40], [5, 0]])
 def test_running_statistics_are_those_of_the_whole_mini_batch(momentum, sizes):
-    """A share of 0 is a worker with one sample (here two, for their variance) that counts not."""
+    """A shard of 0 is a worker with one sample (here two, for their variance) that counts not."""
     whole = Network(momentum)
-    shared = [copy.deepcopy(whole) for _ in sizes]
-    joins = [JoinedBatchNorm(net, me) for net, me in zip(shared, workers_of(sizes), strict=True)]
+    sharded = [copy.deepcopy(whole) for _ in sizes]
+    joins = [JoinedBatchNorm(net, me) for net, me in zip(sharded, workers_of(sizes), strict=True)]
     for step in range(3):
         batches = [torch.randn(max(n, 2), 3, 4, 4, dtype=torch.float64) * n + step for n in sizes]
-        for net, batch in zip(shared, batches, strict=True):
+        for net, batch in zip(sharded, batches, strict=True):
             net(batch).backward()
         noted = torch.stack([join.noted() for join in joins])
         for join in joins:
             join.update(noted)
         whole(torch.cat([batch for batch, n in zip(batches, sizes, strict=True) if n]))
-        for net in shared:
+        for net in sharded:
             for (name, expected), found in zip(whole.named_buffers(), net.buffers(), strict=True):
                 assert close(found.double(), expected.double()), name
 

@@ -1,4 +1,4 @@
-"""Shares of mini-batches: how large, whose, in which order; loaders that cannot be shared."""
+"""Shares of mini-batches: how large, whose, in which order; loaders that cannot be sharded."""
 
 from itertools import chain
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from twinrun.errors import TwinrunError
-from twinrun.parallel.batch_sharding import share_training, shares
+from twinrun.parallel.batch_sharding import shard_training, shards
 from twinrun.parallel.workers import Workers
 from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
 
@@ -78,13 +78,13 @@ def batches_of(training, epochs):
     return found
 
 
-def shared(make, workers, *, sharing="canonical", scale_batch=False, epochs=2, **options):
+def sharded(make, workers, *, sharding="canonical", scale_batch=False, epochs=2, **options):
     """Give each worker's batches, epoch by epoch, and the sizes of the last epoch."""
     sent, found, sizes = [], [], []
     for rank in range(workers):
         data = Data(make(**options))
         me = InTurn(rank, workers, sent)
-        made = share_training(data, sharing=sharing, scale_batch=scale_batch, seed=5, workers=me)
+        made = shard_training(data, sharding=sharding, scale_batch=scale_batch, seed=5, workers=me)
         training = data.train_dataloader()
         found.append(batches_of(training, epochs))
         sizes.append(made[0].sizes)
@@ -104,12 +104,12 @@ def shared(make, workers, *, sharing="canonical", scale_batch=False, epochs=2, *
     ],
 )
 def test_shares(size, workers, expected):
-    assert shares(size, workers) == expected
+    assert shards(size, workers) == expected
 
 
 @given(st.integers(0, 10**6), st.integers(1, 64))
 def test_shares_are_whole_and_even(size, workers):
-    found = shares(size, workers)
+    found = shards(size, workers)
     assert sum(found) == size
     assert max(found) - min(found) <= 1
     assert found == sorted(found, reverse=True)
@@ -120,18 +120,18 @@ def test_shares_are_whole_and_even(size, workers):
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_canonical_shares_make_the_mini_batches_of_one_process(make, workers, drop_last):
     whole = batches_of(make(drop_last=drop_last), 2)
-    found, sizes = shared(make, workers, drop_last=drop_last)
+    found, sizes = sharded(make, workers, drop_last=drop_last)
     for epoch, batches in enumerate(whole):
         for step, batch in enumerate(batches):
             parts = [found[rank][epoch][step] for rank in range(workers)]
             assert list(chain(*parts)) == batch
-            assert [len(part) for part in parts] == shares(len(batch), workers)
-            assert sizes[step] == shares(len(batch), workers)
+            assert [len(part) for part in parts] == shards(len(batch), workers)
+            assert sizes[step] == shards(len(batch), workers)
     assert whole[0] != whole[1]
 
 
 def test_a_worker_without_a_share_gets_one_sample_that_counts_nothing():
-    found, sizes = shared(ours, 3, size=33)
+    found, sizes = sharded(ours, 3, size=33)
     assert sizes[-1] == [1, 0, 0]
     last = [batches[0][-1] for batches in found]
     assert last[0] == last[1] == last[2]
@@ -140,7 +140,7 @@ def test_a_worker_without_a_share_gets_one_sample_that_counts_nothing():
 
 @pytest.mark.parametrize(("drop_last", "expected"), [(True, [32, 32]), (False, [32, 32, 6])])
 def test_mini_batches_are_scaled_so_that_each_worker_keeps_its_load(drop_last, expected):
-    found, sizes = shared(ours, 2, scale_batch=True, drop_last=drop_last)
+    found, sizes = sharded(ours, 2, scale_batch=True, drop_last=drop_last)
     whole = batches_of(ours(), 1)[0]
     assert [sum(step) for step in sizes] == expected
     assert found[0][0][0] + found[1][0][0] == whole[0] + whole[1]
@@ -149,7 +149,7 @@ def test_mini_batches_are_scaled_so_that_each_worker_keeps_its_load(drop_last, e
 @pytest.mark.parametrize("make", [ours, torchs, sliced])
 @pytest.mark.parametrize("workers", [2, 3])
 def test_a_partition_does_not_overlap_and_is_reshuffled(make, workers):
-    found, _ = shared(make, workers, sharing="partitioned", size=66, batch_size=11, epochs=3)
+    found, _ = sharded(make, workers, sharding="partitioned", size=66, batch_size=11, epochs=3)
     parts = [{i for epoch in batches for batch in epoch for i in batch} for batches in found]
     assert sum(len(part) for part in parts) == len(set.union(*parts))
     assert all(len(part) <= 66 // workers for part in parts)
@@ -159,13 +159,13 @@ def test_a_partition_does_not_overlap_and_is_reshuffled(make, workers):
         assert all(len(set(epoch)) == len(epoch) for epoch in epochs)
 
 
-@pytest.mark.parametrize("sharing", ["canonical", "partitioned"])
-def test_samples_know_their_epoch_however_they_are_shared(sharing):
+@pytest.mark.parametrize("sharding", ["canonical", "partitioned"])
+def test_samples_know_their_epoch_however_they_are_shared(sharding):
     """What a dataset draws for a sample, such as noise, must not be the same in every epoch."""
     sent, drawn = [], []
     for rank in (0, 1):
         data, workers = Data(ours(size=20, batch_size=4)), InTurn(rank, 2, sent)
-        share_training(data, sharing=sharing, scale_batch=False, seed=5, workers=workers)
+        shard_training(data, sharding=sharding, scale_batch=False, seed=5, workers=workers)
         batches = data.train_dataloader().batch_sampler
         for epoch in (0, 1, 2):
             batches.sampler.set_epoch(epoch)  # as Lightning does
@@ -177,18 +177,18 @@ def test_samples_know_their_epoch_however_they_are_shared(sharing):
 def test_an_epoch_ends_for_all_when_one_worker_has_run_out():
     # 70 samples are 24, 23, 23; batches of 16 are shared 6, 5, 5: the first has four, the others
     # would have five.
-    found, sizes = shared(ours, 3, sharing="partitioned")
+    found, sizes = sharded(ours, 3, sharding="partitioned")
     assert [len(batches[0]) for batches in found] == [4, 4, 4]
     assert sizes == [[6, 5, 5]] * 4
     # 23 and 22 in batches of 8: the last are partial.
-    found, sizes = shared(ours, 2, sharing="partitioned", size=45)
+    found, sizes = sharded(ours, 2, sharding="partitioned", size=45)
     assert sizes == [[8, 8], [8, 8], [7, 6]]
     assert [[len(batch) for batch in batches[0]] for batches in found] == [[8, 8, 7], [8, 8, 6]]
-    assert shared(ours, 2, sharing="partitioned", size=45, drop_last=True)[1] == [[8, 8]] * 2
+    assert sharded(ours, 2, sharding="partitioned", size=45, drop_last=True)[1] == [[8, 8]] * 2
 
 
 def test_partitioned_batches_are_scaled_too():
-    _, sizes = shared(ours, 2, sharing="partitioned", scale_batch=True, size=64)
+    _, sizes = sharded(ours, 2, sharding="partitioned", scale_batch=True, size=64)
     assert sizes == [[16, 16], [16, 16]]
 
 
@@ -206,9 +206,9 @@ SAMPLES = TensorDataset(torch.arange(20))
 
 
 @pytest.mark.parametrize(
-    ("make", "sharing", "sentence"),
+    ("make", "sharding", "sentence"),
     [
-        (lambda: [1, 2], "canonical", "is a list, and what can be shared is a torch DataLoader"),
+        (lambda: [1, 2], "canonical", "is a list, and what can be sharded is a torch DataLoader"),
         (lambda: DataLoader(Stream()), "canonical", "reads an iterable dataset"),
         (
             lambda: DataLoader(SAMPLES, batch_sampler=Unbounded()),
@@ -238,8 +238,8 @@ SAMPLES = TensorDataset(torch.arange(20))
         (lambda: DataLoader(SAMPLES, batch_size=1), "partitioned", "a mini-batch of 1 is not"),
     ],
 )
-def test_what_cannot_be_shared_is_one_sentence(make, sharing, sentence):
+def test_what_cannot_be_shared_is_one_sentence(make, sharding, sentence):
     data = Data(make())
-    share_training(data, sharing=sharing, scale_batch=False, seed=5, workers=InTurn(0, 2, []))
+    shard_training(data, sharding=sharding, scale_batch=False, seed=5, workers=InTurn(0, 2, []))
     with pytest.raises(TwinrunError, match=sentence):
         list(data.train_dataloader())

@@ -1,7 +1,7 @@
 """One network, several workers: real processes against arithmetic, and how they end.
 
 The reference is a plain loop over the whole mini-batches, in float64. An epoch is five steps of 16
-samples; two workers share the last of 71 samples 4, 3, three that of 65 samples 1, 0, 0.
+samples; two workers shard the last of 71 samples 4, 3, three that of 65 samples 1, 0, 0.
 """
 
 import json
@@ -169,8 +169,8 @@ def test_workers_repeat_what_they_did(measured):
 
 
 def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
-    variant = {"sharing": "partitioned", "scale_batch_with_devices": True}
-    # Parts of 35 in shares of 16.
+    variant = {"sharding": "partitioned", "scale_batch_with_devices": True}
+    # Parts of 35 in shards of 16.
     run(tmp_path, variant=variant, epochs=2)
     assert artifacts.read_json(tmp_path / "run.json")["steps"] == 6
 

@@ -301,7 +301,7 @@ class TestSeveralWorkersAndTrials:
         own_example.config["parallel"] = {**study, "repeats": 2}
         own_example.config["sweep"] = study | {"metric": "psnr", "best": "highest", "epochs": 3}
         for variant in VARIANTS:
-            own_example.config["variants"][variant]["sharing"] = "canonical"
+            own_example.config["variants"][variant]["sharding"] = "canonical"
         return Page(own_example.report())
 
     def test_speed_up_efficiency_and_communication_are_told(self, page):

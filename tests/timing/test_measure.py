@@ -109,7 +109,7 @@ def test_the_work_is_done(monkeypatch, tmp_path):
         modules[-1].load_state_dict(self._module.state_dict())
         return modules[-1]
 
-    monkeypatch.setattr(timed_variant.Material, "module", kept)
+    monkeypatch.setattr(timed_variant.InitialState, "module", kept)
     monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
     measured(tmp_path, {"a": PLAIN, "b": PLAIN})
     first, second = (module.state_dict() for module in modules)
@@ -187,12 +187,12 @@ def test_what_cannot_run_is_said_and_the_others_are_measured(tmp_path):
 
 
 def test_a_failure_on_the_way_leaves_no_half_measured_variant(monkeypatch, tmp_path):
-    def failing(self, phase, number, *, whole=timed_variant.Entrant.round):
+    def failing(self, phase, number, *, whole=timed_variant.TimedVariant.round):
         if self._switches["deterministic"] and number == 2:
             raise MemoryError("no more room")
         return whole(self, phase, number)
 
-    monkeypatch.setattr(timed_variant.Entrant, "round", failing)
+    monkeypatch.setattr(timed_variant.TimedVariant, "round", failing)
     variants = {"plain": PLAIN, "failing": {**PLAIN, "deterministic": True}}
     rounds, summary = measured(tmp_path, variants, timing={**TIMING, "rounds": 3})
     assert rounds.variant.unique().tolist() == ["plain"]

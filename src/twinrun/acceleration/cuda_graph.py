@@ -17,7 +17,7 @@ class CudaGraph:
     """Replays a step; the first calls for each shape run it uncaptured, as torch asks for."""
 
     WARM_UP_CALLS: ClassVar[int] = 3
-    CALLS_TO_SETTLE: ClassVar[int] = WARM_UP_CALLS + 1
+    CALLS_TO_WARM_UP: ClassVar[int] = WARM_UP_CALLS + 1
 
     def __init__(self, step: Callable[[Any, int], torch.Tensor]) -> None:
         self._step = step

@@ -170,9 +170,9 @@ def with_index(step: Callable[..., Any]) -> Step:
     return lambda batch, index: step(batch)
 
 
-def calls_to_settle(variant: Variant) -> int:
+def calls_to_warm_up(variant: Variant) -> int:
     """Say how many training steps compile, allocate or capture something."""
-    captured = CudaGraph.CALLS_TO_SETTLE if variant.cuda_graph else 0
+    captured = CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0
     return 1 + (variant.compile == "step") + captured
 
 

@@ -255,7 +255,7 @@ def _log_nothing(*_: Any, **__: Any) -> None:
 
 
 def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
-    """Copy what a step starts with: parameters, gradients, buffers, optimizers, random streams."""
+    """Copy what a step starts with: parameters, gradients, buffers, optimizers, RNG states."""
     parameters = dict(module.named_parameters())
     return {
         "parameters": {name: p.detach().clone() for name, p in parameters.items()},

@@ -17,7 +17,7 @@ from twinrun.wording import shown, suggestion
 
 LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 # Settings of several workers, and what they are by default.
-ALONE = {"sharing": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
+ALONE = {"sharding": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
 
 
 def contradictions(

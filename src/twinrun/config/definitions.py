@@ -62,7 +62,7 @@ class Variant:
     """Worker processes; on GPUs each has one."""
     nodes: int
     """Machines of a cluster that share the workers evenly."""
-    sharing: str
+    sharding: str
     """How workers share the data: `canonical` or `partitioned`."""
     scale_batch_with_devices: bool
     """Mini-batches as many times larger as there are workers."""

@@ -1,9 +1,9 @@
-"""Mini-batches cut into parts whose gradients are accumulated before the optimizer steps.
+"""Mini-batches cut into micro-batches whose gradients are accumulated before the optimizer steps.
 
 Lightning accumulates over several batches of a loader. Here the loader's batches stay what they are
 and each is cut, so that the order, the mini-batches and every random number drawn to prepare them
-are those of a training that does not accumulate. A part of m_j samples of M counts with weight
-m_j / M, so that the sum of the parts' gradients is that of the mean over the mini-batch. A step,
+are those of a training that does not accumulate. A micro-batch of m_j samples of M counts with
+weight m_j / M, so that the sum of their gradients is that of the mean over the mini-batch. A step,
 its loss and its fingerprints are those of the whole mini-batch.
 """
 
@@ -17,18 +17,18 @@ from torch.utils.data import DataLoader
 
 from twinrun.batches import leaves, tensors, with_tensors
 from twinrun.errors import TwinrunError
-from twinrun.parallel.batch_sharding import shares
+from twinrun.parallel.batch_sharding import shards
 from twinrun.trace.step_tracer import Tracer
 
 
-class Parts:
-    """Stands in for a training loader: yields each of its mini-batches in parts."""
+class MicroBatches:
+    """Stands in for a training loader: yields each of its mini-batches in micro-batches."""
 
     def __init__(self, loader: DataLoader, number: int) -> None:
         self.whole: Any = None
         """The mini-batch under way."""
         self.factor = 1.0
-        """By how much a part counts more than an equal one: m_j / M x their number."""
+        """By how much a micro-batch counts more than an equal one: m_j / M x their number."""
         # Where Lightning looks for `set_epoch`.
         self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
         self._loader, self._number = loader, number
@@ -40,18 +40,20 @@ class Parts:
         for whole in self._loader:
             self.whole, size = whole, _size(whole)
             if size < self._number:
-                raise _not_cut(f"a mini-batch of {size} is not enough for {self._number} parts")
+                raise _not_cut(
+                    f"a mini-batch of {size} is not enough for {self._number} micro-batches"
+                )
             start = 0
-            for share in shares(size, self._number):
-                self.factor = self._number * share / size
-                yield _cut(whole, start, start + share)
-                start += share
+            for shard in shards(size, self._number):
+                self.factor = self._number * shard / size
+                yield _cut(whole, start, start + shard)
+                start += shard
 
 
 class WholeSteps(Tracer):
     """Traces steps as if the mini-batches had not been cut."""
 
-    def __init__(self, made: list[Parts], number: int) -> None:
+    def __init__(self, made: list[MicroBatches], number: int) -> None:
         super().__init__()
         self._made, self._number = made, number
         self._losses: list[torch.Tensor] = []
@@ -59,9 +61,9 @@ class WholeSteps(Tracer):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Begin a step with its first part."""
-        step, part = divmod(batch_idx, self._number)
-        if part == 0 or not self._start:  # a training may be resumed between two parts
+        """Begin a step with its first micro-batch."""
+        step, index = divmod(batch_idx, self._number)
+        if index == 0 or not self._start:  # a training may be resumed between two of them
             self._losses = []
             whole = trainer.precision_plugin.convert_input(self._made[0].whole)
             super().on_train_batch_start(trainer, pl_module, whole, step)
@@ -74,24 +76,24 @@ class WholeSteps(Tracer):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """End it with its last one; Lightning has divided each part's loss by their number."""
+        """End it with its last one; Lightning has divided each loss by their number."""
         loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
         self._losses += [] if loss is None else [loss]
-        step, part = divmod(batch_idx, self._number)
-        if part == self._number - 1:
+        step, index = divmod(batch_idx, self._number)
+        if index == self._number - 1:
             total = torch.stack(self._losses).sum() if self._losses else None
             super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
 
 
 def accumulate(
-    module: pl.LightningModule, data: pl.LightningDataModule, *, parts: int
+    module: pl.LightningModule, data: pl.LightningDataModule, *, micro_batches: int
 ) -> WholeSteps:
-    """Have a module train on parts of its mini-batches; the Trainer must accumulate as many.
+    """Have a module train on micro-batches; the Trainer must accumulate as many.
 
     Args:
-        module: its `training_step` is exchanged for one that weighs the parts.
+        module: its `training_step` is exchanged for one that weighs them.
         data: its `train_dataloader` is exchanged for one that cuts.
-        parts: how many, at least 2.
+        micro_batches: of each mini-batch, at least 2.
 
     Returns:
         The tracer of the training.
@@ -104,18 +106,18 @@ def accumulate(
             f"accumulate: {type(module).__name__} optimizes manually and has to accumulate by "
             f"itself; say accumulate: 1"
         )
-    made: list[Parts] = []
+    made: list[MicroBatches] = []
     original, plain_step = data.train_dataloader, module.training_step
 
     @functools.wraps(original)
-    def train_dataloader() -> Parts:
+    def train_dataloader() -> MicroBatches:
         loader = original()
         if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
             raise _not_cut(
                 f"train_dataloader gives a {type(loader).__name__}, where a torch DataLoader with "
                 f"a length is needed"
             )
-        made[:] = [Parts(loader, parts)]
+        made[:] = [MicroBatches(loader, micro_batches)]
         return made[0]
 
     @functools.wraps(plain_step)
@@ -128,11 +130,11 @@ def accumulate(
         return found * factor
 
     data.train_dataloader, module.training_step = train_dataloader, training_step
-    return WholeSteps(made, parts)
+    return WholeSteps(made, micro_batches)
 
 
 def _size(batch: Any) -> int:
-    """Give the samples of a mini-batch: the length that all its tensors share."""
+    """Return the samples of a mini-batch: the length that all its tensors share."""
     found = [leaf for _, leaf in leaves(batch)]
     others = [type(leaf).__name__ for leaf in found if not isinstance(leaf, torch.Tensor)]
     if others:

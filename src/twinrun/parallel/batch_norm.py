@@ -1,6 +1,6 @@
 """Running statistics of batch normalisation as if one worker had seen the whole mini-batch.
 
-In training each worker normalises with the statistics of its own share. After each step the shares'
+In training each worker normalises with the statistics of its own shard. After each step the shards'
 statistics are joined, with w_j the worker's part of the values seen:
 
     mean = sum_j w_j mean_j        var = sum_j w_j (var_j + (mean_j - mean)^2)
@@ -23,10 +23,10 @@ from twinrun.parallel.workers import Workers
 def join_statistics(
     counts: torch.Tensor, means: torch.Tensor, variances: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Join the statistics of shares.
+    """Join the statistics of shards.
 
     Args:
-        counts: (N, 1) values per channel that each share holds; 0 leaves a share out.
+        counts: (N, 1) values per channel that each shard holds; 0 leaves a shard out.
         means: (N, C).
         variances: (N, C), population variances.
 
@@ -39,7 +39,7 @@ def join_statistics(
 
 
 class JoinedBatchNorm:
-    """Notes the statistics of every share, and updates the running ones from all of them."""
+    """Notes the statistics of every shard, and updates the running ones from all of them."""
 
     def __init__(self, module: nn.Module, workers: Workers) -> None:
         """Watch the layers of `module` that keep running statistics."""
@@ -52,7 +52,7 @@ class JoinedBatchNorm:
                 layer.register_forward_hook(self._after)
 
     def noted(self) -> torch.Tensor:
-        """Give what this worker noted in the step, (k,) float64."""
+        """Return what this worker noted in the step, (k,) float64."""
         parts = [statistics for _, _, statistics in self._calls]
         return torch.cat(parts).cpu() if parts else torch.empty(0, dtype=torch.float64)
 
@@ -70,20 +70,20 @@ class JoinedBatchNorm:
         self._calls.clear()
 
     def _before(self, layer: _BatchNorm, inputs: Any) -> None:
-        """Let the layer leave the share's statistics where it keeps the running ones."""
+        """Let the layer leave the shard's statistics where it keeps the running ones."""
         if layer.training:
             running = layer.running_mean.clone(), layer.running_var.clone()
             self._kept[layer] = (layer.momentum, *running)
             layer.momentum = 1.0
 
     def _after(self, layer: _BatchNorm, inputs: Any, output: torch.Tensor) -> None:
-        """Note the share's statistics and put the running ones back."""
+        """Note the shard's statistics and put the running ones back."""
         if not layer.training:
             return
         layer.momentum, mean, var = self._kept.pop(layer)
         count = inputs[0].numel() // inputs[0].shape[1]
         population = layer.running_var.double() * (count - 1) / count
-        head = population.new_tensor([count if self._workers.share else 0])
+        head = population.new_tensor([count if self._workers.shard else 0])
         statistics = torch.cat([head, layer.running_mean.double(), population])
         # A momentum of None means the plain average over all steps.
         factor = layer.momentum

@@ -2,7 +2,7 @@
 
 A mini-batch of M samples is cut into floor(M/N) for each of N workers, one more for the first
 M mod N. `canonical`: there is one global order, the one that a single process would have drawn, and
-each mini-batch is cut into shares, so that mini-batches are the same whatever the number of
+each mini-batch is cut into shards, so that mini-batches are the same whatever the number of
 workers. `partitioned`: the samples are dealt out once, without overlap; each worker shuffles its
 own part as often as the loader does, and an epoch ends for all as soon as one has run out.
 
@@ -22,20 +22,20 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel.workers import Workers
 
 
-def shares(size: int, workers: int) -> list[int]:
-    """Cut a mini-batch into one share for each worker.
+def shards(size: int, workers: int) -> list[int]:
+    """Cut a mini-batch into one shard for each worker.
 
-    >>> shares(130, 4)
+    >>> shards(130, 4)
     [33, 33, 32, 32]
     """
     return [size // workers + (rank < size % workers) for rank in range(workers)]
 
 
-class SharedBatches:
-    """Stands in for a loader's batch sampler: yields this worker's share of each mini-batch.
+class ShardedBatches:
+    """Stands in for a loader's batch sampler: yields this worker's shard of each mini-batch.
 
-    `sizes` holds the shares of all workers, step by step, of the epoch that was begun last. A
-    worker whose share is empty gets one sample all the same, so that it takes part in every step;
+    `sizes` holds the shards of all workers, step by step, of the epoch that was begun last. A
+    worker whose shard is empty gets one sample all the same, so that it takes part in every step;
     it counts nothing.
     """
 
@@ -54,7 +54,7 @@ class SharedBatches:
             self._set_epoch(epoch)
 
 
-class CanonicalBatches(SharedBatches):
+class CanonicalBatches(ShardedBatches):
     """Cuts the mini-batches of the one global order."""
 
     def __init__(
@@ -77,14 +77,14 @@ class CanonicalBatches(SharedBatches):
         order = self._workers.first(drawn)
         starts = range(0, self._length * self._scale, self._scale)
         whole = [_joined(order[start : start + self._scale]) for start in starts]
-        self.sizes = [shares(len(batch), self._workers.count) for batch in whole]
+        self.sizes = [shards(len(batch), self._workers.count) for batch in whole]
         rank = self._workers.rank
         for batch, sizes in zip(whole, self.sizes, strict=True):
             start = sum(sizes[:rank])
             yield batch[start : start + sizes[rank]] if sizes[rank] else batch[:1]
 
 
-class PartitionedBatches(SharedBatches):
+class PartitionedBatches(ShardedBatches):
     """Keeps of the order that is drawn each epoch what lies in this worker's own part."""
 
     def __init__(
@@ -100,10 +100,10 @@ class PartitionedBatches(SharedBatches):
         """Deal out `samples` samples by chance."""
         super().__init__(set_epoch)
         size = batches.batch_size * scale
-        own_sizes = shares(size, workers.count)
+        own_sizes = shards(size, workers.count)
         if not all(own_sizes):
             raise TwinrunError(
-                f"sharing: partitioned: a mini-batch of {size} is not enough for {workers.count} "
+                f"sharding: partitioned: a mini-batch of {size} is not enough for {workers.count} "
                 f"workers; make it {workers.count} or more, or say canonical"
             )
         self._order = batches.sampler
@@ -114,7 +114,7 @@ class PartitionedBatches(SharedBatches):
         self._is_own = np.random.default_rng(seed).permutation(owners) == workers.rank
         steps = [
             [min(own, part - start) for start in range(0, part, own)]
-            for part, own in zip(shares(samples, workers.count), own_sizes, strict=True)
+            for part, own in zip(shards(samples, workers.count), own_sizes, strict=True)
         ]
         if batches.drop_last:
             steps = [[s for s in cut if s == cut[0]] for cut in steps]
@@ -129,30 +129,30 @@ class PartitionedBatches(SharedBatches):
         # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
         own = order[self._is_own[order % self._samples]].tolist()
         if len(own) != self._is_own.sum():
-            raise _not_shared("draws some samples more than once, which no partition allows")
+            raise _not_sharded("draws some samples more than once, which no partition allows")
         for step in range(len(self)):
             yield own[step * self._size : (step + 1) * self._size]
 
 
-def share_training(
-    data: pl.LightningDataModule, *, sharing: str, scale_batch: bool, seed: int, workers: Workers
-) -> list[SharedBatches]:
-    """Have the data module's training loader yield this worker's shares.
+def shard_training(
+    data: pl.LightningDataModule, *, sharding: str, scale_batch: bool, seed: int, workers: Workers
+) -> list[ShardedBatches]:
+    """Have the data module's training loader yield this worker's shards.
 
     Args:
         data: its `train_dataloader` is exchanged.
-        sharing: `canonical` or `partitioned`.
+        sharding: `canonical` or `partitioned`.
         scale_batch: make mini-batches as many times larger as there are workers.
         seed: of the run.
         workers: this worker and the others.
 
     Returns:
-        A list that holds the shared batches once the loader has been made.
+        A list that holds the sharded batches once the loader has been made.
 
     Raises:
-        TwinrunError: when the loader is made, if it cannot be shared.
+        TwinrunError: when the loader is made, if it cannot be sharded.
     """
-    made: list[SharedBatches] = []
+    made: list[ShardedBatches] = []
     original = data.train_dataloader
     scale = workers.count if scale_batch else 1
 
@@ -167,14 +167,14 @@ def share_training(
             "workers": workers,
             "set_epoch": getattr(told, "set_epoch", None),
         }
-        if sharing == "canonical":
-            shared = CanonicalBatches(batches, **options)
+        if sharding == "canonical":
+            sharded = CanonicalBatches(batches, **options)
         else:
             samples = _check_partition(loader, batches)
-            shared = PartitionedBatches(batches, samples=samples, seed=seed, **options)
+            sharded = PartitionedBatches(batches, samples=samples, seed=seed, **options)
         # DataLoader refuses this by assignment, for fear of a sampler of another kind.
-        object.__setattr__(loader, key, shared)
-        made[:] = [shared]
+        object.__setattr__(loader, key, sharded)
+        made[:] = [sharded]
         return loader
 
     data.train_dataloader = train_dataloader
@@ -182,14 +182,14 @@ def share_training(
 
 
 def _check_partition(loader: DataLoader, batches: Any) -> int:
-    """Give the number of samples, if every one of them is drawn once an epoch."""
+    """Return the number of samples, if every one of them is drawn once an epoch."""
     if not isinstance(batches, BatchSampler):
-        raise _not_shared(
+        raise _not_sharded(
             f"draws from a {type(batches).__name__}, where a partition needs torch's BatchSampler"
         )
     samples, drawn = len(loader.dataset), len(batches.sampler)
     if samples != drawn:
-        raise _not_shared(f"draws {drawn} of {samples} samples, where a partition needs them all")
+        raise _not_sharded(f"draws {drawn} of {samples} samples, where a partition needs them all")
     return samples
 
 
@@ -197,12 +197,12 @@ def _place_of_batches(loader: Any) -> str:
     """Name the attribute of a loader that yields batches of indices."""
     if type(loader).__iter__ is not getattr(DataLoader, "__iter__", None):
         kind = type(loader).__name__
-        raise _not_shared(f"is a {kind}, and what can be shared is a torch DataLoader")
+        raise _not_sharded(f"is a {kind}, and what can be sharded is a torch DataLoader")
     if isinstance(loader.dataset, IterableDataset):
-        raise _not_shared("reads an iterable dataset, and what can be shared has indices")
+        raise _not_sharded("reads an iterable dataset, and what can be sharded has indices")
     key = "sampler" if loader.batch_sampler is None else "batch_sampler"
     if not hasattr(getattr(loader, key), "__len__"):
-        raise _not_shared(f"has a {key} without a length")
+        raise _not_sharded(f"has a {key} without a length")
     return key
 
 
@@ -211,7 +211,7 @@ def _checked(batch: Any) -> Any:
         return batch
     if isinstance(batch, tuple):
         return list(batch)
-    raise _not_shared(
+    raise _not_sharded(
         f"draws values of type {type(batch).__name__}, where lists or tensors of indices are needed"
     )
 
@@ -227,5 +227,5 @@ def _joined(batches: Sequence[Any]) -> Any:
     return [index for batch in batches for index in batch]
 
 
-def _not_shared(why: str) -> TwinrunError:
+def _not_sharded(why: str) -> TwinrunError:
     return TwinrunError(f"devices: train_dataloader {why}; train with devices: 1")

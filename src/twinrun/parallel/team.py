@@ -12,7 +12,7 @@ from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm
-from twinrun.parallel.batch_sharding import SharedBatches, share_training
+from twinrun.parallel.batch_sharding import ShardedBatches, shard_training
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_batch_tracer import WholeBatchTracer
 from twinrun.parallel.workers import Workers
@@ -29,11 +29,11 @@ class Team:
         self.strategy: str | DDPStrategy = "auto"
 
     def communication(self) -> float:
-        """Give the seconds since the last call in which workers exchanged or waited."""
+        """Return the seconds since the last call in which workers exchanged or waited."""
         return 0.0
 
     def steps_per_epoch(self) -> int | None:
-        """Give the steps that an epoch must have, if the sharing of batches says so."""
+        """Return the steps that an epoch must have, if the sharding of batches says so."""
         return None
 
 
@@ -42,14 +42,14 @@ class _SeveralWorkers(Team):
         self,
         workers: Workers,
         module: pl.LightningModule,
-        shared: Sequence[SharedBatches],
+        sharded: Sequence[ShardedBatches],
         stop: Stop,
         *,
         joins_batch_norm: bool,
     ) -> None:
         statistics = JoinedBatchNorm(module, workers) if joins_batch_norm else None
-        self._whole_batch = WholeBatch(workers, shared, stop, statistics)
-        self._shared = shared
+        self._whole_batch = WholeBatch(workers, sharded, stop, statistics)
+        self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
         self.callbacks = [self._whole_batch]
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
@@ -61,7 +61,7 @@ class _SeveralWorkers(Team):
         return self._whole_batch.seconds()
 
     def steps_per_epoch(self) -> int:
-        return len(self._shared[0])
+        return len(self._sharded[0])
 
 
 def join_team(
@@ -76,7 +76,7 @@ def join_team(
     """Make a run's module and data part of one training by several workers.
 
     The first worker's random generators go on as those of a single process do; the others get
-    streams of their own, so that dropout, say, does not repeat itself in every share.
+    RNG states of their own, so that dropout, say, does not repeat itself in every shard.
     """
     if workers.count == 1 or stop is None:
         return Team()
@@ -87,15 +87,15 @@ def join_team(
     del os.environ["PL_GLOBAL_SEED"]
     # It advises what is done here, or what a validation of the whole set by every worker needs not.
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
-    shared = share_training(
+    sharded = shard_training(
         data,
-        sharing=variant.sharing,
+        sharding=variant.sharding,
         scale_batch=variant.scale_batch_with_devices,
         seed=seed,
         workers=workers,
     )
     joins = variant.batch_norm == "joined"
-    return _SeveralWorkers(workers, module, shared, stop, joins_batch_norm=joins)
+    return _SeveralWorkers(workers, module, sharded, stop, joins_batch_norm=joins)
 
 
 def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
@@ -112,5 +112,5 @@ def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
             if other[name] != own[name]:
                 raise TwinrunError(
                     f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
-                    f"training; the optimizer's step must not depend on a worker's own share"
+                    f"training; the optimizer's step must not depend on a worker's own shard"
                 )

@@ -1,4 +1,4 @@
-"""What belongs to a whole mini-batch when several workers share it: gradients, loss, metrics.
+"""What belongs to a whole mini-batch when several workers shard it: gradients, loss, metrics.
 
 Worker j holds m_j of the mini-batch's M samples. Its gradients, its loss and what its training step
 logs count with weight w_j = m_j / M, so that the sums over the workers are those of the whole
@@ -21,18 +21,18 @@ from torchmetrics import Metric
 
 from twinrun.checkpoint.stop_request import Stop
 from twinrun.parallel.batch_norm import JoinedBatchNorm
-from twinrun.parallel.batch_sharding import SharedBatches
+from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.workers import Workers
 from twinrun.trace.fingerprints import fingerprint, join
 
 
 class WholeBatch(pl.Callback):
-    """Weighs gradients and logged values by the shares, and holds the one exchange after a step."""
+    """Weighs gradients and logged values by the shards, and holds the one exchange after a step."""
 
     def __init__(
         self,
         workers: Workers,
-        shared: Sequence[SharedBatches],
+        sharded: Sequence[ShardedBatches],
         stop: Stop,
         statistics: JoinedBatchNorm | None,
     ) -> None:
@@ -41,7 +41,7 @@ class WholeBatch(pl.Callback):
         self.own_gradients = 0
         """A fingerprint of every worker's gradients of the last step, before they were summed."""
         self._workers = workers
-        self._shared = shared
+        self._sharded = sharded
         self._stop = stop
         self._statistics = statistics
         self._own_gradients: list[torch.Tensor] = []
@@ -59,8 +59,8 @@ class WholeBatch(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Take the shares of the mini-batch."""
-        self._workers.sizes = self._shared[0].sizes[batch_idx]
+        """Take the shards of the mini-batch."""
+        self._workers.sizes = self._sharded[0].sizes[batch_idx]
         self._own_gradients.clear()
         self._is_in_step = True
 
@@ -85,14 +85,14 @@ class WholeBatch(pl.Callback):
             self._statistics.update(seen[:, 4:])
 
     def seconds(self) -> float:
-        """Give the seconds since the last call in which workers exchanged or waited."""
+        """Return the seconds since the last call in which workers exchanged or waited."""
         seconds = self._workers.seconds + covered(_in_seconds(self._intervals))
         self._workers.seconds = 0.0
         self._intervals.clear()
         return seconds
 
     def weighted_sum(self, gradients: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-        """Begin to sum gradients over the workers, weighted by their shares."""
+        """Begin to sum gradients over the workers, weighted by their shards."""
         self._own_gradients.append(gradients.clone())
         started = _now(gradients.device)
         future = dist.all_reduce(gradients.mul_(self._workers.weight), async_op=True).get_future()
@@ -104,14 +104,14 @@ class WholeBatch(pl.Callback):
         return future.then(ended)
 
     def _joined(self, log: Callable[..., None], trainer: pl.Trainer) -> Callable[..., None]:
-        """Give a log that makes of this worker's value the whole mini-batch's."""
+        """Return a log that makes of this worker's value the whole mini-batch's."""
 
         def joined(name: str, value: Any, *flags: Any, **options: Any) -> None:
             is_mean = options.get("reduce_fx", "mean") in ("mean", "avg", torch.mean)
             options["sync_dist"] = trainer.training
             if self._is_in_step and is_mean and not isinstance(value, Metric):
-                share = self._workers.share
-                size = (options.get("batch_size") or share) if share else 0
+                shard = self._workers.shard
+                size = (options.get("batch_size") or shard) if shard else 0
                 if options.get("on_step") is False:
                     # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
                     # sum over the workers it divides by their number as an integer.
@@ -124,7 +124,7 @@ class WholeBatch(pl.Callback):
         return joined
 
     def _mean(self, value: Any, size: float) -> tuple[torch.Tensor, int]:
-        """Give the mean over the workers, weighted by their sizes, and the sum of the sizes."""
+        """Return the mean over the workers, weighted by their sizes, and the sum of the sizes."""
         value = torch.as_tensor(value).detach()
         own = [float(value) * size if size else 0.0, size]
         total, sizes = self._workers.gather(torch.tensor(own, dtype=torch.float64)).sum(0).tolist()
@@ -155,7 +155,7 @@ def _in_seconds(intervals: Sequence[tuple[Any, Any]]) -> list[tuple[float, float
 
 
 def covered(intervals: Sequence[tuple[float, float]]) -> float:
-    """Give the length that intervals cover together.
+    """Return the length that intervals cover together.
 
     >>> covered([(0, 2), (1, 3), (5, 6)])
     4.0

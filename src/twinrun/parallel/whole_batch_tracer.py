@@ -24,11 +24,11 @@ class WholeBatchTracer(Tracer):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Take the mini-batch's fingerprint, its shares put together."""
+        """Take the mini-batch's fingerprint, its shards put together."""
         own = with_tensors(batch, torch.Tensor.cpu)
-        found = self._workers.collect(own if self._workers.share else None)
+        found = self._workers.collect(own if self._workers.shard else None)
         if found:
-            whole = put_together([share for share in found if share is not None])
+            whole = put_together([shard for shard in found if shard is not None])
             super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
 
     def on_before_optimizer_step(
@@ -53,15 +53,15 @@ class WholeBatchTracer(Tracer):
             super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
 
 
-def put_together(shares: Sequence[Any]) -> Any:
-    """Join the shares of a mini-batch, tensor by tensor along the first dimension.
+def put_together(shards: Sequence[Any]) -> Any:
+    """Join the shards of a mini-batch, tensor by tensor along the first dimension.
 
     Shares of unlike structure (lists of strings, say) come back as they are.
     """
-    flattened = [tree_flatten(share) for share in shares]
+    flattened = [tree_flatten(shard) for shard in shards]
     structure = flattened[0][1]
     if any(found != structure for _, found in flattened):
-        return list(shares)
+        return list(shards)
     leaves = [
         torch.cat(parts)
         if all(isinstance(part, torch.Tensor) and part.ndim for part in parts)

@@ -1,7 +1,7 @@
 """The worker processes of one run, and what they say to each other.
 
 `launching` starts them; here they meet (torch.distributed: gloo on CPUs, NCCL for the gradients on
-GPUs) and exchange small things: shares, losses, a request to stop. Sums over workers are taken
+GPUs) and exchange small things: shards, losses, a request to stop. Sums over workers are taken
 everywhere from the same gathered values in the same order, so every worker gets the same bits. A
 run of one process is a group of one that exchanges nothing.
 """
@@ -20,13 +20,13 @@ from twinrun.errors import TwinrunError
 
 
 class Workers:
-    """This worker, its share of the mini-batch under way, and the others."""
+    """This worker, its shard of the mini-batch under way, and the others."""
 
     def __init__(self, rank: int = 0, count: int = 1, group: Any = None) -> None:
         self.rank = rank
         self.count = count
         self.sizes = [0] * count
-        """Every worker's share of the mini-batch under way, in samples."""
+        """Every worker's shard of the mini-batch under way, in samples."""
         self.seconds = 0.0
         """Spent in exchanging, waiting for the others included."""
         self._group = group
@@ -37,17 +37,17 @@ class Workers:
         return self.rank == 0
 
     @property
-    def share(self) -> int:
+    def shard(self) -> int:
         """How many samples of the mini-batch under way are this worker's."""
         return self.sizes[self.rank]
 
     @property
     def weight(self) -> float:
         """This worker's weight in the mini-batch under way, m_j / M."""
-        return self.share / sum(self.sizes)
+        return self.shard / sum(self.sizes)
 
     def gather(self, values: torch.Tensor) -> torch.Tensor:
-        """Give everyone every worker's values: (k,) on the CPU to (N, k)."""
+        """Return every worker's values to everyone: (k,) on the CPU to (N, k)."""
         if self.count == 1:
             return values[None]
         found = [torch.empty_like(values) for _ in range(self.count)]
@@ -56,7 +56,7 @@ class Workers:
         return torch.stack(found)
 
     def collect(self, value: Any) -> list[Any]:
-        """Give the first worker every worker's picklable value, the others an empty list.
+        """Return every worker's picklable value to the first, an empty list to the others.
 
         Sent one by one, which for a few workers takes a fifth of the time of gather_object.
         """
@@ -72,7 +72,7 @@ class Workers:
         return found
 
     def first(self, value: Any) -> Any:
-        """Give everyone the first worker's picklable value."""
+        """Return the first worker's picklable value to everyone."""
         if self.count == 1:
             return value
         found = [value]

@@ -119,7 +119,7 @@ def _places(workers: int, nodes: int, folder: str) -> list[dict[str, str]]:
 
 
 def _srun(workers: int, nodes: int, environment: Mapping[str, str]) -> list[str]:
-    """Give the command that starts a process for each worker on the nodes of this Slurm job."""
+    """Return the command that starts a process for each worker on the nodes of this Slurm job."""
     return [
         *("srun", f"--nodes={nodes}", f"--ntasks={workers}", "--distribution=block", "--overlap"),
         *(f"--ntasks-per-node={workers // nodes}", "--kill-on-bad-exit=1", "--export=ALL"),

@@ -30,7 +30,7 @@ from twinrun.process import environment
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.memory_limit import bounded_memory
 from twinrun.timing import ratios, summary
-from twinrun.timing.timed_variant import Entrant, Material
+from twinrun.timing.timed_variant import InitialState, TimedVariant
 
 PROGRESS_SECONDS = 10.0
 TRAINER_EVERY = 3  # rounds
@@ -182,23 +182,23 @@ def measure_size(
         label: for progress.
     """
     try:
-        material = Material(training)
+        initial = InitialState(training)
     except Exception as error:  # a size may be too large, or none that the workload has
         traceback.print_exc()
         return Measured(skipped=dict.fromkeys(variants, sentence_of(error)))
-    return measure_rounds(material, variants, timing, compares=compares, label=label)
+    return measure_rounds(initial, variants, timing, compares=compares, label=label)
 
 
 def measure_rounds(
-    material: Material,
+    initial: InitialState,
     variants: Mapping[str, Variant],
     timing: Timing,
     *,
     compares: bool,
     label: str,
 ) -> Measured:
-    """Measure variants of one material in turn; see `measure_size`."""
-    entrants: dict[str, Entrant] = {}
+    """Measure variants of one initial in turn; see `measure_size`."""
+    timed: dict[str, TimedVariant] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
     outputs: dict[str, list[torch.Tensor]] = {}
     reasons: dict[str, str] = {}
@@ -210,16 +210,18 @@ def measure_rounds(
             traceback.print_exc()
             reasons[name] = sentence_of(error)
             rows.pop(name)
-            entrants.pop(name, None)
+            timed.pop(name, None)
             report_progress(f"{label}: {name} is skipped, {reasons[name]}")
 
     def enter(name: str) -> list[dict[str, Any]]:
-        entrant = Entrant(material, variants[name], phases=timing.phases, steps=timing.steps)
+        timed_variant = TimedVariant(
+            initial, variants[name], phases=timing.phases, steps=timing.steps
+        )
         if compares:
-            outputs[name] = entrant.output()
-        settled = entrant.settle()
-        entrants[name] = entrant
-        return settled
+            outputs[name] = timed_variant.output()
+        warmed_up = timed_variant.warm_up()
+        timed[name] = timed_variant
+        return warmed_up
 
     for name in variants:
         report_progress(f"{label}: first call of {name}")
@@ -227,10 +229,10 @@ def measure_rounds(
     progress = _Progress(label, timing.rounds)
     for number in range(1, timing.rounds + 1):
         phases = _of_round(timing.phases, number)
-        for name in _rotated(list(entrants), number):
+        for name in _rotated(list(timed), number):
             attempt(
                 name,
-                lambda e=entrants[name], n=number, p=phases: [e.round(phase, n) for phase in p],
+                lambda e=timed[name], n=number, p=phases: [e.round(phase, n) for phase in p],
             )
         progress.say(number)
     return Measured(
@@ -238,10 +240,10 @@ def measure_rounds(
         skipped=reasons,
         compilation=[
             {"variant": name, **row}
-            for name, entrant in entrants.items()
-            for row in entrant.compilation()
+            for name, timed_variant in timed.items()
+            for row in timed_variant.compilation()
         ],
-        extent={phase: material.extent(phase) for phase in ("train", "predict")},
+        extent={phase: initial.extent(phase) for phase in ("train", "predict")},
         agreement=list(_agreement(outputs, variants)),
     )
 
@@ -260,13 +262,13 @@ def _agreement(
 
 
 def _rounding_of(precision: str) -> float:
-    """Give how far 1 and the next number are apart in what a precision computes with."""
+    """Return how far 1 and the next number are apart in what a precision computes with."""
     names = {"64": torch.float64, "32": torch.float32, "16": torch.float16}
     return torch.finfo(names.get(precision.split("-")[0], torch.bfloat16)).eps
 
 
 def _distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """Give the largest relative L2 distance of a tensor from the expected one, in float64."""
+    """Return the largest relative L2 distance of a tensor from the expected one, in float64."""
     pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
     tiny = torch.finfo(torch.float64).tiny
     return max(float((a - b).norm() / b.norm().clamp(min=tiny)) for a, b in pairs)

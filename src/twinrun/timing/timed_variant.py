@@ -1,7 +1,6 @@
-"""What takes part in a timing: one material, and for each variant an entrant made of it.
+"""What takes part in a timing: an initial state with its batches, and a timed variant for each.
 
-The material is a workload's initial weights and first batches; every entrant works on copies of
-both, so that all variants compute the same.
+Every timed variant works on copies of both, so that all of them compute the same.
 """
 
 import copy
@@ -21,7 +20,7 @@ from twinrun.acceleration.placement import Place
 from twinrun.acceleration.steps import (
     Prediction,
     TrainingStep,
-    calls_to_settle,
+    calls_to_warm_up,
     optimizer_of,
     with_index,
 )
@@ -39,7 +38,7 @@ MOST_BATCHES = 1000
 ROUND_SECONDS = 0.1  # at least; what else a machine does for some milliseconds would drown less
 
 
-class Material:
+class InitialState:
     """Where every variant gets the same initial weights and the same batches from."""
 
     def __init__(self, training: Training) -> None:
@@ -57,7 +56,7 @@ class Material:
         self._found: dict[tuple[str, int], list[Any]] = {}
 
     def module(self) -> pl.LightningModule:
-        """Give a module of one's own with the initial weights."""
+        """Return a module of one's own with the initial weights."""
         return copy.deepcopy(self._module)
 
     @property
@@ -70,7 +69,7 @@ class Material:
         return is_overridden(f"{phase}_dataloader", self._data, pl.LightningDataModule)
 
     def batches(self, phase: str, most: int = MOST_BATCHES) -> list[Any]:
-        """Give the loader's first batches, at most `most` and 256 MiB, where it leaves them.
+        """Return the loader's first batches, at most `most` and 256 MiB, where it leaves them.
 
         Raises:
             TwinrunError: if the loader gives none.
@@ -85,7 +84,7 @@ class Material:
         return self._found[phase, most]
 
     def extent(self, phase: str) -> int | None:
-        """Give how many batches the loader of a phase has, if it says so."""
+        """Return how many batches the loader of a phase has, if it says so."""
         if not self.has(phase):
             return None
         try:
@@ -128,11 +127,11 @@ def _shapes(batch: Any) -> tuple[Any, ...]:
     return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for x in found)
 
 
-class Entrant:
+class TimedVariant:
     """One variant of a timing, made ready to be called under its own switches."""
 
     def __init__(
-        self, material: Material, variant: Variant, *, phases: Sequence[str], steps: int
+        self, initial: InitialState, variant: Variant, *, phases: Sequence[str], steps: int
     ) -> None:
         """Make a module of one's own and move its batches.
 
@@ -140,7 +139,7 @@ class Entrant:
             TwinrunError: if this machine, or a loop without the Trainer, cannot run the variant.
         """
         self._switches = {key: getattr(variant, key) for key in SWITCHES}
-        self._steps, self._settling = steps, calls_to_settle(variant)
+        self._steps, self._warming_up = steps, calls_to_warm_up(variant)
         self._place = Place(variant)
         # Only what is clocked compiles in it: a training may already have compiled the rest.
         self._first_calls = nullcontext
@@ -149,8 +148,8 @@ class Entrant:
             self._first_calls = empty_cache
         self._loop: TrainerLoop | None = None
         if "trainer" in phases:
-            self._loop = TrainerLoop(material.module(), material.data, variant, self._place.device)
-        self._module = self._place.module(material.module())
+            self._loop = TrainerLoop(initial.module(), initial.data, variant, self._place.device)
+        self._module = self._place.module(initial.module())
         self._module.log = self._module.log_dict = _log_nothing
         self._calls: dict[str, TrainingStep | Prediction] = {}
         if "train" in phases:
@@ -161,22 +160,22 @@ class Entrant:
         if "predict" in phases:
             self._calls["predict"] = self._predict
         most = MOST_BATCHES if "predict" in phases else 1
-        self._first = material.batches("predict", most)[:1] if material.has("predict") else []
+        self._first = initial.batches("predict", most)[:1] if initial.has("predict") else []
         self._next = dict.fromkeys(self._calls, 0)
         started = timer()
         self._batches = {
             phase: [
-                self._place.batch(material.moved(batch, self._place.device))
-                for batch in material.batches(phase)
+                self._place.batch(initial.moved(batch, self._place.device))
+                for batch in initial.batches(phase)
             ]
             for phase in self._calls
         }
         self._transfer = timer() - started
         self._first = [
-            self._place.batch(material.moved(batch, self._place.device)) for batch in self._first
+            self._place.batch(initial.moved(batch, self._place.device)) for batch in self._first
         ]
 
-    def settle(self) -> list[dict[str, Any]]:
+    def warm_up(self) -> list[dict[str, Any]]:
         """After `output`, give the seconds of the transfer and of the first calls; then warm up.
 
         First calls are those that compile, allocate or capture something. Every batch shape is
@@ -187,17 +186,17 @@ class Entrant:
             first = self._first_prediction if "predict" in self._calls else 0.0
             if "train" in self._calls:
                 with self._first_calls():
-                    first += self._seconds("train", self._settling)
+                    first += self._seconds("train", self._warming_up)
             for phase, batches in self._batches.items():
                 shapes = [_shapes(batch) for batch in batches]
                 for shape in dict.fromkeys(shapes):
-                    for _ in range(self._settling):
+                    for _ in range(self._warming_up):
                         self._next[phase] = shapes.index(shape)
                         self._seconds(phase, 1)
                 self._next[phase] = 0
                 self._seconds(phase, WARM_UP_CALLS)
             if self._loop is not None:
-                self._loop.seconds(self._settling + WARM_UP_CALLS)
+                self._loop.seconds(self._warming_up + WARM_UP_CALLS)
         batches = sum(map(len, self._batches.values()))
         return [
             self._row("transfer", 0, batches, self._transfer),
@@ -225,7 +224,7 @@ class Entrant:
         return self._row(phase, number, steps, seconds)
 
     def compilation(self) -> list[dict[str, Any]]:
-        """Give the counts of each compiled phase so far; [] of a variant in eager mode."""
+        """Return the counts of each compiled phase so far; [] of a variant in eager mode."""
         return [
             {"phase": phase, **call.compiled.counts()}
             for phase, call in self._calls.items()

@@ -1,4 +1,4 @@
-"""Fingerprints: xxh3_64 over the bytes of tensors, batches, samples, optimizers, random streams.
+"""Fingerprints: xxh3_64 over the bytes of tensors, batches, samples, optimizers, RNG states.
 
 A fingerprint sees a swap of two values, the sign of a zero and any flipped bits (64 bits: two
 different tensors share one with probability 5e-20). Taking one reads only: no random number is

@@ -107,7 +107,7 @@ class OpTracer(TorchDispatchMode):
         return result
 
     def _place(self, leaves: list[Any]) -> tuple[str, str, tuple[str, str]]:
-        """Give the module, the parameter and the source line that an operation belongs to."""
+        """Return the module, the parameter and the source line that an operation belongs to."""
         node = torch._C._current_autograd_node()
         if node is None:
             module, source = self._path[-1] if self._path else "", _users_line()
@@ -153,7 +153,7 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 
 def _written(func: Any, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Give the arguments that an operation writes to."""
+    """Return the arguments that an operation writes to."""
     found = []
     for place, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -168,14 +168,14 @@ def _is_view(func: Any) -> bool:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    """Give where a tensor's memory begins; 0 of one that has none, or no elements."""
+    """Return where a tensor's memory begins; 0 of one that has none, or no elements."""
     if tensor.layout is not torch.strided or not tensor.numel():
         return 0
     return tensor.untyped_storage().data_ptr()
 
 
 def _users_line() -> tuple[str, str]:
-    """Give file:line and code of the innermost line that is not torch's, Lightning's or ours."""
+    """Return file:line and code of the innermost line that is not torch's, Lightning's or ours."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,7 +1,7 @@
 """A callback that fingerprints every step of a training.
 
-Per step: the parameters and the random streams that it starts with, the batch (with and without
-the order of its samples), the random streams and the buffers that it leaves, the loss, each
+Per step: the parameters and the RNG states that it starts with, the batch (with and without
+the order of its samples), the RNG states and the buffers that it leaves, the loss, each
 gradient, the optimizer's state and each parameter. Where one fingerprint is of several tensors or
 streams, `arrays` holds each. Beside them a fixed, evenly spaced sample of parameter elements is
 kept, from which the growth of a difference is drawn. Tracing reads only: it draws no random number
@@ -147,7 +147,7 @@ class Tracer(pl.Callback):
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Give what fingerprints.npz holds; T parameters, B buffers, R random streams, S steps.
+        """Return what fingerprints.npz holds; T parameters, B buffers, R RNG states, S steps.
 
         names (T,), buffer_names (B,), stream_names (R,) str; initial (T,), initial_buffers (B,),
         gradients, optimizer, parameters (S, T), buffers (S, B), random, random_after (S, R) uint64;
@@ -175,7 +175,7 @@ class Tracer(pl.Callback):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the tables so far, for a checkpoint: tensors and plain values."""
+        """Return the tables so far, for a checkpoint: tensors and plain values."""
         arrays = {name: a for name, a in self.arrays().items() if a.dtype.kind != "U"}
         # Not all of torch knows uint64.
         arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}

@@ -55,7 +55,7 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         stop: asked by several workers between steps; of one worker it is a callback of its own.
 
     Raises:
-        TwinrunError: if the workload cannot be built or shared, or the device is missing.
+        TwinrunError: if the workload cannot be built or sharded, or the device is missing.
     """
     variant = training.variant
     with (
@@ -72,7 +72,7 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         speed = Speed(module, variant)
         team = join_team(workers, module, data, stop, variant=variant, seed=training.seed)
         if variant.accumulate > 1:
-            team.tracer = accumulate(module, data, parts=variant.accumulate)
+            team.tracer = accumulate(module, data, micro_batches=variant.accumulate)
         yield Assembly(
             module=module, data=data, speed=speed, workers=workers, team=team, root=empty
         )

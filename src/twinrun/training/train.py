@@ -52,7 +52,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         is_stopped: end this process where the variant says, for another to resume the training.
 
     Raises:
-        TwinrunError: if the workload cannot be built or shared, the device is missing, a
+        TwinrunError: if the workload cannot be built or sharded, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
             the training was not the one asked for (workers, steps); also if a signal stopped it,
             after its files have been written to the folder `stopped` beside its manifest.
