@@ -43,6 +43,13 @@ def compared(**changes: Any) -> Evidence:
         "max_ulp": 0,
         "relative_l2": 0.0,
         "first_difference": None,
+        "logged": None,
+        "metrics": None,
+        "predictions": None,
+        "resumed_at": [[], []],
+        "non_finite_loss": [None, None],
+        "non_finite_parameters": [0, 0],
+        "same_as_seeds": [],
         "runs": [],
     }
     path = "comparisons/reproducibility/denoiser/deterministic.json"

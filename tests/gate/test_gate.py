@@ -52,7 +52,7 @@ def resumed(answer, checkpoint="twinrun"):
 
 
 def write_matrix(path):
-    nothing = dict.fromkeys(MatrixCell.__annotations__)
+    nothing = dict.fromkeys(MatrixCell.__annotations__) | {"conditions": []}
     cells = [
         nothing | {"cell": cell, "label": cell, "answer": answer, "sentence": sentence}
         for cell, (answer, sentence) in SENTENCES.items()

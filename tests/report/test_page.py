@@ -17,6 +17,7 @@ from example_runs import seal
 from safetensors.numpy import load_file, save_file
 
 from twinrun import artifacts
+from twinrun.comparison.pair_records import read_comparisons, write_comparisons
 from twinrun.errors import TwinrunError
 from twinrun.verdicts.rows import read_rows, write_rows
 
@@ -397,3 +398,14 @@ def test_two_thousand_runs_are_summed_up(own_example):
     assert len(page.source.encode()) < few + 2000
     assert "2,008 runs by workload and variant" in page.text
     assert "runs/denoiser/nondeterministic/seed7" not in page.text
+
+
+def test_what_an_answer_rests_on_is_said_beside_it(tmp_path):
+    example = write_results(tmp_path / "results")
+    path = example.results / "comparisons/reproducibility/denoiser/deterministic.json"
+    (found,) = read_comparisons(path)
+    found["resumed_at"], found["non_finite_loss"] = [[], [19]], [40, 40]
+    write_comparisons(path, [found])
+    page = Page(example.report())
+    assert "Run 2 was resumed after step 19." in page.text
+    assert "The loss is not finite from step 40 on." in page.text

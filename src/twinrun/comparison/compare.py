@@ -7,19 +7,26 @@ the tables are empty. A pair is equal if all its tensors and all its steps are, 
 steps. Does without torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.first_difference import first_difference
+from twinrun.comparison.outputs import (
+    logged_values,
+    predictions,
+    test_metrics,
+)
 from twinrun.comparison.pair import why_no_pair
 from twinrun.comparison.pair_records import Comparison, FirstDifference, write_comparisons
 from twinrun.comparison.tables import (
     STEP_COLUMNS,
     TENSOR_COLUMNS,
     counts,
+    first_non_finite_loss,
+    non_finite_parameters,
     read_tables,
     relative_l2,
     step_table,
@@ -87,12 +94,25 @@ def compare_seeds(
     for run in runs:
         seeds.setdefault(run_files.read_run(run)["seed"], []).append(run)
     found = {seed: _compared(group, across=across) for seed, group in seeds.items()}
+    _name_same(seeds, {seed: compared for seed, (compared, _, _) in found.items()})
     tensor_tables = {seed: table for seed, (_, table, _) in found.items()}
     step_tables = {seed: table for seed, (_, _, table) in found.items()}
     for path, tables in ((tensors, tensor_tables), (steps, step_tables)):
         table = pd.concat(tables, names=["seed"]).reset_index("seed")
         artifacts.write_csv(path, table)
     write_comparisons(summary, [compared for compared, _, _ in found.values()])
+
+
+def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Comparison]) -> None:
+    """Put into the comparison of each seed which other ones end in the same weights."""
+    weights = {
+        seed: {run_files.read_run(run)["weights_sha256"] for run in runs}
+        for seed, runs in seeds.items()
+    }
+    for seed, compared in found.items():
+        compared["same_as_seeds"] = [
+            other for other in found if other != seed and weights[seed] & weights[other]
+        ]
 
 
 def _compared(
@@ -107,17 +127,16 @@ def _compared(
     step_tables = [pd.DataFrame(columns=STEP_COLUMNS)]
     firsts: list[FirstDifference] = []
     distances: list[float] = []
-    if reason is None:
-        first = read_tables(folders[0], manifests[0])
-        workers = run_files.variant_of(manifests[0]).devices
-        for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
-            other, repeat = read_tables(folder, manifest), {"repeat": manifest["repeat"]}
-            rows += [repeat | row for row in tensor_rows(first, other)]
-            steps = step_table(first, other)
-            step_tables.append(steps.assign(**repeat))
-            difference = first_difference(first, other, steps, workers=workers)
-            firsts += [] if difference is None else [difference]
-            distances.append(relative_l2(first, other))
+    tables = [] if reason else [read_tables(*run) for run in zip(folders, manifests, strict=True)]
+    for first, other in ((tables[0], other) for other in tables[1:]):
+        repeat = {"repeat": other.manifest["repeat"]}
+        rows += [repeat | row for row in tensor_rows(first, other)]
+        steps = step_table(first, other)
+        step_tables.append(steps.assign(**repeat))
+        workers = run_files.variant_of(first.manifest).devices
+        difference = first_difference(first, other, steps, workers=workers)
+        firsts += [] if difference is None else [difference]
+        distances.append(relative_l2(first, other))
     table = pd.DataFrame(rows, columns=TENSOR_COLUMNS)
     differs = bool(firsts) or not table["equal"].all()
     parameters = table[table["kind"] == "parameter"]
@@ -136,6 +155,13 @@ def _compared(
         max_ulp=None if reason else int(max(parameters["max_ulp"], default=0)),
         relative_l2=None if reason else max(distances),
         first_difference=min(firsts, key=lambda found: found["step"], default=None),
+        logged=None if reason else logged_values(folders),
+        metrics=None if reason else test_metrics(manifests),
+        predictions=None if reason else predictions(folders, manifests),
+        resumed_at=[manifest["resumed_at"] for manifest in manifests],
+        non_finite_loss=[first_non_finite_loss(run) for run in tables],
+        non_finite_parameters=[non_finite_parameters(run) for run in tables],
+        same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]

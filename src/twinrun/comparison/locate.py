@@ -18,6 +18,7 @@ import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.causes import ADVICE, remedy_of
+from twinrun.comparison.conditions import resumptions
 from twinrun.comparison.pair_records import (
     Comparison,
     FirstDifference,
@@ -75,6 +76,7 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations:
     for compared in read_comparisons(comparisons):
         training = msgspec.convert({**run, "seed": compared["seed"]}, Training)
         found, rows = _located(compared, training)
+        found["sentence"] = " ".join([found["sentence"], *_resumed(compared)])
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
         tables += [
@@ -83,6 +85,11 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations:
         ]
     artifacts.write_csv(operations, pd.DataFrame(tables).reindex(columns=OPERATION_COLUMNS))
     write_locations(output, locations)
+
+
+def _resumed(compared: Comparison) -> list[str]:
+    """Say which runs were resumed: the difference may have been made there."""
+    return [f"{clause[0].upper()}{clause[1:]}." for clause in resumptions(compared)]
 
 
 def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[str, Any]]]:

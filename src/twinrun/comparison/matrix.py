@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_size import DifferenceSize, losses_apart, size_of
-from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.happened import what_did_not_happen
+from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
 from twinrun.formatting import count, measure, percent, plural
@@ -74,52 +74,15 @@ class CellComparison:
         self.found: Comparison
         (self.found,) = read_comparisons(path)
         self._path = Path(path)
-        self._folders = [Path(folder) for folder in self.found["runs"]]
-        self.changed = run_files.read_run(self._folders[1] / "run.json")
+        self.folders = [Path(folder) for folder in self.found["runs"]]
+        self.baseline, self.changed = (
+            run_files.read_run(folder / "run.json") for folder in self.folders
+        )
 
     @property
     def steps(self) -> Path:
         """The table of steps."""
         return self._path.with_suffix(".steps.csv")
-
-    def predictions(self) -> tuple[float | None, str]:
-        """Return the share of predictions that change, and what is meant by one.
-
-        Scores of classes, (N, C) floating-point numbers, count by the class that is predicted,
-        everything else by its bytes; of several such tensors the one that changes most.
-        """
-        first, second = (
-            artifacts.read_tensors(folder / "predictions.safetensors") for folder in self._folders
-        )
-        both = [name for name in first if name in second]
-        shares = [(_changed(first[name], second[name]), first[name]) for name in both]
-        classes = [share for share, array in shares if _is_scores(array)]
-        if classes:
-            return max(classes), "predicted classes"
-        return max((share for share, _ in shares), default=None), "predicted values"
-
-
-def _is_scores(array: np.ndarray) -> bool:
-    is_floating = array.dtype.kind == "f" or array.dtype == np.uint16  # bfloat16 comes as its bits
-    return is_floating and array.ndim == 2 and array.shape[1] > 1
-
-
-def _changed(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the share of predictions that are not the same.
-
-    >>> _changed(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.8], [0.4, 0.6]]))
-    0.5
-    """
-    if _is_scores(first):
-        dtypes = ("bfloat16" if a.dtype == np.uint16 else str(a.dtype) for a in (first, second))
-        scores = (
-            values(array, dtype).reshape(array.shape)
-            for array, dtype in zip((first, second), dtypes, strict=True)
-        )
-        left, right = (array.argmax(1) for array in scores)
-        return float((left != right).mean()) if len(left) else 0.0
-    differing = differing_elements(first, second)
-    return float(differing.mean()) if differing.size else 0.0
 
 
 def _doubt(repeat: Comparison) -> str | None:
@@ -153,6 +116,7 @@ def _row(
         bound=None,
         predictions_changed=None,
         predictions=None,
+        conditions=[],
         sentence="",
     )
     if comparison is not None:
@@ -173,7 +137,8 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
         return
     row["answer"], row["steps"] = found["answer"], found["steps"]
     row["relative_l2"] = found["relative_l2"]
-    row["predictions_changed"], row["predictions"] = comparison.predictions()
+    row["predictions_changed"], row["predictions"] = predictions_changed(comparison.folders)
+    row["conditions"] = [*_findings(row, comparison), *conditions(found)]
     first = found["first_difference"]
     size = size_of(found, comparison.steps)
     if size is not None:
@@ -182,6 +147,19 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
     if first is not None:
         row["first_step"], row["quantity"] = first["step"], first["quantity"]
         row["tensor"], row["cause"] = first["tensor"], first["cause"]
+
+
+def _findings(row: MatrixCell, comparison: CellComparison) -> Iterator[str]:
+    """Say where nothing differs that must."""
+    if row["answer"] != "equal":
+        return
+    if row["cell"] == "seed":
+        yield "though the seed is another one: it decides nothing of this training"
+    precisions = {
+        run_files.variant_of(run).precision for run in (comparison.baseline, comparison.changed)
+    }
+    if len(precisions) > 1:
+        yield "though the precision is another one: the module computes in its own"
 
 
 def sentence(row: MatrixCell) -> str:
@@ -195,6 +173,7 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
         return
     if row["answer"] == "equal":
         yield f"every bit of {plural(row['steps'] or 0, 'step')} stays the same"
+        yield from row["conditions"]
         return
     yield _divergence(row)
     if row["size"] is not None and row["judged_by"] is not None:
@@ -205,6 +184,7 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
     yield f"at the end a relative L2 of {measure(row['relative_l2'])}"
     if row["predictions_changed"] is not None:
         yield f"{percent(row['predictions_changed'])} of the {row['predictions']} change"
+    yield from row["conditions"]
 
 
 def _divergence(row: MatrixCell) -> str:

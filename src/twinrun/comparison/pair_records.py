@@ -43,6 +43,19 @@ class FirstDifference(TypedDict):
     """One of `causes.CAUSES`."""
 
 
+class Agreement(TypedDict):
+    """Whether runs agree in what they give beside their weights; of several repeats the worst."""
+
+    answer: Literal["equal", "differs", "not run"]
+    """`not run` where a run's test or prediction failed, so that there is nothing to compare."""
+    compared: int
+    """How many values."""
+    differing: int
+    """How many of them differ, or are in one run alone."""
+    measured: str
+    """The same in words, with the first that differs; or why there is none."""
+
+
 class Comparison(TypedDict):
     """Runs compared with the first of them."""
 
@@ -74,6 +87,22 @@ class Comparison(TypedDict):
     """Of all parameters together: |second - first| / |first|; of several repeats the largest."""
     first_difference: FirstDifference | None
     """None if nothing differs at any step."""
+    logged: Agreement | None
+    """What the module logged in each epoch, validation included. None of runs that are no pair, or
+    that have nothing of the kind; likewise below."""
+    metrics: Agreement | None
+    """What it measured on the test data."""
+    predictions: Agreement | None
+    """What it predicts after training."""
+    resumed_at: list[list[int]]
+    """Of each run the steps after which it was resumed."""
+    non_finite_loss: list[int | None]
+    """Of each run the first step whose loss is infinite or NaN; None if all are numbers."""
+    non_finite_parameters: list[int]
+    """Of each run how many elements of parameters are infinite or NaN after training."""
+    same_as_seeds: list[int]
+    """Other seeds of which a run ends in the same parameters and buffers: the seed decides
+    nothing."""
     runs: list[str]
     """Folders of the runs, the first first."""
 

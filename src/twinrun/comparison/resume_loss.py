@@ -14,6 +14,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
+from twinrun.comparison.conditions import beside_resumptions
 from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
@@ -96,6 +97,7 @@ def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
     if found["answer"] == "differs":
         whole, resumed = (_steps_of(pair[key]) for key in ("whole", "stopped"))
         row["lost"] = "; ".join(losses(whole, resumed, at=at, found=found))
+    row["lost"] = "; ".join([row["lost"], *beside_resumptions(found)])
     return row
 
 

@@ -47,6 +47,8 @@ class MatrixCell(TypedDict):
     """Share of the predictions that change."""
     predictions: str | None
     """What is meant by a prediction."""
+    conditions: list[str]
+    """What the answer rests on; see `conditions`."""
     sentence: str
     """All of it but the label, for a reader."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.comparison.distances import differences, distances, relative, squares
+from twinrun.comparison.distances import differences, distances, relative, squares, values
 from twinrun.comparison.pair import shape_of
 from twinrun.comparison.pair_records import Counts
 from twinrun.run_files import PER_STEP, RunManifest
@@ -36,6 +36,7 @@ INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}
 RNG_STATES = ("random", "random_after")
 SAMPLES = ("samples_of_steps", "num_samples")
 FINGERPRINT_DIGITS = 16
+NO_LOSS = "0" * FINGERPRINT_DIGITS
 # fmt: off
 TENSOR_COLUMNS = [
     "repeat", "tensor", "kind", "shape", "dtype", "elements", "elements_differing", "share",
@@ -147,6 +148,26 @@ def relative_l2(first: Run, second: Run) -> float:
             name, dtype = tensor["name"], tensor["dtype"]
             total += squares(first.weights[name], second.weights[name], dtype)
     return float(relative(*np.sqrt(total)))
+
+
+def first_non_finite_loss(run: Run) -> int | None:
+    """Return the first step whose loss is infinite or NaN; None if there is none.
+
+    A step that gives no loss, as with manual optimization, is written as NaN too: it is known by
+    the fingerprint of nothing.
+    """
+    is_known = run.steps["loss_fingerprint"] != NO_LOSS
+    broken = run.steps["step"][is_known & ~np.isfinite(run.steps["loss"])]
+    return None if broken.empty else int(broken.iloc[0])
+
+
+def non_finite_parameters(run: Run) -> int:
+    """Count the elements of parameters that are infinite or NaN."""
+    return sum(
+        int((~np.isfinite(values(run.weights[tensor["name"]], tensor["dtype"]))).sum())
+        for tensor in run.manifest["tensors"]
+        if tensor["kind"] == "parameter"
+    )
 
 
 def step_table(first: Run, second: Run) -> pd.DataFrame:

@@ -38,6 +38,8 @@ from twinrun.verdicts.rows import VerdictRow, read_rows
 from twinrun.verdicts.speed import instability, medians_behind
 
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
+# A pair that validates, tests or predicts differently does not repeat, equal as its weights may be.
+PAIR_KEYS = ("repeats", "repeats_logged", "repeats_metrics", "repeats_predictions")
 PAIR = "_pair"  # of a variant, at the end of a requirement's name
 LIMITS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 # Answers that say nothing about what is required, unless just that answer is required.
@@ -108,7 +110,7 @@ def _is_about(row: VerdictRow, requirement: str) -> bool:
     if requirement == "resume":
         # What Lightning's own checkpoints lose is for the report; what is required is the remedy.
         return row["key"] == "resumes_twinrun"
-    is_pair = row["study"] == "reproducibility" and row["key"] == "repeats"
+    is_pair = row["study"] == "reproducibility" and row["key"] in PAIR_KEYS
     return is_pair and row["variant"] == requirement.removesuffix(PAIR)
 
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from twinrun import formatting
 from twinrun.artifacts import write_text
+from twinrun.comparison.conditions import conditions
 from twinrun.config.studies import STUDIES
 from twinrun.process.import_path import import_object
 from twinrun.report import runs, verdicts
@@ -54,6 +55,7 @@ def write_report(
         jinja.filters[name] = getattr(formatting, name)
     for name in ("interval_of_speed", "interval_of_time", "meaning"):
         jinja.filters[name] = getattr(ratio_words, name)
+    jinja.filters["conditions"] = conditions
     studies = [study for study in STUDIES if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own

@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import pandas as pd
 
+from twinrun.comparison.conditions import conditions_of_seeds
 from twinrun.comparison.pair_records import Location
 from twinrun.figures.predictions import worse_than_first
 from twinrun.report.results import ReportedComparison, Results
@@ -83,6 +84,7 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
         "reasons": list(dict.fromkeys(refused)),
         "worst": worst,
         "first": min(firsts, key=lambda first: first["step"], default=None),
+        "conditions": conditions_of_seeds(pairs),
         "places": _places(
             location
             for location in results.locations

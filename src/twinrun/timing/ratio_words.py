@@ -35,8 +35,7 @@ def effect_of(ratio: Interval) -> Effect:
     'no difference that matters'
     """
     low, high = ratio["low"], ratio["high"]
-    # Not as printed: 1.0546 prints as 1.05, but its inverse as 0.948, which is more than 5 %.
-    if low >= 1 / (1 + MATTERS) and high <= 1 + MATTERS:
+    if _shown(1 / (1 + MATTERS)) <= _shown(low) and _shown(high) <= _shown(1 + MATTERS):
         return "no difference that matters"
     # Both the ratio and its inverse are printed; the end next to 1 must not look like 1 in either.
     if _shown(low) > 1 > _shown(1 / low):

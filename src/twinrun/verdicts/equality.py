@@ -5,9 +5,10 @@ differences the largest.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeVar
 
+from twinrun.comparison.conditions import conditions_of_seeds, listed, same_trainings
 from twinrun.comparison.pair_records import Comparison, Counts, FirstDifference, Location
 from twinrun.formatting import count, measure, plural
 from twinrun.verdicts.evidence import Evidence
@@ -23,14 +24,79 @@ SAME = "Are the parameters equal to those of {baseline}, bit for bit?"
 SAME_ENTIRELY = (
     "Is everything equal to {baseline}, bit for bit: parameters, buffers and every step?"
 )
+# What runs give beside their weights: the field of a comparison, the key, and the question.
+OUTPUTS: Mapping[Literal["logged", "metrics", "predictions"], tuple[Key, str]] = {
+    "logged": (
+        "repeats_logged",
+        "Are the values logged in every epoch equal, bit for bit, validation included?",
+    ),
+    "metrics": ("repeats_metrics", "Are the metrics on test data equal, bit for bit?"),
+    "predictions": ("repeats_predictions", "Are the predictions equal, bit for bit?"),
+}
+OUTPUTS_WORST_FIRST = ("differs", "not run", "equal")
+SEED_MATTERS = "Does another seed lead to another training?"
 FIRST_OPERATION = "Which operation diverged first?"
 
 
 def repeats(comparisons: Iterable[Compared]) -> list[Verdict]:
-    """Say of each workload and variant whether its runs repeat, over the seeds."""
+    """Say of each workload and variant whether its runs repeat, over the seeds.
+
+    The outputs are asked for apart: runs of equal weights may validate or predict differently.
+    """
+    rows: list[Verdict] = []
+    for seeds in _by_variant(comparisons):
+        rows.append(_over_seeds(seeds, "repeats", question=REPEATS, entirely=REPEATS_ENTIRELY))
+        rows += [row for output in OUTPUTS for row in _outputs(seeds, output)]
+        rows += _seed_matters(seeds)
+    return rows
+
+
+def _outputs(
+    seeds: Sequence[Compared], output: Literal["logged", "metrics", "predictions"]
+) -> list[Verdict]:
+    """Say whether the runs agree in one kind of output; nothing where none has it.
+
+    Over the seeds the worst one speaks.
+    """
+    found = [(agreement, seed) for seed in seeds if (agreement := seed.found[output]) is not None]
+    if not found:
+        return []
+    worst, shown = min(found, key=lambda pair: OUTPUTS_WORST_FIRST.index(pair[0]["answer"]))
+    measured = worst["measured"]
+    if len(seeds) > 1:
+        is_of_all = worst["answer"] == "equal"
+        of_seeds = _seeds(seeds) if is_of_all else f"seed {shown.found['seed']}"
+        measured = f"{of_seeds}: {measured}"
+    key, question = OUTPUTS[output]
     return [
-        _over_seeds(seeds, "repeats", question=REPEATS, entirely=REPEATS_ENTIRELY)
-        for seeds in _by_variant(comparisons)
+        {
+            "key": key,
+            "workload": shown.found["workload"],
+            "variant": shown.found["variant"],
+            "question": question,
+            "answer": worst["answer"],
+            "measured": measured,
+            "evidence": shown.path,
+        }
+    ]
+
+
+def _seed_matters(seeds: Sequence[Compared]) -> list[Verdict]:
+    """Say of which seeds the training is the same; nothing if all lead to different ones."""
+    groups = same_trainings([seed.found for seed in seeds])
+    same = [listed("seed", group) for group in groups if len(group) > 1]
+    if not same:
+        return []
+    return [
+        {
+            "key": "seed_matters",
+            "workload": seeds[0].found["workload"],
+            "variant": seeds[0].found["variant"],
+            "question": SEED_MATTERS,
+            "answer": "no",
+            "measured": f"{'; '.join(same)} lead to the same parameters",
+            "evidence": seeds[0].path,
+        }
     ]
 
 
@@ -110,11 +176,12 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
     if len(seeds) > 1:
         counts = [(len(differing), "differ"), (len(refused), "not comparable")]
         worse = [f"{number} of {len(seeds)} seeds {what}" for number, what in counts if number]
-        of_seeds = f"seed {shown.found['seed']}" if worse else f"{len(seeds)} seeds"
+        of_seeds = f"seed {shown.found['seed']}" if worse else _seeds(seeds)
         measured = "; ".join([*worse, f"{of_seeds}: {measured}"])
     if answer != "not comparable":
         runs, steps = plural(shown.found["repeats"], "run"), plural(shown.found["steps"], "step")
         measured += f" ({runs}, {steps})"
+    measured = "; ".join([measured, *conditions_of_seeds([seed.found for seed in seeds])])
     return {
         "key": key,
         "workload": shown.found["workload"],
@@ -124,6 +191,14 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
         "measured": measured,
         "evidence": shown.path,
     }
+
+
+def _seeds(seeds: Sequence[Compared]) -> str:
+    """Count the seeds, and the trainings that they lead to where these are fewer."""
+    trainings = len(same_trainings([seed.found for seed in seeds]))
+    if trainings == len(seeds):
+        return f"{len(seeds)} seeds"
+    return f"{len(seeds)} seeds, which are {plural(trainings, 'training')}"
 
 
 def _extent(comparison: Compared) -> tuple[bool, float, int]:

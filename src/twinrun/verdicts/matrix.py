@@ -2,7 +2,7 @@
 
 from twinrun.comparison.study_records import Matrix
 from twinrun.formatting import count, plural
-from twinrun.verdicts.equality import REPEATS
+from twinrun.verdicts.equality import REPEATS, SEED_MATTERS
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Verdict
 
@@ -25,6 +25,24 @@ def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
         "measured": measured,
         "evidence": matrix.path,
     }
+
+
+def seed_matters(matrix: Evidence[Matrix]) -> list[Verdict]:
+    """Say that another seed leads to the same training; nothing if it does not, or did not run."""
+    found = matrix.found
+    same = [c for c in found["cells"] if c["cell"] == "seed" and c["answer"] == "equal"]
+    return [
+        {
+            "key": "seed_matters",
+            "workload": found["workload"],
+            "variant": found["baseline"],
+            "question": SEED_MATTERS,
+            "answer": "no",
+            "measured": f"{cell['label']}: {cell['sentence']}",
+            "evidence": matrix.path,
+        }
+        for cell in same
+    ]
 
 
 def _reason_of_repeat(found: Matrix) -> str:

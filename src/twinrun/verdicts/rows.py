@@ -17,6 +17,10 @@ from twinrun.verdicts.evidence import Missing
 
 Key = Literal[
     "repeats",  # do runs of the same settings and seed leave the same bits?
+    "repeats_logged",  # do they log the same values in every epoch, validation included?
+    "repeats_metrics",  # do they measure the same on test data?
+    "repeats_predictions",  # do they predict the same after training?
+    "seed_matters",  # does another seed lead to another training?
     "first_operation",  # which operation of the step was the first to give other values?
     "cost",  # does a training step take longer than the baseline's? (reproducibility)
     "speed",  # is training faster than under the baseline? (devices, acceleration, parallel)

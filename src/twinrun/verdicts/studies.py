@@ -22,7 +22,7 @@ from twinrun.timing.epoch_times import Scaling
 from twinrun.verdicts import sweep as sweeps
 from twinrun.verdicts.equality import REPEATS, Compared, repeats, same_parameters
 from twinrun.verdicts.evidence import Evidence, Missing, Record, read
-from twinrun.verdicts.matrix import baseline_repeats, withstands_changes
+from twinrun.verdicts.matrix import baseline_repeats, seed_matters, withstands_changes
 from twinrun.verdicts.resume import resumes
 from twinrun.verdicts.rows import Verdict, not_run
 from twinrun.verdicts.speed import (
@@ -132,7 +132,9 @@ def matrix(
     What a machine cannot run stands in the matrix itself.
     """
     return [
-        row for found in matrices for row in (baseline_repeats(found), withstands_changes(found))
+        row
+        for found in matrices
+        for row in (baseline_repeats(found), withstands_changes(found), *seed_matters(found))
     ]
 
 

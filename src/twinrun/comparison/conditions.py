@@ -1,0 +1,105 @@
+"""What the answer of a comparison rests on, in clauses to be said beside it.
+
+A run that was resumed, a loss or weights that are no numbers, outputs that differ although the
+weights are equal, seeds that change nothing: each makes an answer say less than it seems to.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from twinrun.comparison.pair_records import Comparison
+from twinrun.formatting import count, plural
+
+
+def conditions(found: Comparison) -> list[str]:
+    """Return the clauses, none of an answer that needs no more to be said."""
+    return [*resumptions(found), *beside_resumptions(found)]
+
+
+def resumptions(found: Comparison) -> list[str]:
+    """Return a clause for each run that was resumed."""
+    return [
+        f"run {run} was resumed after {listed('step', steps)}"
+        for run, steps in enumerate(found["resumed_at"], start=1)
+        if steps
+    ]
+
+
+def beside_resumptions(found: Comparison) -> list[str]:
+    """Return all other clauses, for sentences that speak of resuming anyway."""
+    return [*_losses(found["non_finite_loss"]), *_weights(found), *_outputs(found)]
+
+
+def conditions_of_seeds(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return the clauses of several seeds, each once; what holds of some names its seeds."""
+    seeds: dict[str, list[int]] = {}
+    for found in comparisons:
+        for clause in conditions(found):
+            seeds.setdefault(clause, []).append(found["seed"])
+    every = len(comparisons)
+    return [
+        clause if len(named) == every else f"{listed('seed', named)}: {clause}"
+        for clause, named in seeds.items()
+    ]
+
+
+def same_trainings(comparisons: Sequence[Comparison]) -> list[list[int]]:
+    """Group the seeds that lead to the same parameters, each seed once.
+
+    >>> same_trainings([{"seed": 1, "same_as_seeds": [3]}, {"seed": 2, "same_as_seeds": []},
+    ...                 {"seed": 3, "same_as_seeds": [1]}])
+    [[1, 3], [2]]
+    """
+    groups: list[list[int]] = []
+    for found in comparisons:
+        known = next((g for g in groups if set(g) & set(found["same_as_seeds"])), None)
+        if known is None:
+            groups.append([found["seed"]])
+        else:
+            known.append(found["seed"])
+    return groups
+
+
+def listed(noun: str, numbers: Sequence[int]) -> str:
+    """List some numbers of a kind.
+
+    >>> listed("seed", [2]), listed("step", [1, 2, 3])
+    ('seed 2', 'steps 1, 2 and 3')
+    """
+    *others, last = map(count, numbers)
+    if not others:
+        return f"{noun} {last}"
+    return f"{noun}s {', '.join(others)} and {last}"
+
+
+def _losses(first_steps: Sequence[int | None]) -> Iterator[str]:
+    known = [step for step in first_steps if step is not None]
+    if known and len(known) == len(first_steps) and len(set(known)) == 1:
+        yield f"the loss is not finite from step {count(known[0])} on"
+        return
+    for run, step in enumerate(first_steps, start=1):
+        if step is not None:
+            yield f"the loss of run {run} is not finite from step {count(step)} on"
+
+
+def _weights(found: Comparison) -> Iterator[str]:
+    numbers, whole = found["non_finite_parameters"], found["parameters"]["elements"]
+    runs = [(f" of run {run}", number) for run, number in enumerate(numbers, start=1)]
+    if len(set(numbers)) == 1:
+        runs = [("", numbers[0])]
+    for of_run, number in runs:
+        if number:
+            verb = "is" if number == 1 else "are"
+            yield f"{count(number)} of {plural(whole, 'parameter')}{of_run} {verb} not finite"
+
+
+def _outputs(found: Comparison) -> Iterator[str]:
+    """Name outputs that differ where the answer speaks of equal weights and steps."""
+    if found["answer"] != "equal":
+        return
+    for name, agreement in (
+        ("logged values", found["logged"]),
+        ("test metrics", found["metrics"]),
+        ("predictions", found["predictions"]),
+    ):
+        if agreement is not None and agreement["answer"] == "differs":
+            yield f"but {name} differ: {agreement['measured']}"

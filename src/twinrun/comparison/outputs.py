@@ -1,0 +1,195 @@
+"""What a run gives beside its weights, compared: logged values, test metrics, predictions.
+
+Runs that end in equal weights need not agree in these: a validation that draws random numbers, or
+drops out, gives others. Values count as they were written, all digits of them; predictions by their
+bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from twinrun import artifacts
+from twinrun.comparison.distances import differing_elements, values
+from twinrun.comparison.pair_records import Agreement
+from twinrun.formatting import count, plural
+from twinrun.run_files import RunManifest
+
+WORST_FIRST = ("differs", "not run", "equal")
+
+
+def logged_values(folders: Sequence[Path]) -> Agreement | None:
+    """Compare what further runs logged in each epoch with what the first one did.
+
+    Args:
+        folders: of the runs, the first first; each has an epochs.csv.
+
+    Returns:
+        None if nothing is logged.
+    """
+    first, *others = map(_logged, folders)
+    return _worst(_of_values(first, other, "value", []) for other in others)
+
+
+def test_metrics(manifests: Sequence[RunManifest]) -> Agreement | None:
+    """Compare what the runs measured on test data with what the first one did.
+
+    Returns:
+        None if there is no metric, and no test that failed.
+    """
+    first, *others = (
+        {name: repr(value) for name, value in run["metrics"].items()} for run in manifests
+    )
+    failures = _failures(manifests, of_test=True)
+    return _worst(_of_values(first, other, "metric", failures) for other in others)
+
+
+def predictions(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Agreement | None:
+    """Compare what the runs predicted with what the first one did, byte by byte.
+
+    Args:
+        folders: of the runs, the first first; each has a predictions.safetensors.
+        manifests: theirs.
+
+    Returns:
+        None if there is no prediction, and none that failed.
+    """
+    first, *others = map(_predicted, folders)
+    failures = _failures(manifests, of_test=False)
+    return _worst(_of_tensors(first, other, failures) for other in others)
+
+
+def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
+    """Return the share of predictions that change between two runs, and what is meant by one.
+
+    Scores of classes, (N, C) floating-point numbers, count by the class that is predicted,
+    everything else by its bytes; of several such tensors the one that changes most.
+    """
+    first, second = (
+        artifacts.read_tensors(folder / "predictions.safetensors") for folder in folders
+    )
+    both = [name for name in first if name in second]
+    shares = [(_changed(first[name], second[name]), first[name]) for name in both]
+    classes = [share for share, array in shares if _is_scores(array)]
+    if classes:
+        return max(classes), "predicted classes"
+    return max((share for share, _ in shares), default=None), "predicted values"
+
+
+def _predicted(folder: Path) -> dict[str, np.ndarray]:
+    return artifacts.read_tensors(folder / "predictions.safetensors")
+
+
+def _logged(folder: Path) -> dict[str, str]:
+    """Read a table of epochs as text, so that every digit counts and a NaN is one."""
+    table = pd.read_csv(folder / "epochs.csv", dtype=str, keep_default_na=False)
+    return {
+        f"{name} in epoch {row['epoch']}": row[name]
+        for row in table.to_dict("records")
+        for name in map(str, table.columns.drop("epoch"))
+    }
+
+
+def _of_values(
+    first: Mapping[str, str], second: Mapping[str, str], noun: str, failures: Sequence[str]
+) -> Agreement | None:
+    names = list({**first, **second})
+    if not names:
+        return _nothing(failures)
+    differing = [name for name in names if first.get(name) != second.get(name)]
+    measured = _counted(len(differing), len(names), noun)
+    if differing:
+        left, right = (found.get(differing[0], "none") or "NaN" for found in (first, second))
+        measured += f", first {differing[0]}: {left} and {right}"
+    return Agreement(
+        answer="differs" if differing else "equal",
+        compared=len(names),
+        differing=len(differing),
+        measured=measured,
+    )
+
+
+def _of_tensors(
+    first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray], failures: Sequence[str]
+) -> Agreement | None:
+    if not first and not second:
+        return _nothing(failures)
+    compared, differing, others = 0, 0, []
+    for name in {**first, **second}:
+        left, right = first.get(name), second.get(name)
+        size = max(array.size for array in (left, right) if array is not None)
+        compared += size
+        if left is None or right is None or _form(left) != _form(right):
+            differing += size
+            others.append(name)
+        elif unequal := int(differing_elements(left, right).sum()):
+            differing += unequal
+            others.append(name)
+    measured = _counted(differing, compared, "value")
+    if others:
+        measured += f", first of {others[0]}"
+    return Agreement(
+        answer="differs" if others else "equal",
+        compared=compared,
+        differing=differing,
+        measured=measured,
+    )
+
+
+def _form(array: np.ndarray) -> tuple[tuple[int, ...], np.dtype]:
+    return array.shape, array.dtype
+
+
+def _counted(differing: int, compared: int, noun: str) -> str:
+    return f"{count(differing)} of {plural(compared, noun)} differ{'s' if differing == 1 else ''}"
+
+
+def _failures(manifests: Sequence[RunManifest], *, of_test: bool) -> list[str]:
+    """Return why runs could not be tested, or their predictions not be kept; each reason once."""
+    reasons = [
+        reason
+        for run in manifests
+        for name, reason in run["not_evaluated"].items()
+        if (name == "test") == of_test
+    ]
+    return list(dict.fromkeys(reasons))
+
+
+def _nothing(failures: Sequence[str]) -> Agreement | None:
+    if not failures:
+        return None
+    return Agreement(answer="not run", compared=0, differing=0, measured="; ".join(failures))
+
+
+def _worst(found: Iterable[Agreement | None]) -> Agreement | None:
+    known = [agreement for agreement in found if agreement is not None]
+    return min(known, key=lambda known: WORST_FIRST.index(known["answer"]), default=None)
+
+
+def _is_scores(array: np.ndarray) -> bool:
+    is_floating = array.dtype.kind == "f" or array.dtype == np.uint16  # bfloat16 comes as its bits
+    return is_floating and array.ndim == 2 and array.shape[1] > 1
+
+
+def _changed(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the share of predictions that are not the same.
+
+    >>> _changed(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.8], [0.4, 0.6]]))
+    0.5
+    """
+    if first.shape != second.shape:
+        return 1.0
+    if _is_scores(first):
+        dtypes = ("bfloat16" if a.dtype == np.uint16 else str(a.dtype) for a in (first, second))
+        scores = (
+            values(array, dtype).reshape(array.shape)
+            for array, dtype in zip((first, second), dtypes, strict=True)
+        )
+        left, right = (array.argmax(1) for array in scores)
+        return float((left != right).mean()) if len(left) else 0.0
+    if _form(first) != _form(second):
+        return 1.0
+    differing = differing_elements(first, second)
+    return float(differing.mean()) if differing.size else 0.0

@@ -1,0 +1,214 @@
+"""What an answer rests on is said beside it: resumed runs, losses that are no numbers, seeds."""
+
+import pytest
+import torch
+from example_runs import example_parameters, write_run
+
+from twinrun.comparison.compare import compare_seeds
+from twinrun.comparison.pair_records import read_comparisons
+from twinrun.verdicts.equality import repeats, same_parameters
+from twinrun.verdicts.evidence import Evidence
+
+NAN = float("nan")
+
+
+def verdicts(folder, *runs, across=False):
+    """Return the verdicts on some runs, by key."""
+    files = {key: folder / key for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files, across=across)
+    compared = [Evidence(path="x", found=found) for found in read_comparisons(files["summary"])]
+    rows = same_parameters(compared) if across else repeats(compared)
+    return {row["key"]: row for row in rows}
+
+
+def pair(folder, second=None, **options):
+    return [write_run(folder, 1, **options), write_run(folder, 2, **(second or options))]
+
+
+def broken(first_step=3):
+    weights = {"weight": torch.full((3,), NAN), "bias": torch.tensor([1.0, float("inf")])}
+    losses = [1.0] * (first_step - 1) + [NAN] * (7 - first_step)
+    return {"parameters": weights, "losses": losses}
+
+
+def test_a_training_that_diverged_to_nan_is_not_simply_equal(tmp_path):
+    row = verdicts(tmp_path, *pair(tmp_path, **broken()))["repeats"]
+    assert row["answer"] == "equal"
+    assert "the loss is not finite from step 3 on" in row["measured"]
+    assert "4 of 5 parameters are not finite" in row["measured"]
+
+
+def test_what_is_not_finite_in_one_run_alone_names_it(tmp_path):
+    sound = {"parameters": {"weight": torch.ones(3), "bias": torch.ones(2)}}
+    row = verdicts(tmp_path, *pair(tmp_path, second=broken(), **sound))["repeats"]
+    assert row["answer"] == "differs"
+    assert "the loss of run 2 is not finite from step 3 on" in row["measured"]
+    assert "4 of 5 parameters of run 2 are not finite" in row["measured"]
+
+
+def test_a_step_that_gives_no_loss_is_not_a_broken_one(tmp_path):
+    """As with manual optimization; the fingerprint of nothing is 0."""
+    runs = pair(tmp_path, losses=[NAN] * 6, has_loss=False)
+    assert "finite" not in verdicts(tmp_path, *runs)["repeats"]["measured"]
+
+
+@pytest.mark.parametrize(
+    ("resumed_at", "words"),
+    [
+        (([], [15]), "run 2 was resumed after step 15"),
+        (([5], [5]), "run 1 was resumed after step 5; run 2 was resumed after step 5"),
+        (([], [5, 10]), "run 2 was resumed after steps 5 and 10"),
+    ],
+)
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("planted", [[], [(2, "gradients", "head.weight")]])
+def test_every_sentence_that_rests_on_a_resumed_run_says_so(
+    tmp_path, resumed_at, words, across, planted
+):
+    runs = [
+        write_run(tmp_path, number, planted=planted * (number - 1), changes={"resumed_at": at})
+        for number, at in enumerate(resumed_at, start=1)
+    ]
+    (row, *_) = verdicts(tmp_path, *runs, across=across).values()
+    assert words in row["measured"]
+
+
+def test_several_seeds_name_the_one_whose_run_was_resumed(tmp_path):
+    runs = [
+        write_run(
+            tmp_path / str(seed),
+            repeat,
+            parameters={"weight": torch.full((2,), float(seed))},
+            changes={"seed": seed, "resumed_at": [15] if (seed, repeat) == (2, 2) else []},
+        )
+        for seed in (1, 2)
+        for repeat in (1, 2)
+    ]
+    measured = verdicts(tmp_path, *runs)["repeats"]["measured"]
+    assert "seed 2: run 2 was resumed after step 15" in measured
+
+
+# Validation, metrics and predictions
+
+OUTPUTS = {
+    "repeats_logged": (
+        {"epochs": {"val_loss": [3.54, 3.0]}},
+        {"epochs": {"val_loss": [4.10, 3.0]}},
+        "1 of 2 values differs, first val_loss in epoch 1: 3.54 and 4.1",
+    ),
+    "repeats_metrics": (
+        {"changes": {"metrics": {"accuracy": 0.5, "loss": 1.0}}},
+        {"changes": {"metrics": {"accuracy": 0.25, "loss": 1.0}}},
+        "1 of 2 metrics differs, first accuracy: 0.5 and 0.25",
+    ),
+    "repeats_predictions": (
+        {"predictions": {"scores": torch.tensor([0.0, 1.0, 2.0])}},
+        {"predictions": {"scores": torch.tensor([-0.0, 1.0, 3.0])}},
+        "2 of 3 values differ, first of scores",
+    ),
+}
+
+
+@pytest.mark.parametrize("key", OUTPUTS)
+def test_what_a_run_gives_beside_its_weights_has_a_verdict_of_its_own(tmp_path, key):
+    first, second, words = OUTPUTS[key]
+    rows = verdicts(tmp_path, *pair(tmp_path, second=second, **first))
+    assert rows["repeats"]["answer"] == "equal"
+    assert (rows[key]["answer"], words in rows[key]["measured"]) == ("differs", True), rows[key]
+    # And whoever reads only the first verdict learns of it.
+    assert "differ" in rows["repeats"]["measured"].partition(";")[2]
+
+
+@pytest.mark.parametrize("key", OUTPUTS)
+def test_equal_outputs_are_counted(tmp_path, key):
+    row = verdicts(tmp_path, *pair(tmp_path, **OUTPUTS[key][0]))[key]
+    assert row["answer"] == "equal"
+    assert row["measured"].startswith(("0 of 2 values differ", "0 of 2 metrics", "0 of 3 values"))
+
+
+def test_where_there_is_nothing_to_compare_nothing_is_asked(tmp_path):
+    assert verdicts(tmp_path, *pair(tmp_path, epochs={})).keys() == {"repeats"}
+
+
+def test_of_runs_that_are_no_pair_one_verdict_says_so(tmp_path):
+    runs = pair(tmp_path, second={"changes": {"source_sha256": "0" * 64}})
+    assert verdicts(tmp_path, *runs).keys() == {"repeats"}
+
+
+def test_a_test_that_failed_says_why_there_is_nothing_to_compare(tmp_path):
+    changes = {"not_evaluated": {"test": "ValueError: a list of strings"}}
+    row = verdicts(tmp_path, *pair(tmp_path, changes=changes))["repeats_metrics"]
+    assert row["answer"] == "not run"
+    assert "ValueError: a list of strings" in row["measured"]
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+def test_metrics_that_are_no_numbers_are_equal_to_themselves(tmp_path, value):
+    changes = {"metrics": {"accuracy": value}}
+    rows = verdicts(tmp_path, *pair(tmp_path, changes=changes, epochs={"a": [value, 1.0]}))
+    assert rows["repeats_metrics"]["answer"] == rows["repeats_logged"]["answer"] == "equal"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"predictions": {"other": torch.zeros(3)}},
+        {"predictions": {"scores": torch.zeros(4)}},
+        {"predictions": {"scores": torch.zeros(3, dtype=torch.float64)}},
+        {"predictions": {"scores": torch.zeros(3), "other": torch.zeros(1)}},
+        {"epochs": {"val_loss": [1.0, 2.0], "more": [1.0, 2.0]}},
+        {"changes": {"metrics": {"more": 1.0}}},
+    ],
+)
+def test_outputs_that_only_one_run_has_differ(tmp_path, second):
+    first = {"predictions": {"scores": torch.zeros(3)}, "epochs": {"val_loss": [1.0, 2.0]}}
+    rows = verdicts(tmp_path, *pair(tmp_path, second=first | second, **first))
+    assert "differs" in {row["answer"] for row in rows.values()}
+
+
+# Seeds that change nothing
+
+
+def seeds(folder, same, **options):
+    """Two repeats of three seeds, of which those in `same` lead to the same weights."""
+    return [
+        write_run(
+            folder / str(seed),
+            repeat,
+            changes={"seed": seed},
+            parameters={"weight": torch.full((2,), 0.0 if seed in same else float(seed))},
+            **options,
+        )
+        for seed in (1, 2, 3)
+        for repeat in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("same", "trainings", "words"),
+    [
+        ((1, 2, 3), "1 training", "seeds 1, 2 and 3 lead to the same parameters"),
+        ((1, 3), "2 trainings", "seeds 1 and 3 lead to the same parameters"),
+    ],
+)
+def test_seeds_that_change_nothing_are_no_further_pairs(tmp_path, same, trainings, words):
+    rows = verdicts(tmp_path, *seeds(tmp_path, same))
+    assert rows["repeats"]["answer"] == "equal"
+    assert f"3 seeds, which are {trainings}" in rows["repeats"]["measured"]
+    assert rows["seed_matters"]["answer"] == "no"
+    assert words in rows["seed_matters"]["measured"]
+
+
+def test_seeds_that_lead_elsewhere_are_as_many_pairs(tmp_path):
+    rows = verdicts(tmp_path, *seeds(tmp_path, ()))
+    assert rows["repeats"]["measured"].startswith("3 seeds: 0 of 2 parameters")
+    assert "seed_matters" not in rows
+
+
+def test_one_seed_says_nothing_of_seeds(tmp_path):
+    assert "seed_matters" not in verdicts(tmp_path, *pair(tmp_path))
+
+
+def test_the_examples_are_equal_where_nothing_is_planted(tmp_path):
+    rows = verdicts(tmp_path, *pair(tmp_path, parameters=example_parameters()))
+    assert rows["repeats"]["measured"] == "0 of 36 parameters differ (2 runs, 6 steps)"
