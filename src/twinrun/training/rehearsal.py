@@ -73,7 +73,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
 def _with_file(
     part: Part, files: Mapping[str, str], problems: Mapping[str, tuple[list[str], list[str]]]
 ) -> Part:
-    """Return a part the file of its dataset, if it could be made."""
+    """Return a part with the file of its dataset, if that could be made."""
     if part.dataset is None or any(problems[part.dataset]):
         return part
     return replace(part, dataset=None, training=replace(part.training, dataset=files[part.dataset]))
