@@ -214,7 +214,7 @@ def _plain(variant: Variant) -> Variant:
         persistent_workers=False,
         devices=1,
         nodes=1,
-        sharing="canonical",
+        sharding="canonical",
         scale_batch_with_devices=False,
         batch_norm="joined",
         compile="none",
