@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from twinrun.process.source_hash import ONLY_WORDS, find_source, package_files, sources_hash
+from twinrun.process.source_hash import (
+    ONLY_WORDS,
+    code_hash,
+    find_source,
+    package_files,
+    sources_hash,
+)
 
 CODE = '''"""What the module is for."""
 
@@ -143,7 +149,7 @@ def test_a_change_of_what_the_code_does_is_seen(edited_hash, old, new):
     assert edited_hash(old, new) != edited_hash()
 
 
-@pytest.mark.parametrize("reader", ["Circle.__doc__", "inspect.getdoc(Circle)"])
+@pytest.mark.parametrize("reader", ["Circle.__doc__", "inspect.getdoc(Circle)", "__doc__"])
 def test_a_docstring_that_the_code_reads_is_code(edited_hash, reader):
     code = f"{CODE}\n\nTEXT = {reader}\n"
     assert edited_hash("A circle.", "A disc.", code) != edited_hash(code=code)
@@ -157,6 +163,14 @@ def test_a_docstring_that_another_file_reads_is_code(tmp_path):
         (tmp_path / "shapes.py").write_text(f'"""{text}"""')
         hashes.add(sources_hash(["mine"], [str(tmp_path)]))
     assert len(hashes) == 2
+
+
+@pytest.mark.parametrize("module", ["twinrun.training.train", "twinrun.report.page"])
+def test_nothing_of_ours_reads_docstrings(module):
+    """One file that did would have the docstrings of all files in its closure count."""
+    for file in package_files(module):
+        source = Path(file).read_bytes()
+        assert code_hash(source + b'\n"""Added."""\n') == code_hash(source), file
 
 
 def test_a_file_that_does_not_parse_counts_as_it_is_written(edited_hash):

@@ -13,6 +13,7 @@ import ast
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -62,56 +63,94 @@ def sources_hash(modules: Sequence[str], search_path: Sequence[str] = ()) -> str
     files -= {os.path.relpath(file) for file in map(find_source, ONLY_WORDS) if file}
     sources = {Path(file): Path(file).read_bytes() for file in files}
     # Code that reads docstrings may read those of any file.
-    are_read = any(name in source for source in sources.values() for name in DOCSTRING_READERS)
-    lines = sorted(
-        f"{file.name} {_code_hash(source, with_docstrings=are_read)}"
-        for file, source in sources.items()
-    )
+    are_read = any(_parsed(source).reads_docstrings for source in sources.values())
+    hashed = _with_docstrings if are_read else _without_docstrings
+    lines = sorted(f"{file.name} {hashed(source)}" for file, source in sources.items())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def code_hash(source: bytes) -> str:
+    """Return the SHA-256 of what a Python file does; with docstrings, where it reads any."""
+    reads = _parsed(source).reads_docstrings
+    return _with_docstrings(source) if reads else _without_docstrings(source)
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """What is to be known of a file, which is parsed once."""
+
+    sha256: str
+    """Of its syntax tree without docstrings; of the file, where it cannot be parsed."""
+    reads_docstrings: bool
+    imports: tuple[tuple[int, str, tuple[str, ...]], ...]
+    """Of each import statement: its level (of leading dots), module and names."""
 
 
 # ASSUME nothing else that is computed depends on how the code is written: no library reads a
 # docstring, a comment (torch.jit.script reads `# type:`), a line number or the text of a function.
-DOCSTRING_READERS = (b"__doc__", b"getdoc")
+DOCSTRING_READERS = {"__doc__", "getdoc"}
 
 
-def code_hash(source: bytes) -> str:
-    """Return the SHA-256 of what a Python file does; of the file, where it reads docstrings."""
-    return _code_hash(source, with_docstrings=any(name in source for name in DOCSTRING_READERS))
-
-
-@cache  # asked for by many rules of files that are the same
-def _code_hash(source: bytes, *, with_docstrings: bool) -> str:
-    """Return the SHA-256 of the syntax tree of a file, which knows no comments and no formatting.
-
-    A tree is written differently by each minor version of Python; so is a result, by and large.
-    """
+@cache  # asked for by many rules of files that are the same; parsing them all takes 0.2 s
+def _parsed(source: bytes) -> _Parsed:
+    """Parse a file. A tree is written differently by each minor version of Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # whoever imports the file says so
+        return _Parsed(hashlib.sha256(source).hexdigest(), reads_docstrings=False, imports=())
+    imports: list[tuple[int, str, tuple[str, ...]]] = []
+    reads = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [(0, alias.name, ()) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names)
+            imports.append((node.level, node.module or "", names))
+            reads = reads or not DOCSTRING_READERS.isdisjoint(names)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            reads = reads or (_name_of(node) in DOCSTRING_READERS)
+        for statements in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(statements, list):
+                statements[:] = [each for each in statements if not _is_standing_string(each)]
+    code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return _Parsed(code, reads_docstrings=reads, imports=tuple(imports))
+
+
+def _name_of(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _is_standing_string(node: ast.AST) -> bool:
+    """Say whether a statement is a string and nothing else: a docstring, also one of a field."""
+    match node:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False
+
+
+def _without_docstrings(source: bytes) -> str:
+    return _parsed(source).sha256
+
+
+@cache
+def _with_docstrings(source: bytes) -> str:
+    try:
+        return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
+    except (SyntaxError, ValueError):
         return hashlib.sha256(source).hexdigest()
-    if not with_docstrings:
-        tree = _WithoutStandingStrings().visit(tree)
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-
-
-class _WithoutStandingStrings(ast.NodeTransformer):
-    """Leave out strings that are a statement by themselves: docstrings, also those of fields."""
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
-        is_string = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_string else node
 
 
 def find_source(
     name: str, search_path: Sequence[str] = (), *, installed: bool = True
 ) -> Path | None:
     """Find the source file of a module by its dotted name without importing its parents."""
-    file = _find(name, list(search_path)) if search_path else None
+    file = _find(name, tuple(map(os.path.abspath, search_path))) if search_path else None
     return file or (_find(name, None) if installed else None)
 
 
-def _find(name: str, folders: list[str] | None) -> Path | None:
+@cache  # thousands of names, most of them no modules; no file appears while rules are read
+def _find(name: str, search_path: tuple[str, ...] | None) -> Path | None:
+    folders = None if search_path is None else list(search_path)
     spec = None
     for depth in range(1, name.count(".") + 2):
         spec = PathFinder.find_spec(".".join(name.split(".")[:depth]), folders)
@@ -123,21 +162,13 @@ def _find(name: str, folders: list[str] | None) -> Path | None:
     return Path(spec.origin)
 
 
-@cache  # asked for by many rules of files that are the same
 def _imports(name: str, file: Path) -> list[str]:
     """Name what a file imports; `from a import b` may mean the module a.b or the name b of a."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    parts = package.split(".")
     names: list[str] = []
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):  # whoever imports the file says so
-        return names
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = node.module or "" if not node.level else ".".join([*parents, node.module or ""])
-            base = base.rstrip(".")
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    for level, module, imported in _parsed(file.read_bytes()).imports:
+        parents = parts[: len(parts) - level + 1] if level else []
+        base = ".".join([*parents, module] if module else parents)
+        names += [base, *(f"{base}.{each}" for each in imported)]
     return names
