@@ -36,8 +36,8 @@ class Interrupt(pl.callbacks.Checkpoint):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """Stop after a batch of the right number, if it is to be after a batch."""
@@ -70,7 +70,7 @@ class Interrupt(pl.callbacks.Checkpoint):
         drop_hyperparameters(checkpoint)
 
     def _end(self, trainer: pl.Trainer) -> None:
-        if trainer.current_epoch != min(EPOCH, trainer.max_epochs - 1):
+        if trainer.current_epoch != min(EPOCH, (trainer.max_epochs or 1) - 1):
             return
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -212,7 +212,8 @@ def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
         yield "several workers train, and only one worker's state would be kept"
     if trainer.max_steps != -1:
         yield "the Trainer counts steps (max_steps), and checkpoints fall between epochs"
-    if trainer.reload_dataloaders_every_n_epochs > 1:
+    # Set by a connector, and so unknown to the Trainer's type.
+    if vars(trainer).get("reload_dataloaders_every_n_epochs", 0) > 1:
         yield "the loaders are made anew every few epochs (reload_dataloaders_every_n_epochs)"
     if trainer.check_val_every_n_epoch not in (None, 1):
         yield "not every epoch is validated (check_val_every_n_epoch)"

@@ -1,6 +1,6 @@
 """What locating a difference does in fresh processes: save a step's start, and replay the step.
 
-`save_start` trains as the run did, up to the step in which the pair parted (or, if a race makes
+`save_start` trains as the run did, up to the step in which the pair diverged (or, if a race makes
 this training part from the run earlier, up to that step), and saves all that the step starts with.
 `replay` does that step again, as often as asked, always from the saved start, with every operation
 fingerprinted; the first process to replay leaves a record, the second holds itself against it.
@@ -13,19 +13,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytorch_lightning as pl
 import torch
 import xxhash
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from twinrun import artifacts
 from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
-from twinrun.comparison.distances import distances
+from twinrun.comparison.distances import Distances, distances
 from twinrun.config.definitions import Training
 from twinrun.process.determinism import capture, restore
 from twinrun.trace.op_tracer import KEY, OpTracer
@@ -40,14 +40,14 @@ def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
 
     Args:
         run: what the pair's runs were made of.
-        step: the step in which the pair parted, from 1.
+        step: the step in which the pair diverged, from 1.
         recorded: steps.csv of the first run of the pair.
         start: path of the file.
     """
     steps = pd.read_csv(recorded, dtype=str)
-    with _trained(run) as (trainer, module, data):
-        tracer = Tracer()
-        trainer.callbacks[:0] = [tracer, _Saver(tracer, steps, step, Path(start))]
+    tracer = Tracer()
+    saver = _Saver(tracer, steps, step, Path(start))
+    with _trained(run, [tracer, saver]) as (trainer, module, data):
         _fit(trainer, module, data)
 
 
@@ -63,29 +63,31 @@ def replay(
         repeats: how often to do the step.
         found: path of the JSON: `step`, `epoch`, `repeats`, `firsts` (of each repeat the place of
             the first operation that differed, or None) and `operations` (those of the first
-            repeat that parted).
+            repeat that diverged).
     """
     state = torch.load(start, weights_only=False)  # written by `save_start`, a moment ago
-    with _trained(run) as (trainer, module, data):
-        loader = DataLoader([state["batch"]] * repeats, batch_size=None)
+    recorder = _Recorder(state, Path(record), repeats) if found is None else None
+    comparer = _Comparer(state, Path(record), repeats) if found is not None else None
+    replayer: list[pl.Callback] = [callback for callback in (recorder, comparer) if callback]
+    with _trained(run, replayer) as (trainer, module, data):
+        # A list is a dataset to torch, whatever its types say.
+        batches = cast(Dataset[object], [state["batch"]] * repeats)
+        loader = DataLoader(batches, batch_size=None)
         data.train_dataloader = lambda: loader
-        replayer = _Recorder if found is None else _Comparer
-        callback = replayer(state, Path(record), repeats)
-        trainer.callbacks.insert(0, callback)
         _fit(trainer, module, data)
-    if found is not None:
+    if found is not None and comparer is not None:
         place = {"step": state["step"], "epoch": state["epoch"]}
-        artifacts.write_json(found, {**place, **callback.summary()})
+        artifacts.write_json(found, {**place, **comparer.summary()})
 
 
 @contextmanager
 def _trained(
-    run: Training,
+    run: Training, callbacks: list[pl.Callback]
 ) -> Iterator[tuple[pl.Trainer, pl.LightningModule, pl.LightningDataModule]]:
     """Assemble the training as a run does, without the callbacks that watch a run."""
     with assembled(run) as assembly:
         trainer = trainer_of(
-            run.variant, root=assembly.root, callbacks=[], max_epochs=run.workload.epochs
+            run.variant, root=assembly.root, callbacks=callbacks, max_epochs=run.workload.epochs
         )
         yield trainer, assembly.module, assembly.data
 
@@ -96,14 +98,14 @@ def _fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningData
 
 
 class _Saver(pl.Callback):
-    """Saves the start of the step in which the training ends or parts from what was recorded."""
+    """Saves the start of the step in which the training ends or diverges from what was recorded."""
 
     def __init__(self, tracer: Tracer, recorded: pd.DataFrame, step: int, path: Path) -> None:
         self._tracer, self._recorded, self._step, self._path = tracer, recorded, step, path
         self._start: dict[str, Any] = {}
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         step = len(self._tracer.rows) + 1
         place = {"step": step, "epoch": trainer.current_epoch + 1, "batch_idx": batch_idx}
@@ -139,17 +141,17 @@ class _Replayer(pl.Callback):
         step, start = pl_module.training_step, self._start
 
         @functools.wraps(step)  # Lightning passes what the step's signature asks for
-        def saved_step(batch: Any, *index: Any) -> Any:
+        def saved_step(batch: object, *index: Any) -> Any:
             return step(self._batch, *([start["batch_idx"]] if index else []))
 
         pl_module.training_step = saved_step
         pl_module.log = pl_module.log_dict = _log_nothing  # it adds up from repeat to repeat
-        trainer.fit_loop.epoch_progress.current.processed = start["epoch"] - 1
+        cast(Any, trainer.fit_loop.epoch_progress.current).processed = start["epoch"] - 1
         for optimizer in trainer.optimizers:
             optimizer.register_step_post_hook(lambda *_: self._set_phase("forward"))
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object, **__: object
     ) -> None:
         set_state(trainer, pl_module, self._start["state"])
         self._batch = copied(self._start["batch"])
@@ -215,7 +217,9 @@ class _Comparer(_Replayer):
         """Return what was found."""
         return {"repeats": self._done, "firsts": self._firsts, "operations": self._operations}
 
-    def _measured(self, row: dict[str, Any], outputs: list[torch.Tensor]) -> dict[str, Any]:
+    def _measured(
+        self, row: dict[str, Any], outputs: list[torch.Tensor]
+    ) -> Distances | dict[str, Any]:
         """Return the distances of the output that is farthest from the recorded one."""
         found = []
         for place, tensor in enumerate(outputs):
@@ -250,7 +254,7 @@ def first_of(rows: Sequence[Mapping[str, Any]], recorded: int) -> dict[str, Any]
     return None
 
 
-def _log_nothing(*_: Any, **__: Any) -> None:
+def _log_nothing(*_: object, **__: object) -> None:
     pass
 
 

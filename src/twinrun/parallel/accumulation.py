@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from twinrun.batches import leaves, tensors, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import shards
-from twinrun.trace.step_tracer import Tracer
+from twinrun.trace.step_tracer import Tracer, loss_of
 
 
 class MicroBatches:
@@ -59,7 +59,7 @@ class WholeSteps(Tracer):
         self._losses: list[torch.Tensor] = []
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Begin a step with its first micro-batch."""
         step, index = divmod(batch_idx, self._number)
@@ -72,12 +72,12 @@ class WholeSteps(Tracer):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """End it with its last one; Lightning has divided each loss by their number."""
-        loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
+        loss = loss_of(outputs)
         self._losses += [] if loss is None else [loss]
         step, index = divmod(batch_idx, self._number)
         if index == self._number - 1:
@@ -133,7 +133,7 @@ def accumulate(
     return WholeSteps(made, micro_batches)
 
 
-def _size(batch: Any) -> int:
+def _size(batch: object) -> int:
     """Return the samples of a mini-batch: the length that all its tensors share."""
     found = [leaf for _, leaf in leaves(batch)]
     others = [type(leaf).__name__ for leaf in found if not isinstance(leaf, torch.Tensor)]
@@ -145,7 +145,7 @@ def _size(batch: Any) -> int:
     return lengths.pop()
 
 
-def _cut(batch: Any, start: int, end: int) -> Any:
+def _cut(batch: object, start: int, end: int) -> Any:
     return with_tensors(batch, lambda tensor: tensor[start:end])
 
 

@@ -10,8 +10,8 @@ What is exchanged is the batch sampler of the training loader, so any data modul
 loader draws batches of indices from a dataset that has a length.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Any, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -52,6 +52,10 @@ class ShardedBatches:
         self._epoch = epoch
         if self._set_epoch is not None:
             self._set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Return the steps of an epoch."""
+        raise NotImplementedError
 
 
 class CanonicalBatches(ShardedBatches):
@@ -128,7 +132,8 @@ class PartitionedBatches(ShardedBatches):
         order = np.array(self._workers.first(list(self._order)))
         # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
         own = order[self._is_own[order % self._samples]].tolist()
-        if len(own) != self._is_own.sum():
+        # By the samples themselves: drawn with replacement, a worker's may be as many by chance.
+        if len(np.unique(order % self._samples)) != len(order):
             raise _not_sharded("draws some samples more than once, which no partition allows")
         for step in range(len(self)):
             yield own[step * self._size : (step + 1) * self._size]
@@ -187,13 +192,14 @@ def _check_partition(loader: DataLoader, batches: Any) -> int:
         raise _not_sharded(
             f"draws from a {type(batches).__name__}, where a partition needs torch's BatchSampler"
         )
-    samples, drawn = len(loader.dataset), len(batches.sampler)
+    # torch's types promise no length; a loader without one has been refused before.
+    samples, drawn = len(cast(Sized, loader.dataset)), len(cast(Sized, batches.sampler))
     if samples != drawn:
         raise _not_sharded(f"draws {drawn} of {samples} samples, where a partition needs them all")
     return samples
 
 
-def _place_of_batches(loader: Any) -> str:
+def _place_of_batches(loader: DataLoader) -> str:
     """Name the attribute of a loader that yields batches of indices."""
     if type(loader).__iter__ is not getattr(DataLoader, "__iter__", None):
         kind = type(loader).__name__
@@ -206,7 +212,7 @@ def _place_of_batches(loader: Any) -> str:
     return key
 
 
-def _checked(batch: Any) -> Any:
+def _checked(batch: object) -> Any:
     if isinstance(batch, list | torch.Tensor | np.ndarray) and np.ndim(batch) == 1:
         return batch
     if isinstance(batch, tuple):

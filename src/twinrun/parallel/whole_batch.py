@@ -11,12 +11,13 @@ first worker's own.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import Metric
 
 from twinrun.checkpoint.stop_request import Stop
@@ -24,6 +25,7 @@ from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.workers import Workers
 from twinrun.trace.fingerprints import fingerprint, join
+from twinrun.trace.step_tracer import loss_of
 
 
 class WholeBatch(pl.Callback):
@@ -54,10 +56,13 @@ class WholeBatch(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Weigh the gradients; Lightning itself registers such hooks on GPUs only."""
-        trainer.strategy.model.register_comm_hook(self, _weighted_sum)
+        # Under DDP it is the DistributedDataParallel that wraps the module.
+        cast(DistributedDataParallel, trainer.strategy.model).register_comm_hook(
+            self, _weighted_sum
+        )
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the shards of the mini-batch."""
         self._workers.sizes = self._sharded[0].sizes[batch_idx]
@@ -65,11 +70,16 @@ class WholeBatch(pl.Callback):
         self._is_in_step = True
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, *_: Any
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: object,
+        *_: object,
+        **__: object,
     ) -> None:
         """Exchange the loss, the statistics of batch normalisation and requests to stop."""
         self._is_in_step = False
-        loss = outputs["loss"] if isinstance(outputs, Mapping) else outputs
+        loss = loss_of(outputs)
         weight = self._workers.weight
         weighted = float(loss) * weight if weight and loss is not None else 0.0
         # A fingerprint's two halves: float64 holds 53 bits.

@@ -22,7 +22,7 @@ class WholeBatchTracer(Tracer):
         self._whole_batch = whole_batch
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the mini-batch's fingerprint, its shards put together."""
         own = with_tensors(batch, torch.Tensor.cpu)
@@ -32,7 +32,7 @@ class WholeBatchTracer(Tracer):
             super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
 
     def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """Take the fingerprints of the gradients, which are summed by now."""
         if self._workers.is_first:
@@ -42,8 +42,8 @@ class WholeBatchTracer(Tracer):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """Add the step's row, with the whole mini-batch's loss."""

@@ -92,7 +92,7 @@ class InitialState:
         except TypeError:
             return None
 
-    def moved(self, batch: Any, device: torch.device) -> Any:
+    def moved(self, batch: object, device: torch.device) -> Any:
         """Pass a batch through the hooks of its transfer; the data module's own come first."""
         # Hooks and batches of a class of their own may change what they are given in place.
         batch = copied(batch)
@@ -122,7 +122,7 @@ def _while_small(batches: Iterable[Any]) -> Iterator[Any]:
             return
 
 
-def _shapes(batch: Any) -> tuple[Any, ...]:
+def _shapes(batch: object) -> tuple[Any, ...]:
     found = (leaf for _, leaf in leaves(batch))
     return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for x in found)
 
@@ -233,7 +233,7 @@ class TimedVariant:
 
     def _seconds(self, phase: str, calls: int) -> float:
         """Call a phase on the batches that come next, and give the seconds it took."""
-        if phase == "trainer":
+        if phase == "trainer" and self._loop is not None:
             return self._loop.seconds(calls)
         call, batches = self._calls[phase], self._batches[phase]
         first = self._next[phase]

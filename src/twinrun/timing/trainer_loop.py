@@ -8,7 +8,6 @@ optimizer, as the rounds of a timing want it.
 
 import tempfile
 from dataclasses import replace
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -68,7 +67,7 @@ class _Clock(pl.Callback):
         self._ended = 0
         self.seconds = 0.0
 
-    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         self._ended += 1
         if self._ended == self._first:
             self._started = timer()

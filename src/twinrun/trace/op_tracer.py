@@ -140,15 +140,15 @@ class OpTracer(TorchDispatchMode):
     def _fingerprint(self, tensor: torch.Tensor) -> int:
         return 0 if _storage(tensor) in self._unwritten else fingerprint(tensor)
 
-    def _enter(self, module: torch.nn.Module, *_: Any) -> None:
+    def _enter(self, module: torch.nn.Module, *_: object) -> None:
         inside = self._path[-1] if self._path else ""
         self._path.append(self._modules.get(id(module), inside))
 
-    def _leave(self, *_: Any) -> None:
+    def _leave(self, *_: object) -> None:
         self._path.pop()
 
 
-def _tensors(tree: Any) -> list[torch.Tensor]:
+def _tensors(tree: object) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 

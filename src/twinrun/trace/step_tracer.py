@@ -76,7 +76,7 @@ class Tracer(pl.Callback):
             self._initial = {"initial": initial, "initial_buffers": buffers}
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the fingerprints of what the step starts with."""
         self._streams = fingerprint_streams(cuda=self._traces_cuda)
@@ -94,7 +94,7 @@ class Tracer(pl.Callback):
         }
 
     def on_before_optimizer_step(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: Any
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """Take the gradients' fingerprints, before clipping."""
         found = [fingerprint(p.grad) for p in self._parameters.values()]
@@ -108,12 +108,12 @@ class Tracer(pl.Callback):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """Add the step's row."""
-        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        loss = loss_of(outputs)
         states, settings = fingerprint_optimizers(
             trainer.optimizers, list(self._parameters.values())
         )
@@ -211,6 +211,12 @@ class Tracer(pl.Callback):
             for p, index in zip(self._parameters.values(), self._sampled, strict=True)
         ]
         return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
+
+
+def loss_of(outputs: object) -> torch.Tensor | None:
+    """Return the loss that a training step returned, alone or in a mapping; None of neither."""
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    return loss if isinstance(loss, torch.Tensor) else None
 
 
 def _of_each(tensors: Mapping[str, torch.Tensor]) -> list[int]:

@@ -119,13 +119,13 @@ def _why_not_joined(values: list[Any]) -> str | None:
     return None
 
 
-def _plain(tree: Any) -> Any:
+def _plain(tree: object) -> object:
     """Make dictionaries of other mappings, whose leaves torch's pytree would not see."""
     if isinstance(tree, Mapping):
         return {str(key): _plain(value) for key, value in tree.items()}
-    if type(tree) in (list, tuple):
-        return type(tree)(_plain(value) for value in tree)
-    return tree
+    if type(tree) is list:
+        return [_plain(value) for value in tree]
+    return tuple(_plain(value) for value in tree) if type(tree) is tuple else tree
 
 
 def _name(path: Any) -> str:

@@ -34,7 +34,7 @@ class FirstStep(pl.Callback):
         self._before = _fingerprints(pl_module)
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Measure the batch, and have Lightning take it for the epoch's last."""
         self.phase = "the first training step"
@@ -48,8 +48,8 @@ class FirstStep(pl.Callback):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """End the training; Lightning still validates, and ends the epoch."""

@@ -6,7 +6,6 @@
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 from torch.utils.tensorboard import SummaryWriter
@@ -38,8 +37,8 @@ class Progress(pl.Callback):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """Say it, if it is time to."""

@@ -20,8 +20,8 @@ from twinrun import artifacts
 from twinrun.config.definitions import Dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.forked import messages_of
+from twinrun.process.fresh_process import report_progress
 from twinrun.process.import_path import import_object, user_line
-from twinrun.process.launching import report_progress
 from twinrun.training.explain_failure import explained_failure
 from twinrun.training.prepare_dataset import made_arrays, signature_of
 from twinrun.training.rehearsal_parts import Part, Rehearsed

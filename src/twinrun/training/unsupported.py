@@ -4,8 +4,6 @@ docs/audit-your-module.md lists what works. What is refused here would train, bu
 traced, compared or counted, and would fail later with words of somebody else.
 """
 
-from typing import Any
-
 import pytorch_lightning as pl
 import torch
 from torch.nn.parameter import is_lazy
@@ -51,7 +49,7 @@ class Supported(pl.Callback):
             )
 
 
-def wrong_package(found: Any) -> str:
+def wrong_package(found: object) -> str:
     """Say if a class comes from the other package that Lightning is published in."""
     is_other = any(
         base.__module__.startswith("lightning.pytorch") for base in getattr(found, "__mro__", ())
