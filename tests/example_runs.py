@@ -205,3 +205,15 @@ def write_manifest(run, manifest, *beside):
     seconds = SECONDS | manifest.get("seconds", {})
     artifacts.write_json(run, bare | manifest | {"settings": settings, "seconds": seconds})
     run_files.write_checksums(run.with_name(run_files.CHECKSUMS), [run, *beside])
+
+
+def fail(run, reason):
+    """Make a run that was written one whose training failed."""
+    manifest = artifacts.read_json(run)
+    keys = ("workload", "variant", "seed", "repeat", "settings")
+    ended = {"metrics": {}, "ended": f"{run_files.FAILED}{reason}"}
+    for file in run.parent.iterdir():
+        file.write_text("")
+    artifacts.write_json(run, {key: manifest[key] for key in keys} | ended)
+    seal(run.parent)
+    return run

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError
 
 if TYPE_CHECKING:  # importing them costs 0.4 s and 1.3 s, which most readers need not pay
     import pandas as pd
@@ -68,7 +68,7 @@ def write_text(path: str | Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def write_json(path: str | Path, value: object) -> None:
     """Write JSON, indented, keys in the order given."""
     write_text(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
@@ -77,12 +77,12 @@ def read_json(path: str | Path) -> Any:
     """Read JSON.
 
     Raises:
-        TwinrunError: if the file is no JSON.
+        JobError: if the file is no JSON.
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise TwinrunError(
+        raise JobError(
             f"{path} is corrupt ({error}): delete it and its run is made again"
         ) from None
 
@@ -95,13 +95,13 @@ def read_record(path: str | Path, kind: type[Record]) -> Record:
         kind: a TypedDict, a dataclass, or a list of them.
 
     Raises:
-        TwinrunError: if the file is no JSON, or a key is missing or of another type.
+        JobError: if the file is no JSON, or a key is missing or of another type.
     """
     try:
         # Not msgspec's own reader: it refuses NaN, which a diverged training leaves.
         return msgspec.convert(read_json(path), kind)
     except msgspec.ValidationError as error:
-        raise TwinrunError(f"{path} is corrupt ({error}): delete it and it is made again") from None
+        raise JobError(f"{path} is corrupt ({error}): delete it and it is made again") from None
 
 
 def write_record(path: str | Path, record: Record, kind: type[Record]) -> None:
@@ -139,7 +139,7 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """Read an .npz.
 
     Raises:
-        TwinrunError: if the file is no .npz or holds pickled objects.
+        JobError: if the file is no .npz or holds pickled objects.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -147,7 +147,7 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy each raise their own kinds
-        raise TwinrunError(f"{path} is corrupt ({error}): delete it and it is made again") from None
+        raise JobError(f"{path} is corrupt ({error}): delete it and it is made again") from None
 
 
 def write_tensors(path: str | Path, tensors: "Mapping[str, torch.Tensor]") -> None:
@@ -164,20 +164,20 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
     """Read safetensors into NumPy arrays without torch; bfloat16 comes as its uint16 bits.
 
     Raises:
-        TwinrunError: if the file is truncated or no safetensors file.
+        JobError: if the file is truncated or no safetensors file.
     """
     from safetensors import SafetensorError, deserialize
 
     try:
         entries = deserialize(Path(path).read_bytes())
     except SafetensorError as error:
-        raise TwinrunError(
+        raise JobError(
             f"{path} is corrupt ({error}): delete it and its run is made again"
         ) from None
     arrays = {}
     for name, entry in entries:
         if entry["dtype"] not in _ITEM_TYPES:
-            raise TwinrunError(f"{path}: tensor {name} has the unsupported type {entry['dtype']}")
+            raise JobError(f"{path}: tensor {name} has the unsupported type {entry['dtype']}")
         array = np.frombuffer(entry["data"], dtype=_ITEM_TYPES[entry["dtype"]])
         arrays[name] = array.reshape(entry["shape"])
     return arrays
@@ -187,7 +187,7 @@ def read_entries(path: str | Path) -> list[Any]:
     """Read the entries of a JSON list, or the one that the file is.
 
     Raises:
-        TwinrunError: if the file is no JSON.
+        JobError: if the file is no JSON.
     """
     content = read_json(path)
     return content if isinstance(content, list) else [content]
@@ -199,14 +199,14 @@ def check_dataset(path: str | Path) -> None:
     A user's own file has no such manifest and passes; each run records its hash all the same.
 
     Raises:
-        TwinrunError: if its bytes are not those that were written.
+        JobError: if its bytes are not those that were written.
     """
     manifest = Path(path).with_suffix(".json")
     recorded = read_json(manifest) if manifest.exists() else None
     if not isinstance(recorded, dict) or not {"dataset", "sha256"} <= recorded.keys():
         return
     if sha256(path) != recorded["sha256"]:
-        raise TwinrunError(
+        raise JobError(
             f"{path} is corrupt (its sha256 is not the one in {manifest}): delete it and it is "
             f"made again"
         )

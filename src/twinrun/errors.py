@@ -5,11 +5,26 @@ class TwinrunError(Exception):
     """Something the user can mend: one sentence naming the key or file, its value and the cure."""
 
 
+class JobError(TwinrunError):
+    """What kept a job from its work here and now; it says nothing of what the job computes.
+
+    A training that fails is a result, which is kept. A training that was killed, that read a
+    corrupt file or found no GPU is none: its job fails and is to be run again.
+    """
+
+
 def sentence_of(error: Exception) -> str:
     """Say an exception in one sentence."""
     if isinstance(error, TwinrunError):
         return str(error)
     first = str(error).strip().split("\n")[0]
+    # https://github.com/pytorch/pytorch/blob/v2.11.0/aten/src/ATen/Context.cpp
+    operation, refusal, _ = first.partition(" does not have a deterministic implementation")
+    if refusal:
+        return (
+            f"no reproducible algorithm for {operation}: torch refuses it under `deterministic: "
+            f"true`; use another operation in its place, or a variant with `deterministic: false`"
+        )
     no_memory = ("out of memory", "can't allocate memory", "cannot allocate memory")
     if isinstance(error, MemoryError) or any(words in first.lower() for words in no_memory):
         return f"out of memory ({first}): give the job more memory or make its batch smaller"

@@ -13,7 +13,7 @@ import msgspec
 
 from twinrun import artifacts
 from twinrun.config.definitions import RunFiles, Variant, Workload
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.environment import Environment
 from twinrun.process.imported_code import ImportedFile
 
@@ -245,9 +245,15 @@ def read_ended(run: str | Path, *names: str) -> RunManifest | FailedRun:
         raise corrupt(run, str(error)) from None
 
 
-def corrupt(path: Path, what: str) -> TwinrunError:
+def failure_of(run: str | Path) -> str | None:
+    """Return the sentence of why a training left no network; None if it left one."""
+    ended = read_ended(run)["ended"]
+    return ended.removeprefix(FAILED) if ended.startswith(FAILED) else None
+
+
+def corrupt(path: Path, what: str) -> JobError:
     """Make the error that says what is wrong with a file of a run, and the cure."""
-    return TwinrunError(f"{path} is corrupt ({what}): delete its folder and the run is made again")
+    return JobError(f"{path} is corrupt ({what}): delete its folder and the run is made again")
 
 
 def _check_hashes(run: Path, names: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from comparing import compared
-from example_runs import example_parameters, write_run
+from example_runs import example_parameters, fail, write_run
 
 from twinrun.comparison.compare import compare, compare_seeds
 from twinrun.comparison.pair_records import read_comparisons
@@ -292,3 +292,26 @@ def test_weights_changed_after_the_last_step_differ_at_no_step(tmp_path):
 def test_comparing_does_without_torch():
     code = "import sys, twinrun.comparison.compare; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_where_a_training_failed_there_is_nothing_to_compare(tmp_path, across):
+    reason = "no reproducible algorithm for put_"
+    runs = [write_run(tmp_path, 1), fail(write_run(tmp_path, 2), reason)]
+    for pair in (runs, runs[::-1]):
+        summary, tensors, steps = compared(tmp_path, *pair, across=across)
+        key = "variant deterministic" if across else "repeat 2"
+        assert (summary["answer"], summary["reason"]) == ("not run", f"{key} failed: {reason}")
+        assert summary["parameters"] == summary["buffers"] == counts(0, 0, 0, 0)
+        assert tensors.empty
+        assert steps.empty
+
+
+def test_the_seeds_without_a_failure_are_compared(tmp_path):
+    runs = [write_run(tmp_path / f"{s}", n, changes={"seed": s}) for s in (1, 2) for n in (1, 2)]
+    fail(runs[0], "no memory")
+    files = {key: tmp_path / key for key in ("summary", "tensors", "steps")}
+    compare_seeds(runs, **files)
+    found = [summary["answer"] for summary in read_comparisons(files["summary"])]
+    assert found == ["not run", "equal"]
+    assert set(pd.read_csv(files["tensors"])["seed"]) == {2}

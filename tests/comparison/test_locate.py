@@ -5,7 +5,7 @@ import json
 import msgspec
 import pandas as pd
 import pytest
-from example_runs import write_run
+from example_runs import fail, write_run
 from example_trainings import VARIANT, WORKLOAD
 
 from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
@@ -35,9 +35,11 @@ RUN = {
 TRAINING = msgspec.convert({**RUN, "seed": 1}, Training)
 
 
-def located(folder, planted, run=RUN):
+def located(folder, planted, run=RUN, failed=None):
     """Locate in a pair with planted differences; give the answer and the table of operations."""
     runs = [write_run(folder, 1), write_run(folder, 2, planted=planted)]
+    if failed is not None:
+        fail(runs[1], failed)
     files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
     compare_seeds(runs, **files)
     output, operations = folder / "location.json", folder / "location.operations.csv"
@@ -55,6 +57,14 @@ def test_an_equal_pair_starts_no_process(tmp_path, monkeypatch):
     found, operations = located(tmp_path, [])
     assert (found["answer"], found["cause"], found["op"]) == ("equal", None, None)
     assert list(operations.columns) == OPERATION_COLUMNS
+    assert operations.empty
+
+
+def test_where_a_training_failed_nothing_is_located(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinrun.comparison.locate.launch", no_process)
+    found, operations = located(tmp_path, [], failed="no memory")
+    assert (found["answer"], found["op"]) == ("not compared", None)
+    assert found["sentence"] == "repeat 2 failed: no memory."
     assert operations.empty
 
 

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 import torch
-from example_runs import example_parameters, write_run
+from drawing import Drawing
+from example_runs import example_parameters, fail, write_run
 from example_trainings import VARIANT
 
 from twinrun import artifacts
@@ -29,8 +30,9 @@ class Study:
             "seed": seed,
             "settings.variant": VARIANT | {"precision": precision},
         } | options.pop("changes", {})
-        scores = {"scores": predictions}
-        return write_run(self.folder / name, repeat, changes=changes, predictions=scores, **options)
+        scores, failed = {"scores": predictions}, options.pop("failed", None)
+        run = write_run(self.folder / name, repeat, changes=changes, predictions=scores, **options)
+        return run if failed is None else fail(run, failed)
 
     def add(self, name, *, not_run=None, **options):
         self.cells.append({"name": name, "label": f"{name}: changed", "not_run": not_run})
@@ -216,3 +218,27 @@ def test_the_map_says_each_value_in_words(study, tmp_path):
     text = (tmp_path / "cells.svg").read_text()
     for words in ("tiny: changed", "rounding", "algorithmic", "not comparable", "not run", "20%"):
         assert f">{words}</text>" in text, words
+
+
+def test_a_training_that_failed_costs_its_own_cell_alone(tmp_path):
+    study = Study(tmp_path)
+    study.add("repeat")
+    study.add("broken", failed="no memory")
+    study.add("same")
+    table, summary = study.tabulated()
+    assert summary["answer"] == "equal"
+    assert table["answer"].to_dict() == {"repeat": "equal", "broken": "not run", "same": "equal"}
+    expected = "not run, variant broken failed: no memory."
+    assert table.loc["broken", "sentence"] == expected
+
+
+def test_a_baseline_that_failed_leaves_a_matrix_that_says_so(tmp_path):
+    study = Study(tmp_path)
+    fail(study.baseline, "no memory")
+    study.add("repeat")
+    study.add("same")
+    table, summary = study.tabulated()
+    assert (summary["answer"], summary["reason"]) == ("not run", "variant plain failed: no memory")
+    assert set(table["answer"]) == {"not run"}
+    draw(tmp_path / "matrix.json", output=tmp_path / "cells.svg")
+    assert Drawing(tmp_path / "cells.svg").texts.count("not run") == 2

@@ -1,25 +1,17 @@
 """A sweep: a trial that fails is kept as failed, trials are ranked, the best one is named."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 from drawing import Drawing
 from example_runs import write_manifest
-from example_trainings import VARIANT, WORKLOAD, arguments
 
-from twinrun import artifacts, run_files
+from twinrun import artifacts
 from twinrun.comparison.ranking import rank
-from twinrun.config.definitions import Identity
 from twinrun.errors import TwinrunError
 from twinrun.figures.sweep import trials
-from twinrun.process.fresh_process import rebuilt
-from twinrun.training.failed_trial import failure_kept
-from twinrun.training.train import train
 from twinrun.verdicts import studies
 from twinrun.verdicts.evidence import Evidence
 
-IDENTITY = {"workload": "digits~lr~9", "variant": "one-worker", "seed": 1, "repeat": 1}
 # By learning rate: the test accuracy; a text is how a trial ended otherwise.
 PLANTED = {
     0.1: 0.5,
@@ -110,27 +102,3 @@ def test_the_figure_names_the_best_and_the_failed(runs, tmp_path):
     drawing = Drawing(tmp_path / "trials.svg")
     for words in ("1. lr 0.2: 0.900", "–. lr 0.3: –", "failed: lr 0.4", "stopped: lr 0.5"):
         assert words in drawing.texts, words
-
-
-@pytest.fixture
-def asked(tmp_path):
-    workload = {**WORKLOAD, "hyperparameters": {"lr": 9}}
-    run = rebuilt(train, arguments(tmp_path, workload, VARIANT))["run"]
-    return replace(run, identity=Identity(**IDENTITY))
-
-
-def test_a_failed_trial_leaves_all_its_files_and_its_sentence(asked, capfd):
-    with failure_kept(True, asked):
-        raise TwinrunError("ValueError: Invalid learning rate: 9")
-    manifest = run_files.read_ended(asked.files.manifest)
-    assert manifest["ended"] == "failed: ValueError: Invalid learning rate: 9"
-    assert manifest["settings"]["workload"]["hyperparameters"] == {"lr": 9}
-    assert "this trial failed, the others continue" in capfd.readouterr().err
-    assert manifest.items() >= IDENTITY.items()
-
-
-@pytest.mark.parametrize(("is_trial", "error"), [(False, TwinrunError), (True, OSError)])
-def test_other_failures_are_the_workflows(asked, is_trial, error, tmp_path):
-    with pytest.raises(error), failure_kept(is_trial, asked):
-        raise error("no")
-    assert not list(tmp_path.iterdir())

@@ -1,9 +1,11 @@
 """What resuming loses is found and named: by Lightning's own checkpoint, and by planted faults."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
-from example_runs import MANIFEST, seal
+from example_runs import MANIFEST, fail, seal, write_run
 from small import Points, Restless, Small
 from torch.nn import functional
 
@@ -12,6 +14,7 @@ from twinrun.checkpoint import interrupt, resumable
 from twinrun.checkpoint.interrupt import Interrupt
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.comparison.resume_loss import diagnose
+from twinrun.comparison.study_records import read_stops
 from twinrun.process.determinism import random_states
 from twinrun.trace.step_tracer import Tracer
 from twinrun.verdicts.evidence import Evidence
@@ -261,3 +264,19 @@ def test_what_was_lost_is_named(found, expected):
     else:
         kept = 1 if expected[0] == "equal" else 0
         assert row["measured"].startswith(f"{kept} of 1 kind of stop")
+
+
+@pytest.mark.parametrize("failed", ["whole", "stopped"])
+def test_where_a_training_failed_nothing_can_be_said_of_resuming(tmp_path, failed):
+    pair = {name: str(write_run(tmp_path / name)) for name in ("whole", "stopped")}
+    fail(Path(pair[failed]), "no memory")
+    diagnose(
+        [{"stop": "mid_epoch", "resume": "twinrun", **pair}],
+        identity={"workload": "small", "variant": "plain", "seed": 1},
+        folder=tmp_path / "comparisons",
+        table=tmp_path / "stops.csv",
+        summary=tmp_path / "stops.json",
+    )
+    (stop,) = read_stops(tmp_path / "stops.json")["stops"]
+    assert stop["answer"] == "not run"
+    assert stop["lost"] == f"the {failed} training failed: no memory"

@@ -25,14 +25,7 @@ def test_a_run_is_told_all_that_it_is_made_of():
     assert training["dataset"] == "results/data/digits.npz"
     assert training["seed"] == 3
     assert told["cores"] == training["variant"]["threads"] == 2
-    assert told["is_trial"] is False
     assert json.loads(json.dumps(told)) == told
-
-
-def test_a_trial_knows_that_it_is_one():
-    params = of()
-    trial = next(iter(params.inputs.settings.trials))
-    assert params.settings_of_run({**RUN, "workload": trial})["is_trial"] is True
 
 
 def test_runs_share_what_they_are_told():

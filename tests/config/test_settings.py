@@ -131,7 +131,7 @@ def test_the_config_given_is_not_changed():
         ("variants", [], r"variants: \[\] is of the wrong type, expected a mapping"),
         ("reproducibility.repeats", 1, "repeats: 1 is out of range, allowed are 2 to 1000"),
         ("devices.sizes", [0], "devices.sizes.0: 0 is out of range, allowed are 1 to 1000000000"),
-        ("acceleration.rounds", 0, "acceleration.rounds: 0 is out of range, allowed are 5 to"),
+        ("acceleration.rounds", 0, "acceleration.rounds: 0 is out of range, allowed are 6 to"),
         ("variants.compiled.compile", "all", "'all' is not one of none, module, step"),
         ("variants.eager.layout", "features_first", "eager.layout: features_first needs `compile:"),
         (
@@ -158,7 +158,7 @@ def test_the_config_given_is_not_changed():
         ("reproducibility.seeds", [1, 1], "1 is named twice"),
         ("reproducibility.workloads", ["denoisr"], "no workload is called 'denoisr', did you mean"),
         ("reproducibility.variants", ["swift"], "no variant is called 'swift'; known: nondeterm"),
-        ("reproducibility.cost.rounds", 0, "rounds: 0 is out of range, allowed are 5 to 100000"),
+        ("reproducibility.cost.rounds", 0, "rounds: 0 is out of range, allowed are 6 to 100000"),
         (
             "workloads.denoiser.dataset",
             "digit",

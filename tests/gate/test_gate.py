@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from example_comparisons import median, timed
-from example_runs import write_manifest
+from example_runs import fail, write_manifest
 
 from twinrun import artifacts
 from twinrun.comparison import study_records
@@ -255,6 +255,13 @@ class TestFingerprint:
         assert outcome(tmp_path, accepted, runs=[moved]) == "fail"
         why = "other weights; diverged by step 2; loss 0.300 to 0.250"
         assert f"denoiser/deterministic/seed1/repeat1: {why}" in capsys.readouterr().out
+
+    def test_a_training_that_failed_fails_though_others_pass(self, tmp_path, accepted, capsys):
+        kept = write_run(tmp_path)
+        failed = Path(write_run(tmp_path / "other"))
+        fail(failed, "no memory")
+        assert outcome(tmp_path, accepted, runs=[kept, str(failed)]) == "fail"
+        assert f"{failed.parent}: this training failed: no memory" in capsys.readouterr().out
 
     def test_no_run_is_nothing_to_judge(self, tmp_path, accepted):
         """Red at b8e0cc1: pass, "0 runs end in the expected weights"."""

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from example_results import SHAPES, VARIANTS, write_results
-from example_runs import seal
+from example_runs import fail, seal
 from safetensors.numpy import load_file, save_file
 
 from twinrun import artifacts
@@ -237,6 +237,24 @@ class TestMissingParts:
                 artifacts.write_csv(Path(path).with_suffix(f".{table}.csv"), rows[:0])
         text = Page(own_example.report()).text
         assert "runs are not comparable: other torch: 2.12.0, 2.13.0." in text
+
+    def test_a_training_that_failed_is_named_with_its_reason(self, own_example):
+        runs = [Path(file) for file in files_of(own_example, "run.json")]
+        reason = "no reproducible algorithm for put_: use another operation"
+        for run in runs:
+            if "/factorization/deterministic/" in str(run):
+                fail(run, reason)
+        comparison = own_example.results / "comparisons/reproducibility/factorization"
+
+        def refuse(comparisons):
+            for found in comparisons:
+                found.update(answer="not run", reason=f"repeat 1 failed: {reason}", steps=0)
+
+        edit(comparison / "deterministic.json", refuse)
+        text = Page(own_example.report()).text
+        assert "2 trainings failed, and left no network" in text
+        assert f"failed: {reason}" in text
+        assert "The deterministic runs are not all there: repeat 1 failed: no repr" in text
 
     def test_a_study_that_was_not_asked_for_is_named(self, own_example):
         config = own_example.config | {"studies": []}

@@ -233,13 +233,15 @@ def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
 
     monkeypatch.setattr(timed_variant.TrainerLoop, "__init__", kept)
     monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
-    timing = {**TIMING, "rounds": 5, "phases": ["train", "trainer"]}
+    timing = {**TIMING, "rounds": 18, "phases": ["train", "trainer"]}
     rounds, summary = measured(tmp_path, {"a": PLAIN}, timing=timing)
     # A round in three.
     through = rounds.query("phase == 'trainer'")
-    assert through[["round", "steps"]].to_numpy().tolist() == [[1, 20], [4, 20]]
+    assert through[["round", "steps"]].to_numpy().tolist() == [
+        [number, 20] for number in (1, 4, 7, 10, 13, 16)
+    ]
     # Settling is 1 step and 2 of warm-up; each fit begins with 2 steps outside the clock.
-    assert modules[0].calls == (2 + 3) + 2 * (2 + 20)
+    assert modules[0].calls == (2 + 3) + 6 * (2 + 20)
     (ratio,) = summary["trainer"]
     assert ratio["variant"] == "a"
     assert ratio["low"] <= ratio["time_ratio"] <= ratio["high"]

@@ -31,6 +31,13 @@ def printed_ends(text):
     return float(low.replace(",", "")), float(high.replace(",", ""))
 
 
+def test_without_an_interval_nothing_is_decided():
+    found = ratio(0.5, None, None)
+    assert effect_of(found) == meaning(found) == "too few measurements"
+    told = "2.00 times as fast (without a 95% interval)"
+    assert speed_up(found) == f"too few measurements: {told}"
+
+
 def test_examples_in_the_docstrings_hold():
     found = doctest.testmod(ratio_words)
     assert found.attempted > 0

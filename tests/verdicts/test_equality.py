@@ -184,3 +184,32 @@ def test_a_located_seed_speaks_for_its_variant_and_an_equal_one_is_silent():
         "evidence": "b.json",
     }
     assert only(first_operations(locations[:1]))["answer"] == "undecided"
+
+
+FAILED = "repeat 2 failed: no reproducible algorithm for put_"
+
+
+def not_run(**changes):
+    nothing = dict.fromkeys(["max_abs", "max_ulp", "relative_l2"])
+    empty = {"parameters": counts(0, 0), "buffers": counts(0, 0), "steps": 0}
+    return compared(**nothing | empty | {"answer": "not run", "reason": FAILED} | changes)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "answer", "measured"),
+    [
+        ([not_run()], "not run", FAILED),
+        ([compared(seed=1), not_run(seed=2)], "not run", f"1 of 2 seeds not run; seed 2: {FAILED}"),
+        ([not_run(seed=1), refused(seed=2)], "not comparable", "1 of 2 seeds not comparable; 1 of"),
+        ([not_run(seed=1), differing(seed=2)], "differs", "1 of 2 seeds differ; 1 of 2 seeds not"),
+    ],
+)
+def test_a_training_that_failed_is_never_equal(seeds, answer, measured):
+    row = only(repeats(seeds))
+    assert row["answer"] == answer
+    assert row["measured"].startswith(measured)
+
+
+def test_what_was_not_compared_asks_for_no_operation():
+    found = {"workload": "denoiser", "variant": "plain", "answer": "not compared", "sentence": ""}
+    assert first_operations([Evidence(path="a.json", found=found)]) == []

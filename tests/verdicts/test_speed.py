@@ -201,12 +201,28 @@ class TestEpochs:
         middle, low, high = interval
         ratio = {"variant": "two", "time_ratio": middle, "low": low, "high": high}
         found = {"workload": "digits", "baseline": "one", "medians": medians, "ratios": [ratio]}
+        found["skipped"] = []
         return Evidence(path="scaling/digits.json", found=found)
 
     def test_epochs_are_faster_or_not(self):
         row = only(speed.epoch_speeds(self.scaling(0.625, 0.5, 0.8)))
         assert (row["key"], row["answer"]) == ("speed", "yes")
         assert row["question"] == "Does it train an epoch faster than one?"
+
+    def test_epochs_without_a_baseline_have_their_own_seconds(self):
+        found = self.scaling(0.625, 0.5, 0.8, seconds=3.5)
+        found.found["skipped"] = [{"variant": "one", "size": None, "reason": "no memory"}]
+        found.found["ratios"] = []
+        del found.found["medians"][0]
+        rows = {row["variant"]: row for row in speed.epoch_speeds(found)}
+        assert (rows["one"]["answer"], rows["one"]["measured"]) == ("not run", "no memory")
+        assert rows["two"]["answer"] == "not comparable"
+        assert rows["two"]["measured"] == "one was not measured; an epoch took 3.50 s"
+
+    def test_too_few_epochs_leave_it_open(self):
+        row = only(speed.epoch_speeds(self.scaling(0.5, None, None)))
+        assert row["answer"] == "undecided"
+        assert "2.00 times as fast (without a 95% interval)" in row["measured"]
 
     def test_epochs_that_spread_leave_it_open(self):
         row = only(speed.epoch_speeds(self.scaling(0.9, 0.8, 0.95, **UNSTABLE)))

@@ -59,6 +59,7 @@ def test_parallel_asks_no_question_about_determinism():
         "baseline": "one",
         "medians": [median("one"), median("two")],
         "ratios": [{"variant": "two", "time_ratio": 0.6, "low": 0.5, "high": 0.7}],
+        "skipped": [],
     }
     rows = studies.parallel(
         [compared(), compared(variant="two", against="one")],

@@ -80,7 +80,7 @@ def test_a_second_run_starts_no_job(demo, demo_config):
             },
         ),
         (
-            {"reproducibility": {"cost": {"rounds": 6}}},
+            {"reproducibility": {"cost": {"rounds": 7}}},
             {"timing": 2, "cost": 2, **END},
         ),
         (

@@ -1,8 +1,9 @@
 from twinrun.figures.growth import growth
+from twinrun.figures.style import reason_instead
 from twinrun.process.job import job
 
 if __name__ == "__main__":
-    with job(snakemake):
+    with job(snakemake), reason_instead(snakemake.output[0]):
         growth(
             snakemake.input.comparisons,
             variants=snakemake.params.variants,

@@ -3,12 +3,12 @@ from msgspec import convert
 from twinrun.config.definitions import Run
 from twinrun.process.gpu_locks import own_gpus
 from twinrun.process.job import job
-from twinrun.training.failed_trial import failure_kept
+from twinrun.training.failed_run import failure_kept
 from twinrun.training.run import run
 
 if __name__ == "__main__":
     settings = dict(snakemake.params.run)
-    is_trial, cores = settings.pop("is_trial"), settings.pop("cores")
+    cores = settings.pop("cores")
     asked = convert(
         {
             **settings,
@@ -22,6 +22,6 @@ if __name__ == "__main__":
     with (
         job(snakemake, threads=cores),
         own_gpus(snakemake.resources.gpu) as visible,
-        failure_kept(is_trial, asked),
+        failure_kept(asked),
     ):
         run(asked, visible)

@@ -18,7 +18,7 @@ from pytorch_lightning.plugins.precision import (
 from torch.utils._pytree import tree_map_only
 
 from twinrun.config.definitions import Variant
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError, TwinrunError
 
 POINTS_AT_LEAST = 1024
 FEATURES_AT_MOST = 32  # with more a matrix library is faster
@@ -29,14 +29,14 @@ def device_of(variant: Variant) -> torch.device:
     """Give the device of a variant's resolved accelerator.
 
     Raises:
-        TwinrunError: if torch sees no such device on this machine.
+        JobError: if torch sees no such device on this machine.
     """
     if variant.accelerator == "cpu":
         return torch.device("cpu")
     for kind, is_there in (("cuda", torch.cuda), ("mps", torch.backends.mps)):
         if is_there.is_available():
             return torch.device(kind, 0)
-    raise TwinrunError("no GPU: torch sees none on this machine")
+    raise JobError("no GPU: torch sees none on this machine")
 
 
 def lay_out(module: pl.LightningModule, layout: str) -> pl.LightningModule:

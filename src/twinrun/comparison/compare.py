@@ -3,8 +3,8 @@
 Two tensors are equal when their bytes are (see `distances`). What differed first is read from the
 fingerprints that the runs took at every step, in the order of cause and effect (see `causes`). Runs
 that are no pair (see `pair`) are not compared: the answer is `not comparable`, with the reason, and
-the tables are empty. A pair is equal if all its tensors and all its steps are, and both did as many
-steps. Does without torch.
+the tables are empty. Where a training failed the answer is `not run`, likewise. A pair is equal if
+all its tensors and all its steps are, and both did as many steps. Does without torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,7 +92,7 @@ def compare_seeds(
     """
     seeds: dict[int, list[str | Path]] = {}
     for run in runs:
-        seeds.setdefault(run_files.read_run(run)["seed"], []).append(run)
+        seeds.setdefault(run_files.read_ended(run)["seed"], []).append(run)
     found = {seed: _compared(group, across=across) for seed, group in seeds.items()}
     _name_same(seeds, {seed: compared for seed, (compared, _, _) in found.items()})
     tensor_tables = {seed: table for seed, (_, table, _) in found.items()}
@@ -106,7 +106,11 @@ def compare_seeds(
 def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Comparison]) -> None:
     """Put into the comparison of each seed which other ones end in the same weights."""
     weights = {
-        seed: {run_files.read_run(run)["weights_sha256"] for run in runs}
+        seed: {
+            run_files.read_run(run)["weights_sha256"]
+            for run in runs
+            if run_files.failure_of(run) is None
+        }
         for seed, runs in seeds.items()
     }
     for seed, compared in found.items():
@@ -119,6 +123,9 @@ def _compared(
     runs: Sequence[str | Path], *, across: bool
 ) -> tuple[Comparison, pd.DataFrame, pd.DataFrame]:
     """Return the summary and the tables of tensors and steps."""
+    reason = _why_not_run(runs, across=across)
+    if reason is not None:
+        return _not_run(runs, reason, across=across)
     manifests = [run_files.read_run(run, *FILES) for run in runs]
     folders = [Path(run).parent for run in runs]
     reasons = (why_no_pair(manifests[0], other, across=across) for other in manifests[1:])
@@ -165,3 +172,45 @@ def _compared(
         runs=[str(folder) for folder in folders],
     )
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
+
+
+def _why_not_run(runs: Sequence[str | Path], *, across: bool) -> str | None:
+    """Say which training failed, and why; None if all left a network."""
+    key = "variant" if across else "repeat"
+    for run in runs:
+        if (failure := run_files.failure_of(run)) is not None:
+            return f"{key} {run_files.read_ended(run)[key]} failed: {failure}"
+    return None
+
+
+def _not_run(
+    runs: Sequence[str | Path], reason: str, *, across: bool
+) -> tuple[Comparison, pd.DataFrame, pd.DataFrame]:
+    """Return the summary of runs that are not all there, and empty tables."""
+    first, last = (run_files.read_ended(runs[index]) for index in (0, -1))
+    tensors = pd.DataFrame(columns=TENSOR_COLUMNS)
+    compared = Comparison(
+        workload=last["workload"],
+        variant=last["variant"],
+        against=first["variant"] if across else None,
+        seed=last["seed"],
+        answer="not run",
+        reason=reason,
+        repeats=len(runs),
+        steps=0,
+        parameters=counts(tensors, "parameter"),
+        buffers=counts(tensors, "buffer"),
+        max_abs=None,
+        max_ulp=None,
+        relative_l2=None,
+        first_difference=None,
+        logged=None,
+        metrics=None,
+        predictions=None,
+        resumed_at=[],
+        non_finite_loss=[],
+        non_finite_parameters=[],
+        same_as_seeds=[],
+        runs=[str(Path(run).parent) for run in runs],
+    )
+    return compared, tensors, pd.DataFrame(columns=STEP_COLUMNS)

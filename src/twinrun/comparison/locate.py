@@ -107,8 +107,11 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[s
         sentence="",
     )
     first = compared["first_difference"]
-    if compared["answer"] != "differs":
+    if compared["answer"] == "equal":
         found["answer"], found["sentence"] = "equal", "No two runs diverge."
+        return found, []
+    if compared["answer"] != "differs":
+        found["answer"], found["sentence"] = "not compared", f"{compared['reason']}."
         return found, []
     if first is None:
         found["sentence"] = "The runs diverge after the last step, which no trace covers."

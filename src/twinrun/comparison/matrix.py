@@ -20,6 +20,7 @@ from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
 from twinrun.formatting import count, measure, percent, plural
+from twinrun.run_files import RunManifest
 
 # fmt: off
 COLUMNS = [
@@ -75,9 +76,16 @@ class CellComparison:
         (self.found,) = read_comparisons(path)
         self._path = Path(path)
         self.folders = [Path(folder) for folder in self.found["runs"]]
-        self.baseline, self.changed = (
-            run_files.read_run(folder / "run.json") for folder in self.folders
-        )
+
+    @property
+    def baseline(self) -> RunManifest:
+        """The run of the baseline, which must not have failed."""
+        return run_files.read_run(self.folders[0] / "run.json")
+
+    @property
+    def changed(self) -> RunManifest:
+        """The run of the cell, likewise."""
+        return run_files.read_run(self.folders[1] / "run.json")
 
     @property
     def steps(self) -> Path:
@@ -128,7 +136,9 @@ def _row(
 def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> None:
     """Put into the row of a cell that was run what its comparison says."""
     found = comparison.found
-    reason = what_did_not_happen(comparison.changed)
+    reason = found["reason"]
+    if found["answer"] != "not run":
+        reason = what_did_not_happen(comparison.changed)
     if reason is not None:
         row["reason"] = reason
         return

@@ -9,7 +9,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 
-Answer = Literal["equal", "differs", "not comparable"]
+Answer = Literal["equal", "differs", "not comparable", "not run"]
 Phase = Literal["forward", "backward", "optimizer"]
 
 
@@ -68,9 +68,9 @@ class Comparison(TypedDict):
     seed: int
     """Of the last run."""
     answer: Answer
-    """`equal`: all tensors, all steps, and their number."""
+    """`equal`: all tensors, all steps, and their number; `not run`: a training failed."""
     reason: str | None
-    """Why the runs are not comparable; None if they are."""
+    """Why there is nothing to compare, or the runs are not comparable; None if they are."""
     repeats: int
     """How many runs."""
     steps: int
@@ -149,8 +149,8 @@ class Location(TypedDict):
     """Of the runs."""
     seed: int
     """Of the runs."""
-    answer: Literal["equal", "located", "not located"]
-    """Whether an operation was found."""
+    answer: Literal["equal", "located", "not located", "not compared"]
+    """Whether an operation was found; `not compared` where the runs were not."""
     cause: str | None
     """One of `causes.CAUSES`; None where nothing differed at any step."""
     step: int | None

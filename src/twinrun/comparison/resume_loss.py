@@ -46,7 +46,8 @@ def diagnose(
         TwinrunError: if a file of a run is corrupt or missing.
     """
     rows = [_row(pair, Path(folder)) for pair in pairs]
-    steps = run_files.read_run(pairs[0]["whole"])["steps"]
+    whole = pairs[0]["whole"]
+    is_whole = run_files.failure_of(whole) is None
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     write_stops(
         summary,
@@ -54,7 +55,7 @@ def diagnose(
             workload=identity["workload"],
             variant=identity["variant"],
             seed=identity["seed"],
-            steps=steps,
+            steps=run_files.read_run(whole)["steps"] if is_whole else 0,
             stops=rows,
         ),
     )
@@ -62,7 +63,6 @@ def diagnose(
 
 def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
     stop, resume = pair["stop"], pair["resume"]
-    manifest = run_files.read_run(pair["stopped"])
     row = StoppedRun(
         stop=stop,
         resume=resume,
@@ -72,6 +72,12 @@ def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
         lost="",
         relative_l2=None,
     )
+    for key in ("whole", "stopped"):
+        failure = run_files.failure_of(pair[key])
+        if failure is not None:
+            row["lost"] = f"the {key} training failed: {failure}"
+            return row
+    manifest = run_files.read_run(pair["stopped"])
     reason = why_not_resumed(manifest)
     if reason is not None:
         row["lost"] = reason

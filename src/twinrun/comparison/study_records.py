@@ -103,7 +103,7 @@ class ResumeTable(TypedDict):
     seed: int
     """Of all runs."""
     steps: int
-    """Of the whole run."""
+    """Of the whole run; 0 if it failed."""
     stops: list[StoppedRun]
     """By stop and checkpoint type."""
 

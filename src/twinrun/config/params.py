@@ -53,7 +53,6 @@ class Params:
             "identity": {**names, "seed": seed, "repeat": repeat},
             "training": {**self.settings_of_replay(wildcards), "seed": seed},
             "cores": self._variant(wildcards).cores,
-            "is_trial": names["workload"] in self.inputs.settings.trials,
         }
 
     def workload_of_timing(self, wildcards: Wildcards) -> dict[str, Any]:

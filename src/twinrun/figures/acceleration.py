@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.figures.style import INK, PAPER, canvas, colour_of, note
-from twinrun.figures.timings import quartiles, read_timing
+from twinrun.figures.style import INK, PAPER, canvas, colour_of, empty, note
+from twinrun.figures.timings import quartiles, read_timing, why_nothing_measured
 from twinrun.formatting import measure
 from twinrun.timing.summary import Ratio
 
@@ -25,6 +25,9 @@ def speeds(timing: str | Path, *, variants: Sequence[str], output: str | Path) -
     """
     summary, rounds = read_timing(timing)
     title = "Time of a step, and the speed-up"
+    if rounds[rounds["phase"].isin(PHASES)].empty:
+        empty(output, title=title, reason=why_nothing_measured(summary))
+        return
     with canvas(output, title=title, height=3.3, columns=len(PHASES)) as (_, grid):
         for axes, (phase, name) in zip(grid[0], PHASES.items(), strict=True):
             axes.set_title(name)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from twinrun.artifacts import read_arrays
-from twinrun.figures.style import canvas, note, shorten, show_mosaic
+from twinrun.figures.style import canvas, empty, shorten, show_mosaic
 
 COLUMNS = 10
 MOST_ROWS = 20
@@ -34,9 +34,7 @@ def contact_sheet(
     title = f"{shorten(images)} by {' and '.join(shorten(name) for name in names[1:])}"
     problem = _problem(arrays, images, names[1:])
     if problem:
-        with canvas(output, title=title, height=2) as (_, grid):
-            grid[0, 0].set(xticks=[], yticks=[])
-            note(grid[0, 0], problem)
+        empty(output, title=title, reason=problem)
         return
     classes = np.unique(arrays[rows])[:MOST_ROWS]
     members = [np.flatnonzero(arrays[rows] == label) for label in classes]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, log_axis, note
-from twinrun.figures.timings import quartiles, read_timing
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, empty, log_axis
+from twinrun.figures.timings import quartiles, read_timing, why_nothing_measured
 from twinrun.formatting import count
 from twinrun.timing.ratios import crossing
 
@@ -23,14 +23,14 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
     summary, rounds = read_timing(timing)
     rounds = rounds.query("phase == 'train'")
     title = "Time of a training step"
+    if rounds.empty:
+        empty(output, title=title, reason=why_nothing_measured(summary))
+        return
     with canvas(output, title=title, height=3.4) as (figure, grid):
         axes = grid[0, 0]
         for variant, times in rounds.groupby("variant", sort=False):
             _draw_growth(axes, str(variant), times, variants)
         axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
-        if rounds.empty:
-            note(axes, "no variant could be measured")
-            return
         for axis in (axes.xaxis, axes.yaxis):
             log_axis(axis)
         for row in crossing(summary):

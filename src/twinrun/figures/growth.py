@@ -26,29 +26,33 @@ def growth(
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    tables: dict[str, pd.DataFrame] = {
-        read_comparisons(path)[0]["variant"]: pd.read_csv(path.with_suffix(".steps.csv"))
-        for path in map(Path, comparisons)
-    }
+    tables, answers = {}, {}
+    for path in map(Path, comparisons):
+        found = read_comparisons(path)[0]
+        tables[found["variant"]] = pd.read_csv(path.with_suffix(".steps.csv"))
+        answers[found["variant"]] = found["answer"]
     title = "Distance between the runs of a pair after each step"
     with canvas(output, title=title, height=2.7 + 0.2 * len(tables)) as (figure, grid):
         axes = grid[0, 0]
         axes.set(xlabel="step", ylabel="relative L2 distance")
-        _draw(axes, tables, variants)
+        _draw(axes, tables, answers, variants)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         figure.legend(loc="outside lower left", ncols=1)
 
 
 def _draw(
-    axes: Axes, steps_by_variant: Mapping[str, pd.DataFrame], variants: Sequence[str]
+    axes: Axes,
+    steps_by_variant: Mapping[str, pd.DataFrame],
+    answers: Mapping[str, str],
+    variants: Sequence[str],
 ) -> None:
-    # The table of pairs that were refused is empty.
+    # The table of pairs that were refused, or whose training failed, is empty.
     tables = {variant: steps for variant, steps in steps_by_variant.items() if len(steps)}
     are_equal = all(steps["parameters_equal"].all() for steps in tables.values())
     for variant in steps_by_variant:
         colour, dashes = colour_of(variant, variants), dashes_of(variant, variants)
-        what = "not comparable"
+        what = answers[variant]
         if variant in tables:
             what = _divergence(tables[variant])
             steps = _thin(tables[variant])

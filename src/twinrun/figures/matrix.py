@@ -31,9 +31,9 @@ def cells(matrix: str | Path, *, output: str | Path) -> None:
     title = "What each change of the baseline does"
     with canvas(output, title=title, height=0.7 + ROW_INCHES * len(rows)) as (_, grid):
         axes = grid[0, 0]
-        for place, row in enumerate(rows):
+        for position, row in enumerate(rows):
             for column, text in enumerate(_words(row)):
-                _box(axes, column, place, text, FILLS[_class(row)])
+                _box(axes, column, position, text, FILLS[_class(row)])
         _frame(axes, [_label(row["label"]) for row in rows])
 
 
@@ -67,8 +67,9 @@ def _box(axes: Axes, column: int, row: int, text: str, fill: str) -> None:
     left, right = EDGES[column : column + 2]
     corner, width = (left + 0.02, row + 0.05), right - left - 0.04
     axes.add_patch(Rectangle(corner, width, 0.9, color=fill, linewidth=0))
-    place = ((left + right) / 2, row + 0.5)
-    axes.text(*place, text, ha="center", va="center", color=LETTERS, fontsize=7.5)
+    axes.text(
+        (left + right) / 2, row + 0.5, text, ha="center", va="center", color=LETTERS, fontsize=7.5
+    )
 
 
 def _frame(axes: Axes, labels: list[str]) -> None:

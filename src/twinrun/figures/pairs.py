@@ -14,18 +14,18 @@ from matplotlib.ticker import FuncFormatter, StrMethodFormatter
 
 from twinrun.artifacts import read_tensors
 from twinrun.comparison.distances import differences, differing_elements, values
-from twinrun.errors import TwinrunError
 from twinrun.figures.style import (
     INK,
     MUTED,
     canvas,
     colour_of,
+    empty,
     log_axis,
     note,
     shorten,
 )
 from twinrun.formatting import count, measure, percent, plural, power_of_ten
-from twinrun.run_files import RunManifest, read_run
+from twinrun.run_files import failure_of, read_ended, read_run
 
 MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
 BINS = 256
@@ -75,18 +75,24 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    pairs = _pairs(runs)
+    pairs, reasons = read_pairs(runs)
+    if not pairs or not pairs[0].shapes:
+        reason = next(iter(reasons.values()), "The module has no parameters.")
+        empty(output, title="First layer", reason=reason)
+        return
     name, shape = next(iter(pairs[0].shapes.items()))
     title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, shape)) or 'scalar'})"
     weights = values(pairs[0].first[name], pairs[0].dtypes[name])
-    height = 0.9 + 1.4 * len(pairs)
-    rows = len(pairs)
+    rows = len(pairs) + len(reasons)
+    height = 0.9 + 1.4 * rows
     with canvas(output, title=title, height=height, rows=rows, share_x=True, share_y=True) as (
         figure,
         grid,
     ):
-        for axes, pair in zip(grid[:, 0], pairs, strict=True):
+        for axes, pair in zip(grid[:, 0], pairs, strict=False):
             _draw_differences(axes, pair, name, colour_of(pair.variant, variants))
+        for axes, (variant, reason) in zip(grid[len(pairs) :, 0], reasons.items(), strict=True):
+            axes.set_title(f"{shorten(variant)}: {shorten(reason, 60)}")
         # Where all are equal the scale is the step between neighbouring numbers at the largest
         # weight: a smaller difference is none.
         smallest = np.spacing(np.float32(np.abs(weights).max(initial=0)))
@@ -150,11 +156,14 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    pairs = _pairs(runs)
+    pairs, reasons = read_pairs(runs)
+    title = "Size of the differences in each parameter tensor"
+    if not pairs:
+        empty(output, title=title, reason=next(iter(reasons.values())))
+        return
     differing = [pair for pair in pairs if not pair.is_equal()]
     names = _most_different(differing) if differing else []
-    title = "Size of the differences in each parameter tensor"
-    height = 1.5 + 0.2 * len(pairs) + (0.13 + 0.13 * len(differing)) * len(names)
+    height = 1.5 + 0.2 * (len(pairs) + len(reasons)) + (0.13 + 0.13 * len(differing)) * len(names)
     with canvas(output, title=title, height=height) as (figure, grid):
         axes = grid[0, 0]
         axes.set_xlabel("|difference|")
@@ -167,6 +176,9 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         for pair in pairs:
             end = ": equal, bit for bit" if pair.is_equal() else ""
             axes.plot([], color=colour_of(pair.variant, variants), lw=5, label=pair.variant + end)
+        for variant, reason in reasons.items():
+            label = f"{variant}: {shorten(reason, 50)}"
+            axes.plot([], color=colour_of(variant, variants), lw=5, label=label)
         figure.legend(loc="outside lower left", ncols=1)
 
 
@@ -222,33 +234,42 @@ def _label_right(axes: Axes, heights: Sequence[float], shares: Sequence[str]) ->
     axes.text(1.01, 1.01, "differ", transform=axes.transAxes, fontsize="small")
 
 
-def _pairs(runs: Sequence[str | Path]) -> list[Pair]:
+def read_pairs(runs: Sequence[str | Path]) -> tuple[list[Pair], dict[str, str]]:
     """Read the two lowest repeats of the lowest seed of each variant, variants in given order.
 
+    Returns:
+        The pairs, and by variant why it has none.
+
     Raises:
-        TwinrunError: if a variant has one run only, or two that hold different parameters,
-            or if a file of a run is corrupt.
+        JobError: if a file of a run is corrupt.
     """
-    manifests = [(read_run(path), Path(path)) for path in runs]
-    order = list(dict.fromkeys(manifest["variant"] for manifest, _ in manifests))
-    return [
-        _pair(variant, [(m, path) for m, path in manifests if m["variant"] == variant])
-        for variant in order
-    ]
+    pairs, reasons = [], {}
+    by_variant: dict[str, list[tuple[int, int, Path]]] = {}
+    for path in map(Path, runs):
+        run = read_ended(path)
+        by_variant.setdefault(run["variant"], []).append((run["seed"], run["repeat"], path))
+    for variant, found in by_variant.items():
+        chosen = [path for *_, path in sorted(found)[:2]]
+        failure = next(filter(None, map(failure_of, chosen)), None)
+        if failure is not None:
+            reasons[variant] = f"not run: {failure}"
+        elif (pair := _pair(variant, chosen)) is None:
+            reasons[variant] = "not comparable: its runs are not two of the same parameters"
+        else:
+            pairs.append(pair)
+    return pairs, reasons
 
 
-def _pair(variant: str, runs: list[tuple[RunManifest, Path]]) -> Pair:
-    chosen = sorted(runs, key=lambda run: (run[0]["seed"], run[0]["repeat"]))[:2]
-    if len(chosen) < 2 or chosen[0][0]["tensors"] != chosen[1][0]["tensors"]:
-        paths = " and ".join(str(path.parent) for _, path in chosen)
-        raise TwinrunError(f"{paths}: needs two runs of one seed with the same parameters")
-    for _, path in chosen:
-        read_run(path, "weights.safetensors")
-    parameters = [t for t in chosen[0][0]["tensors"] if t["kind"] == "parameter"]
-    first, second = (read_tensors(path.with_name("weights.safetensors")) for _, path in chosen)
+def _pair(variant: str, runs: Sequence[Path]) -> Pair | None:
+    """Read two runs; None if there are not two, or they hold different parameters."""
+    manifests = [read_run(run, "weights.safetensors") for run in runs]
+    if len(runs) < 2 or manifests[0]["tensors"] != manifests[1]["tensors"]:
+        return None
+    parameters = [t for t in manifests[0]["tensors"] if t["kind"] == "parameter"]
+    first, second = (read_tensors(run.with_name("weights.safetensors")) for run in runs)
     return Pair(
         variant=variant,
-        repeats=(chosen[0][0]["repeat"], chosen[1][0]["repeat"]),
+        repeats=(manifests[0]["repeat"], manifests[1]["repeat"]),
         shapes={tensor["name"]: tensor["shape"] for tensor in parameters},
         dtypes={tensor["name"]: tensor["dtype"] for tensor in parameters},
         first=first,

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
 from twinrun.artifacts import read_tensors
-from twinrun.figures.style import canvas, note, shorten, show_mosaic
+from twinrun.figures.style import canvas, empty, shorten, show_mosaic
 from twinrun.formatting import count, measure
-from twinrun.run_files import read_run
+from twinrun.run_files import failure_of, read_run
 
 EXAMPLES = 8
 COLOURS = 3  # channels of an image that has colours
@@ -29,13 +28,16 @@ def strip(run: str | Path, *, names: Sequence[str], output: str | Path) -> None:
         names: of what is drawn; the last is what the others should be.
         output: path of the SVG.
     """
+    title = f"Test images: {shorten(', '.join(names), 60)}"
+    failure = failure_of(run)
+    if failure is not None:
+        empty(output, title=title, reason=f"not run: {failure}")
+        return
     read_run(run, "predictions.safetensors")
     predictions = read_tensors(Path(run).with_name("predictions.safetensors"))
-    title = f"Test images: {shorten(', '.join(names), 60)}"
     problem = _not_to_be_drawn(predictions, names) or _no_images(predictions, names)
     if problem:
-        with canvas(output, title=title, height=2) as (_, grid):
-            _say(grid[0, 0], problem)
+        empty(output, title=title, reason=problem)
         return
     images = [_channels_last(predictions[name]) for name in names]
     low, high = _range(images[-1])
@@ -123,9 +125,13 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
     predicted, wanted = names
     pictures, problem = [], "no network was trained to the end"
     for run in runs:
+        failure = failure_of(run)
+        if failure is not None:
+            problem = f"not run: {failure}"
+            continue
         variant = read_run(run, "predictions.safetensors")["variant"]
         found = read_tensors(Path(run).with_name("predictions.safetensors"))
-        if not found:  # a run that failed has predicted nothing
+        if not found:  # a run that was broken off has predicted nothing
             continue
         reason = _not_to_be_drawn(found, names) or _no_grid(found, names)
         if reason:
@@ -136,8 +142,7 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
         pictures.append((f"{variant}\nRMSE {measure(rmse(surface, target))}", surface))
     title = "The surface to fit, and the networks"
     if not pictures:
-        with canvas(output, title=title, height=2) as (_, grid):
-            _say(grid[0, 0], problem)
+        empty(output, title=title, reason=problem)
         return
     target = pictures[0][1]
     scale = Normalize(target.min(), target.max())
@@ -185,12 +190,6 @@ def _not_to_be_drawn(predictions: Mapping[str, np.ndarray], names: Sequence[str]
         return f"no {' and no '.join(missing)}: {there}"
     broken = [name for name in names if not np.isfinite(predictions[name]).all()]
     return f"not finite: {' and '.join(broken)}" if broken else None
-
-
-def _say(axes: Axes, problem: str) -> None:
-    """Write why nothing is drawn."""
-    axes.set(xticks=[], yticks=[])
-    note(axes, "\n".join(problem.split(": ", 1)))
 
 
 def rmse(values: np.ndarray, others: np.ndarray) -> float:

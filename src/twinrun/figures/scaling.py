@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, empty, note, shorten
 from twinrun.formatting import measure, percent
 from twinrun.timing import epoch_times
 from twinrun.timing.epoch_times import Scaling
@@ -39,18 +39,24 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    summary = epoch_times.read(scaling)
+    summary, title = epoch_times.read(scaling), "One worker and several"
+    if not summary["medians"]:
+        reason = next((row["reason"] for row in summary["skipped"]), "no epoch was measured")
+        empty(output, title=title, reason=reason)
+        return
     workers = {row["variant"]: row["workers"] for row in summary["medians"]}
     ends = min(workers.values()), max(workers.values())
     span = max(ends[1] - ends[0], 1)
-    title = "One worker and several"
     with canvas(output, title=title, height=5.9, rows=3, share_x=True) as (figure, grid):
         times, speeds, communication = grid[:, 0]
         _draw(times, _seconds(summary), variants, span)
         times.set_ylabel("seconds an epoch")
         _draw(speeds, _speedups(summary), variants, span)
-        ideal = [end / workers[summary["baseline"]] for end in ends]
-        speeds.plot(ends, ideal, color=MUTED, linestyle=(0, (4, 2)), linewidth=1.2, zorder=1)
+        if summary["baseline"] in workers:
+            ideal = [end / workers[summary["baseline"]] for end in ends]
+            speeds.plot(ends, ideal, color=MUTED, linestyle=(0, (4, 2)), linewidth=1.2, zorder=1)
+        else:
+            note(speeds, f"no baseline: {shorten(summary['baseline'])} was not measured")
         speeds.set_ylabel("speed-up")
         _draw(communication, _communication(summary), variants, span)
         communication.set_ylabel("communication")
@@ -79,13 +85,15 @@ def _speedups(summary: Scaling) -> list[Point]:
     """Return the inverse of each time ratio, the baseline's 1 among them."""
     workers = {row["variant"]: row["workers"] for row in summary["medians"]}
     base = summary["baseline"]
+    if base not in workers:
+        return []
     points = [
         Point(
             variant=ratio["variant"],
             workers=workers[ratio["variant"]],
             value=1 / ratio["time_ratio"],
-            low=1 / ratio["high"],
-            high=1 / ratio["low"],
+            low=1 / (ratio["high"] or ratio["time_ratio"]),
+            high=1 / (ratio["low"] or ratio["time_ratio"]),
             label=f"{measure(1 / ratio['time_ratio'])}\n"
             f"{percent(round(ratio['efficiency'], 2))} of ideal",
         )

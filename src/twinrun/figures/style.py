@@ -6,6 +6,8 @@ the order of the config: a variant has one colour in every figure. INK, MUTED, G
 in the SVG as they stand here; a page may replace them to follow its own light or dark theme.
 """
 
+import textwrap
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,10 +23,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from twinrun.artifacts import atomic
+from twinrun.errors import JobError, sentence_of
 from twinrun.formatting import power_of_ten
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 WIDTH_INCHES = 5.0
+REASON_WIDTH, REASON_LINES = 58, 8  # letters and lines of a sentence that stands for a figure
 GAP = 2  # pixels between the images of a mosaic
 
 # matplotlib's: a name, or an offset and the lengths of ink and gap in points.
@@ -125,6 +129,42 @@ def note(axes: Axes, text: str) -> None:
     axes.text(
         0.5, 0.72, text, transform=axes.transAxes, ha="center", va="center", color=INK, bbox=box
     )
+
+
+def empty(output: str | Path, *, title: str, reason: str) -> None:
+    """Save a figure that says why nothing is drawn.
+
+    Args:
+        output: path of the SVG.
+        title: what would be drawn.
+        reason: a sentence, of any length.
+    """
+    lines = textwrap.wrap(reason, REASON_WIDTH, max_lines=REASON_LINES, placeholder=" …")
+    with canvas(output, title=title, height=1.4 + 0.2 * len(lines)) as (_, grid):
+        grid[0, 0].set(xticks=[], yticks=[])
+        note(grid[0, 0], "\n".join(lines))
+
+
+@contextmanager
+def reason_instead(output: str | Path) -> Iterator[None]:
+    """Draw in the body; what cannot be drawn leaves a figure with the reason.
+
+    Names, values and sizes come from modules of others, and no page should be lost for a picture.
+    The traceback is in the job's log.
+
+    Args:
+        output: path of the SVG that the body draws.
+
+    Raises:
+        JobError: as it came: a corrupt file is named, to be made again.
+    """
+    try:
+        yield
+    except JobError:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        empty(output, title="This figure could not be drawn", reason=sentence_of(error))
 
 
 def shorten(name: str, most: int = 28) -> str:

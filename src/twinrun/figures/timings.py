@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, note
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, empty, note, shorten
 from twinrun.formatting import measure
 from twinrun.timing import summary
 from twinrun.timing.summary import Ratio, TimingSummary
@@ -22,6 +22,12 @@ def read_timing(timing: str | Path) -> tuple[TimingSummary, pd.DataFrame]:
     rounds = pd.read_csv(Path(timing).with_suffix(".csv"))
     milliseconds = 1e3 * rounds["seconds"] / rounds["steps"]
     return summary.read(timing), rounds.assign(milliseconds=milliseconds)
+
+
+def why_nothing_measured(found: TimingSummary) -> str:
+    """Say why a timing has no rounds to draw."""
+    reasons = [f"{row['variant']}: {row['reason']}" for row in found["skipped"]]
+    return next(iter(reasons), "no variant was measured")
 
 
 def quartiles(table: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -45,11 +51,18 @@ def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> 
     measured = list(rounds["variant"].unique())
     ratios = [ratio for ratio in found["ratios"] if ratio["phase"] == "train"]
     title = "Time of a training step"
-    heights = [max(len(measured), 1), max(len(ratios), 1)]
+    if not measured:
+        empty(output, title=title, reason=why_nothing_measured(found))
+        return
+    heights = [len(measured), max(len(ratios), 1)]
     height = 1.5 + 0.45 * sum(heights)
     with canvas(output, title=title, height=height, rows=2, row_heights=heights) as (_, grid):
         _draw_rounds(grid[0, 0], rounds, measured, variants)
         _draw_ratios(grid[1, 0], ratios, found["baseline"], variants)
+        if found["baseline"] not in measured:
+            note(grid[1, 0], f"no baseline: {shorten(found['baseline'])} was not measured")
+        elif not ratios:
+            note(grid[1, 0], "no second variant was measured")
 
 
 def _draw_rounds(
@@ -61,7 +74,7 @@ def _draw_rounds(
         heights = np.linspace(row - 0.25, row + 0.25, len(times))
         axes.scatter(times, heights, s=18, color=colour_of(variant, variants), linewidth=0)
         axes.vlines(times.median(), row - 0.36, row + 0.36, color=INK, linewidth=2, zorder=5)
-    axes.set_ylim(max(len(measured), 1) - 0.5, -0.5)
+    axes.set_ylim(len(measured) - 0.5, -0.5)
     axes.set_yticks(range(len(measured)), measured)
     axes.set_xlabel("milliseconds a step (points: rounds; line: median)")
 
@@ -74,11 +87,10 @@ def _draw_ratios(
     axes.set_ylim(max(len(ratios), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(ratios)), [ratio["variant"] for ratio in ratios])
     axes.set_xlabel(f"time relative to {baseline} (line: 95% interval)")
-    if not ratios:
-        note(axes, "no second variant was measured")
     for row, ratio in enumerate(ratios):
         colour = colour_of(ratio["variant"], variants)
-        axes.hlines(row, ratio["low"], ratio["high"], color=colour, linewidth=2.5)
+        if ratio["low"] is not None and ratio["high"] is not None:
+            axes.hlines(row, ratio["low"], ratio["high"], color=colour, linewidth=2.5)
         axes.plot(ratio["time_ratio"], row, marker="o", color=colour, markersize=8)
         axes.annotate(
             measure(ratio["time_ratio"]),

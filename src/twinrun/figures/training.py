@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from twinrun.figures.style import Dashes, band, canvas, colour_of
-from twinrun.run_files import read_run
+from twinrun.figures.style import Dashes, band, canvas, colour_of, empty
+from twinrun.run_files import failure_of, read_run
 
 MOST_PANELS = 6
 PHASES: dict[str, Dashes] = {"train": "solid", "val": (0, (3, 1.5))}
@@ -24,10 +25,18 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    metrics = pd.concat([_metrics(Path(path)) for path in runs], ignore_index=True)
+    title = "Training (solid) and validation (dashed) per epoch"
+    trained = [Path(run) for run in runs if failure_of(run) is None]
+    if not trained:
+        empty(output, title=title, reason=f"not run: {failure_of(runs[0])}")
+        return
+    metrics = pd.concat([_metrics(run) for run in trained], ignore_index=True)
+    if metrics.empty:
+        reason = "No epoch has a finite metric: what the module logs in its steps is drawn here."
+        empty(output, title=title, reason=reason)
+        return
     names = list(metrics["metric"].unique())[:MOST_PANELS]
     drawn = list(metrics["variant"].unique())
-    title = "Training (solid) and validation (dashed) per epoch"
     height = 0.8 + 0.2 * len(drawn) + 1.75 * len(names)
     with canvas(output, title=title, height=height, rows=len(names), share_x=True) as (
         figure,
@@ -61,8 +70,9 @@ def _draw_metric(
 
 
 def _metrics(run: Path) -> pd.DataFrame:
-    """Return a run's metrics in long form: variant, epoch, phase, metric, value."""
+    """Return a run's metrics in long form: variant, epoch, phase, metric, value; finite ones."""
     variant = read_run(run, "epochs.csv")["variant"]
     table = pd.read_csv(run.with_name("epochs.csv")).melt(id_vars="epoch", var_name="name")
-    parts = table["name"].str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
+    table["value"] = pd.to_numeric(table["value"], errors="coerce").where(np.isfinite)
+    parts = table["name"].astype(str).str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
     return table.join(parts).dropna(subset="value").assign(variant=variant)

@@ -50,6 +50,8 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
     """
     entries: list[Entry] = []
     for run in map(Path, runs):
+        if run_files.failure_of(run) is not None:
+            continue  # see `failures`
         manifest = run_files.read_run(run, "steps.csv")
         identity = manifest["environment"]["identity"]
         environment = {
@@ -62,6 +64,12 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
         name += f"/repeat{manifest['repeat']}"
         _entry(entries, environment)["runs"][name] = _fingerprint(run, manifest)
     return entries
+
+
+def failures(runs: Sequence[str | Path]) -> list[str]:
+    """Name the runs whose training failed, each with the reason: they have no fingerprint."""
+    reasons = {Path(run).parent: run_files.failure_of(run) for run in runs}
+    return [f"{folder}: this training failed: {why}" for folder, why in reasons.items() if why]
 
 
 def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:

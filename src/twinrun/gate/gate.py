@@ -86,6 +86,8 @@ def require(
         elif name == "fingerprint":
             fingerprint = wanted
             judged = [expected_fingerprints.judge(expected_fingerprints.read(wanted), found)]
+            for why in expected_fingerprints.failures(runs):
+                judged.append(("fail", why))
         else:
             judged = [_answer(row, wanted) for row in rows if _is_about(row, name)]
         # Nothing was found to be wrong, and nothing to be right: never a pass.

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError
 
 
 class Workers:
@@ -94,11 +94,11 @@ def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers
     """Meet the other workers of this run.
 
     Raises:
-        TwinrunError: if there are more or fewer than the variant's devices.
+        JobError: if there are more or fewer than the variant's devices.
     """
     count = int(os.environ["WORLD_SIZE"]) if "TWINRUN_MEETING" in os.environ else 1
     if count != devices:
-        raise TwinrunError(f"devices: the variant wants {devices} workers, but {count} started")
+        raise JobError(f"devices: the variant wants {devices} workers, but {count} started")
     if count == 1:
         yield Workers()
         return

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, get_type_hints
 import msgspec
 
 from twinrun.errors import TwinrunError, sentence_of
+from twinrun.process.machine_faults import is_machine_fault
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
 # transports, and the store at which the workers meet.
@@ -74,8 +75,8 @@ def _work(function: str) -> NoReturn:
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
-        lost = is_lost_peer(error)
-        _send({"error": sentence_of(error), "time": time.time(), "is_lost_peer": lost})
+        kinds = {"is_lost_peer": is_lost_peer(error), "is_machine_fault": is_machine_fault(error)}
+        _send({"error": sentence_of(error), "time": time.time(), **kinds})
         sys.exit(1)
     sys.exit(0)
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from twinrun.errors import TwinrunError, sentence_of
+from twinrun.errors import JobError, sentence_of
 
 
 @contextmanager
@@ -58,10 +58,10 @@ def require_threads(needed: int, *, granted: int) -> None:
     """Refuse to continue with fewer threads than needed, because the bits depend on them.
 
     Raises:
-        TwinrunError: if fewer threads were granted than needed.
+        JobError: if fewer threads were granted than needed.
     """
     if granted < needed:
-        raise TwinrunError(
+        raise JobError(
             f"this job needs {needed} threads but was given {granted}: the thread count is part of "
             f"a run's identity, so run with --cores {needed} or more, or lower the variant's "
             f"`threads`"

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError
 from twinrun.process.worker_process import WorkerProcess, failure_of, signals_passed_on, watch
 
 SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
@@ -61,7 +61,8 @@ def launch(
         nodes: machines that share the workers evenly, those of the Slurm job that this is.
 
     Raises:
-        TwinrunError: if the function raised, or a process died. No process is left then: on other
+        TwinrunError: if the function raised; a JobError if what it raised was the machine's fault,
+            or a process died. No process is left then: on other
             nodes Slurm ends it, with the job at the latest.
     """
     _check_nodes(workers, nodes)
@@ -79,7 +80,7 @@ def launch(
                 worker.process.wait()
     failure = failure_of(function, started)
     if failure is not None:
-        raise TwinrunError(failure)
+        raise failure
 
 
 def _check_nodes(workers: int, nodes: int) -> None:
@@ -88,7 +89,7 @@ def _check_nodes(workers: int, nodes: int) -> None:
     unknown = str(nodes) if "SLURM_JOB_ID" in os.environ else "1"
     found = os.environ.get("SLURM_JOB_NUM_NODES", unknown)
     if workers > 1 and found != str(nodes):
-        raise TwinrunError(
+        raise JobError(
             f"nodes: the variant wants {nodes}, but this job has {found}; several take Slurm "
             f"(--workflow-profile slurm), which gives a job as many as it asks for"
         )

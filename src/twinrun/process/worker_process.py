@@ -17,6 +17,7 @@ from typing import TypedDict
 
 import msgspec
 
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.job import say
 from twinrun.process.machine import SET_BY_US
 
@@ -38,6 +39,8 @@ class Failure(TypedDict):
     """When, in seconds since the epoch: of several workers the first failure is the cause."""
     is_lost_peer: bool
     """Whether it only lost the connection to another one."""
+    is_machine_fault: bool
+    """Whether the machine failed, not what was computed; see `machine_faults`."""
 
 
 class WorkerProcess:
@@ -153,10 +156,16 @@ def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def failure_of(function: str, workers: Sequence[WorkerProcess]) -> str | None:
-    """Say what failed first; that the others then lost their connection comes last."""
+def failure_of(function: str, workers: Sequence[WorkerProcess]) -> TwinrunError | None:
+    """Return what failed first; that the others then lost their connection comes last.
+
+    A process that died says nothing of what it computes: that is a JobError.
+    """
     errors = sorted((error for w in workers for error in w.errors), key=lambda e: e["time"])
-    causes = [error["error"] for error in errors if not error["is_lost_peer"]]
+    causes = [error for error in errors if not error["is_lost_peer"]]
+    if causes:
+        kind = JobError if causes[0]["is_machine_fault"] else TwinrunError
+        return kind(causes[0]["error"])
     deaths = [
         _death(function, rank, workers)
         for rank, worker in enumerate(workers)
@@ -166,7 +175,8 @@ def failure_of(function: str, workers: Sequence[WorkerProcess]) -> str | None:
     ]
     lost = [error["error"] for error in errors]
     ended = [f"{function} was ended before it was done" for w in workers if w.process.returncode]
-    return next(iter([*causes, *deaths, *lost, *ended]), None)
+    reason = next(iter([*deaths, *lost, *ended]), None)
+    return None if reason is None else JobError(reason)
 
 
 def _death(function: str, rank: int, workers: Sequence[WorkerProcess]) -> str:

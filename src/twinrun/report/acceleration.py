@@ -30,11 +30,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
             for run in runs
             if run["ended"] == "finished"
         ],
-        "failed": [
-            {"variant": run["variant"], "seed": run["seed"], "ended": run["ended"]}
-            for run in runs
-            if run["ended"] != "finished"
-        ],
+        "failed": results.unfinished(workload, study["variants"]),
         "contrasts": results.contrasts_of("acceleration", workload),
     }
 

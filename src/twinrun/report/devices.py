@@ -25,13 +25,15 @@ def section(results: Results) -> dict[str, object]:
 
 def _workload(results: Results, workload: str) -> dict[str, object]:
     settings = results.config["workloads"][workload]
-    place = f"devices/{workload}"
+    folder = f"devices/{workload}"
     return {
         "name": workload,
         "module": settings["module"],
         "epochs": settings["epochs"],
         "absent": results.absent("devices"),
-        "figures": {name: results.figures.get(f"{place}/{name}") for name in ("sizes", "surfaces")},
+        "figures": {
+            name: results.figures.get(f"{folder}/{name}") for name in ("sizes", "surfaces")
+        },
         "timing": _timing(results.timings.get(f"devices_{workload}")),
         **_networks(results, workload),
         "contrasts": results.contrasts_of("devices", workload),
@@ -106,11 +108,7 @@ def _networks(results: Results, workload: str) -> dict[str, object]:
         for (a, first), (b, second) in combinations(predicted.items(), 2)
         if a[1] == b[1] and (apart := _apart(first, second, names[:1])) is not None
     ]
-    failed = [
-        {"variant": run["variant"], "seed": run["seed"], "ended": run["ended"]}
-        for run in runs
-        if run["ended"] != "finished"
-    ]
+    failed = results.unfinished(workload, results.config["devices"]["variants"])
     return {"networks": networks, "between": between, "failed": failed}
 
 

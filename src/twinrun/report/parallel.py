@@ -23,6 +23,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("parallel"),
         "figure": results.figures.get(f"parallel/{workload}/speedup"),
         "scaling": _scaling(results, workload),
+        "failed": results.unfinished(workload, study["variants"]),
         "repeats": results.repeats_of("parallel", workload),
         "contrasts": results.contrasts_of("parallel", workload),
         "metrics": metrics(results, workload, study["variants"]),
@@ -47,4 +48,5 @@ def _scaling(results: Results, workload: str) -> dict[str, object] | None:
         "baseline": found["baseline"],
         "rows": rows,
         "unstable": [row["variant"] for row in rows if row["unstable"]],
+        "skipped": found["skipped"],
     }

@@ -6,11 +6,12 @@ from typing import TypedDict
 import pandas as pd
 
 from twinrun.comparison.conditions import conditions_of_seeds
-from twinrun.comparison.pair_records import Location
+from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.figures.predictions import worse_than_first
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
+from twinrun.verdicts.equality import CLOSED
 
 MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")
@@ -32,7 +33,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         for variant in results.config["reproducibility"]["variants"]
     ]
     settings = results.config["workloads"][workload]
-    place = f"reproducibility/{workload}"
+    folder = f"reproducibility/{workload}"
     return {
         "name": workload,
         "module": settings["module"],
@@ -41,7 +42,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "compared": [variant for variant in variants if variant["pairs"]],
         "images": settings["shows"].get("images", []),
         "worse": _worse(results, workload, settings["shows"].get("images", [])),
-        "figures": {name: results.figures.get(f"{place}/{name}") for name in FIGURES},
+        "figures": {name: results.figures.get(f"{folder}/{name}") for name in FIGURES},
         "metrics": metrics(results, workload, results.config["reproducibility"]["variants"]),
         "cost": _cost(results.timings.get(f"determinism_{workload}")),
     }
@@ -74,14 +75,19 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
     }
     if not pairs:
         return summed
-    refused = [pair["reason"] for pair in pairs if pair["answer"] == "not comparable"]
+    reasons = [
+        pair["reason"]
+        for answer in ("not comparable", "not run")
+        for pair in pairs
+        if pair["answer"] == answer
+    ]
     differing = [pair for pair in pairs if pair["answer"] == "differs"]
     worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
     firsts = [pair["first_difference"] for pair in differing if pair["first_difference"]]
     drawn = min(pairs, key=lambda pair: pair["seed"])  # the one of the figures
     return summed | {
-        "answer": "differs" if differing else "not comparable" if refused else "equal",
-        "reasons": list(dict.fromkeys(refused)),
+        "answer": _answer(pairs),
+        "reasons": list(dict.fromkeys(reasons)),
         "worst": worst,
         "first": min(firsts, key=lambda first: first["step"], default=None),
         "conditions": conditions_of_seeds(pairs),
@@ -89,11 +95,18 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
             location
             for location in results.locations
             if (location["workload"], location["variant"]) == (workload, variant)
-            and location["answer"] != "equal"
+            and location["answer"] not in CLOSED
         ),
         "layer": _first_layer(drawn),
         "tensors": _most_different(worst),
     }
+
+
+def _answer(pairs: Iterable[Comparison]) -> str:
+    """Return the answer of the worst seed, as the verdicts do."""
+    answers = {pair["answer"] for pair in pairs}
+    worst_first = ("differs", "not comparable", "not run", "equal")
+    return next(answer for answer in worst_first if answer in answers)
 
 
 class Place(TypedDict):

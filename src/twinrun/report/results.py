@@ -1,7 +1,7 @@
 """What a report is made of: everything the workflow left, read and sorted by its path."""
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,7 @@ from twinrun.comparison import pair_records, study_records
 from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
 from twinrun.report.svg import inline
-from twinrun.run_files import FAILED, RunManifest, read_ended
+from twinrun.run_files import FAILED, FailedRun, RunManifest, read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.summary import TimingSummary
@@ -27,6 +27,13 @@ class ReportedRun(RunManifest):
     """Its folder inside results/."""
     path: Path
     """Of its run.json."""
+
+
+class ReportedFailure(FailedRun):
+    """A training that failed, and where its files lie."""
+
+    folder: str
+    """Its folder inside results/."""
 
 
 class ReportedComparison(Comparison):
@@ -59,6 +66,8 @@ class Results:
     """Rows of verdicts.csv."""
     runs: list[ReportedRun]
     """Runs that left a network."""
+    failed: list[ReportedFailure]
+    """Trainings that failed."""
     comparisons: list[ReportedComparison]
     """The comparison of the repeats of every seed."""
     contrasts: list[ReportedComparison]
@@ -102,6 +111,17 @@ class Results:
             run for run in self.runs if run["workload"] == workload and run["variant"] in variants
         ]
 
+    def unfinished(
+        self, workload: str, variants: Sequence[str]
+    ) -> list[ReportedRun | ReportedFailure]:
+        """Return the runs of a workload under some variants that failed or were broken off."""
+        return [
+            run
+            for run in (*self.runs, *self.failed)
+            if run["ended"] != "finished"
+            and (run["workload"], run["variant"] in variants) == (workload, True)
+        ]
+
     def absent(self, study: str) -> list[dict[str, str]]:
         """Return the variants of a study that the machine could not run, `name` and `reason`."""
         names = [name for name in self.config[study]["variants"] if name in self.not_run]
@@ -128,17 +148,19 @@ def read_results(
         return [item for item in paths.items() if fnmatch.fnmatchcase(item[0], pattern)]
 
     compared = [found for item in matching("comparisons/*.json") for found in _comparisons(*item)]
-    figures = [(place.removesuffix(".svg"), path) for place, path in matching("figures/*.svg")]
+    runs, failed = _runs(matching("runs/*/run.json"))
+    figures = [(name.removesuffix(".svg"), path) for name, path in matching("figures/*.svg")]
     return Results(
         config=config,
         not_run=not_run,
         verdicts=read_rows(paths["verdicts.csv"]),
-        runs=[run for item in matching("runs/*/run.json") for run in _runs(*item)],
+        runs=runs,
+        failed=failed,
         comparisons=[found for found in compared if found["against"] is None],
         contrasts=[found for found in compared if found["against"] is not None],
         locations=[
-            {**found, "path": place}
-            for place, path in matching("locations/*.json")
+            {**found, "path": name}
+            for name, path in matching("locations/*.json")
             for found in pair_records.read_locations(path)
         ],
         resumes=[study_records.read_stops(path) for _, path in matching("resumes/*.json")],
@@ -152,24 +174,30 @@ def read_results(
         },
         datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
         figures={
-            place.removeprefix("figures/"): inline(path, number=number)
-            for number, (place, path) in enumerate(figures, start=1)
+            name.removeprefix("figures/"): inline(path, number=number)
+            for number, (name, path) in enumerate(figures, start=1)
         },
     )
 
 
-def _comparisons(place: str, path: Path) -> list[ReportedComparison]:
-    tensors, study = path.with_suffix(".tensors.csv"), place.split("/")[1]
+def _comparisons(name: str, path: Path) -> list[ReportedComparison]:
+    tensors, study = path.with_suffix(".tensors.csv"), name.split("/")[1]
     return [
-        {**found, "study": study, "path": place, "tensors": tensors}
+        {**found, "study": study, "path": name, "tensors": tensors}
         for found in pair_records.read_comparisons(path)
     ]
 
 
-def _runs(place: str, path: Path) -> list[ReportedRun]:
-    """Read a run; [] if it failed and left no network."""
-    manifest = read_ended(path)
-    if manifest["ended"].startswith(FAILED):
-        return []
-    folder = place.removesuffix("/run.json")
-    return [{**cast(RunManifest, manifest), "folder": folder, "path": path}]
+def _runs(
+    files: Iterable[tuple[str, Path]],
+) -> tuple[list[ReportedRun], list[ReportedFailure]]:
+    """Read the runs that left a network, and those that failed."""
+    runs: list[ReportedRun] = []
+    failed: list[ReportedFailure] = []
+    for name, path in files:
+        manifest, folder = read_ended(path), name.removesuffix("/run.json")
+        if manifest["ended"].startswith(FAILED):
+            failed.append({**cast(FailedRun, manifest), "folder": folder})
+        else:
+            runs.append({**cast(RunManifest, manifest), "folder": folder, "path": path})
+    return runs, failed

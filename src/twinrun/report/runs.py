@@ -20,6 +20,8 @@ def table(results: Results) -> dict[str, object]:
     return {
         "groups": [_group(*key, runs) for key, runs in groups.items()],
         "number": len(results.runs),
+        "failed": results.failed[:MOST_LISTED],
+        "number_failed": len(results.failed),
         "each": results.runs if len(results.runs) <= MOST_LISTED else [],
     }
 

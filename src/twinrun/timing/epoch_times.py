@@ -2,20 +2,23 @@
 
 Measured are whole epochs of training steps, from the first step's start to the last one's end, in
 runs that trace every step; the first epoch of a run is left out and shown apart. The runs follow
-one another, so unlike a timing's rounds their epochs are no pairs: the interval of a ratio of
-medians comes from drawing each variant's epochs again by itself (bootstrap). Does without torch.
+one another, so unlike a timing's rounds their epochs are no pairs: a ratio is one of medians, and
+its interval follows from the intervals of both. Does without torch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.timing.ratios import RESAMPLES, UNSTABLE_IQR_SHARE
+from twinrun.run_files import FailedRun, RunManifest
+from twinrun.timing.ratios import CONFIDENCE, UNSTABLE_IQR_SHARE, median_interval
 from twinrun.timing.summary import Ratio, Skipped
+
+COLUMNS = ["variant", "workers", "seed", "repeat", "epoch", "seconds", "communication"]
 
 
 class EpochMedian(TypedDict):
@@ -86,16 +89,19 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
         epochs: path of the CSV, a row for each run and epoch.
         summary: path of the JSON.
     """
-    manifests = [run_files.read_run(run) for run in runs]
-    rows = pd.DataFrame([row for manifest in manifests for row in _epochs(manifest)])
+    identities = [run_files.read_ended(run) for run in runs]
+    failures = {run: run_files.failure_of(run) for run in runs}
+    manifests = [run_files.read_run(run) for run in runs if failures[run] is None]
+    found = [row for manifest in manifests for row in _epochs(manifest)]
+    rows = pd.DataFrame(found, columns=COLUMNS)
     artifacts.write_csv(epochs, rows)
-    baseline = manifests[0]["variant"]
+    baseline = identities[0]["variant"]
     # With one epoch there is no other.
     steady = rows[rows["epoch"] > 1] if (rows["epoch"] > 1).any() else rows
     groups = {variant: steady[steady["variant"] == variant] for variant in rows["variant"].unique()}
     firsts = rows[rows["epoch"] == 1].groupby("variant")["seconds"].median()
     scaling: Scaling = {
-        "workload": manifests[0]["workload"],
+        "workload": identities[0]["workload"],
         "baseline": baseline,
         "medians": [
             _median(variant, group, first_epoch=firsts.loc[variant])
@@ -104,14 +110,28 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
         "ratios": [
             _ratio(variant, group, groups[baseline])
             for variant, group in groups.items()
-            if variant != baseline
+            if variant != baseline and baseline in groups
         ],
-        "skipped": [],
+        "skipped": _skipped(identities, failures.values(), measured=groups),
     }
     artifacts.write_record(summary, scaling, Scaling)
 
 
-def _epochs(manifest: Mapping[str, Any]) -> list[dict[str, object]]:
+def _skipped(
+    runs: Iterable[RunManifest | FailedRun],
+    failures: Iterable[str | None],
+    *,
+    measured: Container[str],
+) -> list[Skipped]:
+    """Return the variants without an epoch, each with the first reason."""
+    reasons: dict[str, str] = {}
+    for run, failure in zip(runs, failures, strict=True):
+        if run["variant"] not in measured:
+            reasons.setdefault(run["variant"], failure or "it ended before its first epoch")
+    return [{"variant": v, "size": None, "reason": reason} for v, reason in reasons.items()]
+
+
+def _epochs(manifest: RunManifest) -> list[dict[str, object]]:
     """Return a row for each epoch of a run."""
     seconds = manifest["seconds"]
     run = {
@@ -149,12 +169,7 @@ def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochM
 def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame) -> EpochRatio:
     """Compare a variant with the baseline; efficiency is the speed-up for each more worker."""
     own, base = (table["seconds"].to_numpy() for table in (epochs, baseline))
-    generator = np.random.default_rng(0)
-    drawn, drawn_base = (
-        np.median(generator.choice(values, (RESAMPLES, len(values))), axis=1)
-        for values in (own, base)
-    )
-    low, high = np.quantile(drawn / drawn_base, [0.025, 0.975])
+    low, high = interval_of_ratio(own, base) or (None, None)
     ratio = np.median(own) / np.median(base)
     workers = epochs["workers"].iloc[0] / baseline["workers"].iloc[0]
     return {
@@ -162,7 +177,23 @@ def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame) -> EpochR
         "size": None,
         "phase": "train",
         "time_ratio": float(ratio),
-        "low": float(low),
-        "high": float(high),
+        "low": low,
+        "high": high,
         "efficiency": float(1 / ratio / workers),
     }
+
+
+def interval_of_ratio(values: np.ndarray, baseline: np.ndarray) -> tuple[float, float] | None:
+    """Return a 95 % interval of the ratio of two medians; None of fewer than 7 values on a side.
+
+    Each median misses its own interval in 2.5 % of cases, so one of the two in at most 5 %
+    (Bonferroni).
+
+    Args:
+        values: (N,) seconds of a variant.
+        baseline: (M,) seconds of the baseline.
+    """
+    # ASSUME that epochs are independent, also those of one run.
+    confidence = 1 - (1 - CONFIDENCE) / 2
+    own, base = (median_interval(array, confidence) for array in (values, baseline))
+    return None if own is None or base is None else (own[0] / base[1], own[1] / base[0])

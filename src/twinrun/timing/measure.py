@@ -33,7 +33,7 @@ from twinrun.timing import ratios, summary
 from twinrun.timing.timed_variant import InitialState, TimedVariant
 
 PROGRESS_SECONDS = 10.0
-TRAINER_EVERY = 3  # rounds
+TRAINER_EVERY = 3  # rounds at most: each of the Trainer's is a whole fit
 # Units in the last place. Sums of some thousand products in another order are a few units off, and
 # each layer adds its own; a wrong weight or a lost layer is a million off.
 TOLERANCE = 100
@@ -142,9 +142,10 @@ def measure(
     )
 
 
-def _of_round(phases: Sequence[str], number: int) -> list[str]:
-    """Leave the Trainer out of two rounds in three: each of its own is a whole fit."""
-    is_with_trainer = number % TRAINER_EVERY == 1
+def _of_round(phases: Sequence[str], number: int, rounds: int) -> list[str]:
+    """Leave the Trainer out of two rounds in three, or of so few that it gets an interval."""
+    every = max(min(rounds // ratios.FEWEST_ROUNDS, TRAINER_EVERY), 1)
+    is_with_trainer = (number - 1) % every == 0
     return [phase for phase in phases if is_with_trainer or phase != "trainer"]
 
 
@@ -228,7 +229,7 @@ def measure_rounds(
         attempt(name, lambda name=name: enter(name))
     progress = _Progress(label, timing.rounds)
     for number in range(1, timing.rounds + 1):
-        phases = _of_round(timing.phases, number)
+        phases = _of_round(timing.phases, number, timing.rounds)
         for name in _rotated(list(timed), number):
             attempt(
                 name,

@@ -8,6 +8,7 @@ about one measurement contradict each other:
 - `no difference measured`: the interval holds 1 and is wider than that. The variant may be slower
   or faster by more than MATTERS; this timing cannot tell, so no question is answered by it.
 - `faster`, `slower`: the interval lies on one side of 1, and beyond MATTERS at least at one end.
+- `too few measurements`: there is no interval that could be relied on (see `ratios`).
 
 The numbers are compared as a reader sees them, with three significant digits. An interval of
 1.001 to 1.12 is printed as 1.00 to 1.12, and whoever reads that it holds 1 must not read "slower"
@@ -22,8 +23,15 @@ from twinrun.timing.summary import Interval
 # ASSUME nobody chooses a variant for less: one minute in twenty.
 MATTERS = 0.05
 DIGITS = 3  # of a printed ratio
+NO_INTERVAL = "without a 95% interval"
 
-Effect = Literal["faster", "slower", "no difference measured", "no difference that matters"]
+Effect = Literal[
+    "faster",
+    "slower",
+    "no difference measured",
+    "no difference that matters",
+    "too few measurements",
+]
 
 
 def effect_of(ratio: Interval) -> Effect:
@@ -33,11 +41,17 @@ def effect_of(ratio: Interval) -> Effect:
     'no difference measured'
     >>> effect_of({"time_ratio": 1.01, "low": 1.003, "high": 1.04})
     'no difference that matters'
+    >>> effect_of({"time_ratio": 1.5, "low": None, "high": None})
+    'too few measurements'
     """
     low, high = ratio["low"], ratio["high"]
-    if _shown(1 / (1 + MATTERS)) <= _shown(low) and _shown(high) <= _shown(1 + MATTERS):
+    if low is None or high is None:
+        return "too few measurements"
+    # Both the ratio and its inverse are printed, and both must look like what is said of them.
+    least, most = _shown(1 / (1 + MATTERS)), _shown(1 + MATTERS)
+    if all(least <= _shown(end) <= most for end in (low, high, 1 / low, 1 / high)):
         return "no difference that matters"
-    # Both the ratio and its inverse are printed; the end next to 1 must not look like 1 in either.
+    # The end next to 1 must not look like 1.
     if _shown(low) > 1 > _shown(1 / low):
         return "slower"
     if _shown(high) < 1 < _shown(1 / high):
@@ -70,6 +84,8 @@ def interval_of_time(ratio: Interval) -> str:
     '95% interval 0.980 to 1.07'
     """
     low, high = _printed_ends(ratio)
+    if low is None or high is None:
+        return NO_INTERVAL
     return f"95% interval {measure(low)} to {measure(high)}"
 
 
@@ -80,6 +96,8 @@ def interval_of_speed(ratio: Interval) -> str:
     '95% interval 1.60 to 2.50'
     """
     low, high = _printed_ends(ratio)
+    if low is None or high is None:
+        return NO_INTERVAL
     return f"95% interval {measure(1 / high)} to {measure(1 / low)}"
 
 
@@ -108,9 +126,11 @@ def _shown(value: float) -> float:
     return float(f"{value:.{DIGITS - 1}e}")
 
 
-def _printed_ends(ratio: Interval) -> tuple[float, float]:
+def _printed_ends(ratio: Interval) -> tuple[float | None, float | None]:
     """Widen an interval that shows no difference by the rounding that decided so, to hold 1."""
     low, high = ratio["low"], ratio["high"]
+    if low is None or high is None:
+        return None, None
     if effect_of(ratio) == "no difference measured":
         return min(low, 1.0), max(high, 1.0)
     return low, high

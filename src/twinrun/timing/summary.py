@@ -52,10 +52,10 @@ class Interval(TypedDict):
 
     time_ratio: float
     """The median over the rounds."""
-    low: float
-    """Lower end of the interval."""
-    high: float
-    """Upper end of the interval."""
+    low: float | None
+    """Lower end of the interval; None of too few rounds, for which there is no interval."""
+    high: float | None
+    """Upper end of the interval, likewise."""
 
 
 class Ratio(Interval):

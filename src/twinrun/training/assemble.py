@@ -21,7 +21,7 @@ from twinrun.acceleration.compilation import compiler_switches
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.definitions import Training, Variant
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError
 from twinrun.parallel.accumulation import accumulate
 from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
@@ -116,7 +116,7 @@ def trainer_of(
         max_steps: likewise, in optimizer steps; -1 for no limit.
 
     Raises:
-        TwinrunError: if torch sees fewer GPUs than the variant asks for.
+        JobError: if torch sees fewer GPUs than the variant asks for.
     """
     devices = variant.devices // variant.nodes
     if variant.accelerator == "gpu":
@@ -150,11 +150,11 @@ def trainer_of(
 def _check_gpus(devices: int) -> None:
     found = torch.cuda.device_count() or int(torch.backends.mps.is_available())
     if not found:
-        raise TwinrunError(
+        raise JobError(
             "accelerator: gpu was asked for, but torch sees none on this machine; say cpu, or run "
             "where there is one"
         )
     if found < devices:
-        raise TwinrunError(
+        raise JobError(
             f"devices: {devices} GPUs were asked for, but torch sees {found}; each worker has one"
         )

@@ -25,7 +25,7 @@ from twinrun.checkpoint import interrupt
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
-from twinrun.errors import TwinrunError, sentence_of
+from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.team import Team, check_same_parameters
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.imported_code import imported_files
@@ -54,8 +54,9 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     Raises:
         TwinrunError: if the workload cannot be built or sharded, the device is missing, a
             deterministic variant meets an operation that has no reproducible implementation, or
-            the training was not the one asked for (workers, steps); also if a signal stopped it,
-            after its files have been written to the folder `stopped` beside its manifest.
+            the training was not the one asked for (workers, steps).
+        JobError: if a signal stopped it, after its files have been written to the folder `stopped`
+            beside its manifest.
     """
     started = time.perf_counter()
     folder = Path(run.files.manifest).parent
@@ -132,7 +133,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     }
     run_files.write_run(files, manifest)
     if stop.is_by_signal:
-        raise TwinrunError(
+        raise JobError(
             f"{stop.reason} after step {len(team.tracer.rows)}: the network so far is in {stopped};"
             f" start the workflow again to train the run to its end"
         )
@@ -236,8 +237,6 @@ def _fit(
 def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
-    if "deterministic" in text:
-        raise TwinrunError(f"variants.{variant}.deterministic: {text.split('. ')[0]}") from error
     if "conditioned on metric" in text:
         raise TwinrunError(
             f"variants.{variant}.validation: a callback of the module needs what is not logged "

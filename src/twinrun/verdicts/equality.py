@@ -1,7 +1,7 @@
 """Verdicts on equality: does training repeat, where do runs diverge, do variants learn the same?
 
-Over several seeds the worst one speaks: a difference before a pair that was refused, and of several
-differences the largest.
+Over several seeds the worst one speaks: a difference before a pair that was refused, this before a
+training that failed, and of several differences the largest.
 """
 
 import math
@@ -36,6 +36,7 @@ OUTPUTS: Mapping[Literal["logged", "metrics", "predictions"], tuple[Key, str]] =
 OUTPUTS_WORST_FIRST = ("differs", "not run", "equal")
 SEED_MATTERS = "Does another seed lead to another training?"
 FIRST_OPERATION = "Which operation diverged first?"
+CLOSED = ("equal", "not compared")  # answers of a location that leave no operation to name
 
 
 def repeats(comparisons: Iterable[Compared]) -> list[Verdict]:
@@ -118,7 +119,7 @@ def first_operations(locations: Iterable[Located]) -> list[Verdict]:
 
     One seed speaks for all: the first in which the operation was found, else the first.
     """
-    diverging = [location for location in locations if location.found["answer"] != "equal"]
+    diverging = [location for location in locations if location.found["answer"] not in CLOSED]
     return [
         _first_operation(min(seeds, key=lambda location: location.found["answer"] != "located"))
         for seeds in _by_variant(diverging)
@@ -158,6 +159,7 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
     """
     refused = [seed for seed in seeds if seed.found["answer"] == "not comparable"]
     differing = [seed for seed in seeds if seed.found["answer"] == "differs"]
+    failed = [seed for seed in seeds if seed.found["answer"] == "not run"]
     answer: Answer
     # One difference is enough to say that it does not repeat, whatever could not be compared; but
     # pairs that could not be compared may differ, so the equal ones do not speak for them.
@@ -167,18 +169,23 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
         # "Are all parameters equal? differs: 0 of 12,609 differ" would contradict itself.
         if not shown.found["parameters"]["elements_differing"]:
             question = entirely
-    elif refused:
-        answer, shown = "not comparable", refused[0]
+    elif refused or failed:
+        shown = [*refused, *failed][0]
+        answer = "not comparable" if refused else "not run"
         measured = shown.found["reason"] or "without a reason"
     else:
         answer, shown = "equal", seeds[0]
         measured = _share(shown.found["parameters"], "parameter")
     if len(seeds) > 1:
-        counts = [(len(differing), "differ"), (len(refused), "not comparable")]
+        counts = [
+            (len(differing), "differ"),
+            (len(refused), "not comparable"),
+            (len(failed), "not run"),
+        ]
         worse = [f"{number} of {len(seeds)} seeds {what}" for number, what in counts if number]
         of_seeds = f"seed {shown.found['seed']}" if worse else _seeds(seeds)
         measured = "; ".join([*worse, f"{of_seeds}: {measured}"])
-    if answer != "not comparable":
+    if answer in ("equal", "differs"):
         runs, steps = plural(shown.found["repeats"], "run"), plural(shown.found["steps"], "step")
         measured += f" ({runs}, {steps})"
     measured = "; ".join([measured, *conditions_of_seeds([seed.found for seed in seeds])])

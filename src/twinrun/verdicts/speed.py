@@ -84,13 +84,20 @@ def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
     """Say of each variant whether its epochs are faster than the baseline's."""
     baseline = scaling.found["baseline"]
     medians = {median["variant"]: median for median in scaling.found["medians"]}
-    rows = []
+    question = EPOCH_FASTER.format(baseline=baseline)
+    rows = [
+        _verdict(scaling, "speed", skipped["variant"], question, "not run", skipped["reason"])
+        for skipped in scaling.found["skipped"]
+    ]
+    if baseline not in medians:
+        for variant, median in medians.items():
+            why = f"{baseline} was not measured; an epoch took {seconds(median['seconds'])}"
+            rows.append(_verdict(scaling, "speed", variant, question, "not comparable", why))
     for ratio in scaling.found["ratios"]:
         # The epochs of two runs are no pairs: the ratio is that of the medians, nothing to explain.
         behind = [medians[ratio["variant"]], medians[baseline]]
         measured = speed_up(ratio) + instability(ratio, behind, noun="epochs")
         answered = answer(ratio, behind, yes="faster"), measured
-        question = EPOCH_FASTER.format(baseline=baseline)
         rows.append(_verdict(scaling, "speed", ratio["variant"], question, *answered))
     return rows
 
@@ -183,7 +190,7 @@ def answer(ratio: Interval, medians: Sequence[Steadiness], *, yes: Effect) -> An
         yes: the effect that the question asks for, `faster` or `slower`.
     """
     effect = effect_of(_widened(ratio, medians))
-    if effect == "no difference measured":
+    if effect in ("no difference measured", "too few measurements"):
         return "undecided"
     return "yes" if effect == yes else "no"
 
@@ -194,9 +201,10 @@ def _spread(medians: Sequence[Steadiness]) -> float:
 
 
 def _widened(ratio: Interval, medians: Sequence[Steadiness]) -> Interval:
-    factor = 1 + _spread(medians)
-    low, high = ratio["low"] / factor, ratio["high"] * factor
-    return {"time_ratio": ratio["time_ratio"], "low": low, "high": high}
+    factor, low, high = 1 + _spread(medians), ratio["low"], ratio["high"]
+    if low is None or high is None:
+        return ratio
+    return {"time_ratio": ratio["time_ratio"], "low": low / factor, "high": high * factor}
 
 
 def _doubts(ratio: Interval, medians: Sequence[Median]) -> str:
@@ -211,8 +219,8 @@ def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
     the ratio is taken within each round, where both were slowed alike.
     """
     of_variant, of_baseline = (median["seconds_per_step"] for median in medians)
-    quotient = of_variant / of_baseline
-    if ratio["low"] <= quotient <= ratio["high"]:
+    quotient, low, high = of_variant / of_baseline, ratio["low"], ratio["high"]
+    if low is None or high is None or low <= quotient <= high:
         return ""
     return (
         f"; the two medians alone give {measure(quotient)}: the ratio is taken within each round, "

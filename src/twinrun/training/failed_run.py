@@ -1,35 +1,44 @@
-"""A trial of a sweep that fails is a result: its run.json says so, and the others finish.
+"""A training that fails is a result: its run.json says so, and everything else continues.
 
-Kept is the failure of the training itself, in its one sentence. What ends the job (too few cores, a
-killed process, a full disk) is a failure of the workflow as ever, and the trial is run again.
+An operation without a deterministic form, a learning rate that is refused, a bug in the module: no
+other run should be lost for it, and the page says what happened. Kept is the failure of the
+training itself, in its one sentence. What ends the job (too few cores, a killed process, a full
+disk, a corrupt file) is a failure of the workflow as ever, and the run is made again.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 
 from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.job import say
 from twinrun.run_files import FAILED
 
 
 @contextmanager
-def failure_kept(is_trial: bool, run: Run) -> Iterator[None]:
-    """Turn the failure of a trial's training into its files: a manifest, and the others empty.
+def failure_kept(run: Run) -> Iterator[None]:
+    """Turn the failure of a training into the run's files: a manifest, and the others empty.
 
     Args:
-        is_trial: of any other run the failure is left as it is.
         run: what is trained, and where its files go.
+
+    Raises:
+        JobError: as it came; the run has no files then.
     """
     try:
         yield
+    except JobError:
+        raise
     except TwinrunError as error:
-        if not is_trial:
-            raise
         identity, training = run.identity, run.training
-        say(f"{identity.workload}: this trial failed, the others continue: {error}")
+        folder = Path(run.files.manifest).parent
+        say(
+            f"{identity.label}: this training failed, all else continues: {error} (to train it "
+            f"again as it is, delete {folder})"
+        )
         for name, path in asdict(run.files).items():
             if name not in ("manifest", "checksums"):
                 artifacts.write_text(path, "")

@@ -1,0 +1,79 @@
+"""A training that fails is a result; what the machine does to a job is none."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+import torch
+from example_trainings import VARIANT, WORKLOAD, arguments
+
+from twinrun import run_files
+from twinrun.config.definitions import Identity
+from twinrun.errors import JobError, TwinrunError
+from twinrun.process.fresh_process import rebuilt
+from twinrun.process.machine_faults import is_machine_fault
+from twinrun.training.failed_run import failure_kept
+from twinrun.training.run import run
+from twinrun.training.train import train
+
+IDENTITY = {"workload": "digits~lr~9", "variant": "one-worker", "seed": 1, "repeat": 1}
+
+
+@pytest.fixture
+def asked(tmp_path):
+    workload = {**WORKLOAD, "hyperparameters": {"lr": 9}}
+    run = rebuilt(train, arguments(tmp_path, workload, VARIANT))["run"]
+    return replace(run, identity=Identity(**IDENTITY))
+
+
+def test_a_failed_training_leaves_all_its_files_and_its_sentence(asked, capfd):
+    with failure_kept(asked):
+        raise TwinrunError("ValueError: Invalid learning rate: 9")
+    manifest = run_files.read_ended(asked.files.manifest)
+    assert manifest["ended"] == "failed: ValueError: Invalid learning rate: 9"
+    assert run_files.failure_of(asked.files.manifest) == "ValueError: Invalid learning rate: 9"
+    assert manifest["settings"]["workload"]["hyperparameters"] == {"lr": 9}
+    said = capfd.readouterr().err
+    assert "seed1/repeat1: this training failed, all else continues" in said
+    assert "to train it again as it is, delete " in said
+    assert manifest.items() >= IDENTITY.items()
+
+
+@pytest.mark.parametrize("error", [JobError, OSError])
+def test_other_failures_are_the_workflows(asked, error, tmp_path):
+    with pytest.raises(error), failure_kept(asked):
+        raise error("no")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_operation_without_a_deterministic_form_is_a_result(tmp_path):
+    workload = {**WORKLOAD, "module": "small:Undeterministic"}
+    asked = rebuilt(train, arguments(tmp_path, workload, VARIANT))["run"]
+    with failure_kept(asked):
+        run(asked, {})
+    failure = run_files.failure_of(asked.files.manifest)
+    assert failure.startswith("no reproducible algorithm for put_: torch refuses it")
+    assert "use another operation in its place" in failure
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (JobError("results/x.npz is corrupt"), True),
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (MemoryError("std::bad_alloc"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error."), True),
+        (RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), False),
+        (FileNotFoundError(errno.ENOENT, "No such file", "mine.csv"), False),
+        (ValueError("Invalid learning rate: 9"), False),
+        (TwinrunError("hyperparameters.lr: Module has no parameter of that name"), False),
+        (RuntimeError("DataLoader worker raised: KeyError"), False),
+    ],
+)
+def test_faults_of_the_machine_are_told_from_those_of_the_training(error, expected):
+    assert is_machine_fault(error) is expected
+    wrapped = RuntimeError("in the training step")
+    wrapped.__cause__ = error
+    assert is_machine_fault(wrapped) is expected
