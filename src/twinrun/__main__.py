@@ -14,7 +14,7 @@ from pathlib import Path
 from twinrun.config.config_files import SCHEMA, merged
 from twinrun.config.settings import resolve
 from twinrun.errors import TwinrunError
-from twinrun.formatting import size_in_bytes
+from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.environment import count_gpus
 from twinrun.training.rehearsal_parts import Rehearsed
 from twinrun.training.rehearse import rehearse
@@ -72,8 +72,8 @@ def lines_of(part: Rehearsed) -> list[str]:
       49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
     """
     logged = ", ".join(part["logged"]) or "nothing"
-    steps = part["steps_per_epoch"]
-    lines = [f"{part['label']}: {steps} steps an epoch; logs {logged}" if steps else part["label"]]
+    steps = plural(part["steps_per_epoch"] or 0, "step")
+    lines = [f"{part['label']}: {steps} an epoch; logs {logged}"]
     if sizes := part["sizes"]:
         parameters, optimizer, batch = (
             size_in_bytes(sizes[key])

@@ -177,7 +177,7 @@ def _of_resume(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_matrix(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    """Hold each changed baseline to what is asked of a variant."""
+    """Check each changed baseline as a variant is checked."""
     if "matrix" not in config["studies"]:
         return
     matrix = config["matrix"]

@@ -11,6 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinrun.config.resume_variants import StopPair
+
 if TYPE_CHECKING:  # settings import the studies, and these import this module
     from twinrun.config.settings import Settings
 
@@ -106,24 +108,22 @@ class Inputs:
         pair = self.settings.pair_of_cell(wildcards["cell"])
         return [RUN.format(workload=wildcards["workload"], **run) for run in pair]
 
-    def pairs_of_resume(self, wildcards: Wildcards) -> list[dict[str, str]]:
+    def pairs_of_resume(self, wildcards: Wildcards) -> list[StopPair]:
         """Return the pairs of a resumed and an uninterrupted run, each run by its run.json."""
         workload, seed = wildcards["workload"], self.settings.config["resume"]["seed"]
+
+        def run_of(variant: str) -> str:
+            return RUN.format(workload=workload, variant=variant, seed=seed, repeat=1)
+
         return [
-            {
-                **pair,
-                **{
-                    key: RUN.format(workload=workload, variant=pair[key], seed=seed, repeat=1)
-                    for key in ("whole", "stopped")
-                },
-            }
+            {**pair, "whole": run_of(pair["whole"]), "stopped": run_of(pair["stopped"])}
             for pair in self.settings.stops_of(wildcards["variant"])
         ]
 
     def runs_of_resume(self, wildcards: Wildcards) -> list[str]:
         """List the runs of these pairs, each once."""
         pairs = self.pairs_of_resume(wildcards)
-        return sorted({pair[key] for pair in pairs for key in ("whole", "stopped")})
+        return sorted({run for pair in pairs for run in (pair["whole"], pair["stopped"])})
 
     # Runs to sum up
 

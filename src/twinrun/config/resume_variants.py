@@ -1,17 +1,17 @@
-"""The study resume: where trainings are stopped, by what they go on, and the variants this makes.
+"""The study resume: where trainings are stopped, from which checkpoint they are resumed.
 
-Each variant of the study is trained once whole, and for each kind of stop once resumed by
-Lightning's checkpoint and once by Twinrun's. Between the parts of a mini-batch one can only stop
-where there are parts, so there the whole training accumulates too.
+Each variant of the study is trained once whole, and for each kind of stop once resumed from
+Lightning's checkpoint and once from Twinrun's. A stop between two micro-batches needs some, so
+there the whole training accumulates too.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 # Where a training is stopped, for readers.
 STOPS = {
     "mid_epoch": "between two mini-batches of an epoch",
-    "mid_accumulation": "between two parts of a mini-batch",
+    "mid_accumulation": "between two micro-batches of a mini-batch",
     "last_batch": "after the last mini-batch of an epoch",
     "epoch_end": "at the end of an epoch",
     "before_validation": "just before validation",
@@ -20,8 +20,21 @@ STOPS = {
 RESUMES = {"lightning": "Lightning's checkpoint", "twinrun": "Twinrun's checkpoint"}
 
 
-def pairs(variant: str, stops: Sequence[str]) -> list[dict[str, str]]:
-    """Return `stop`, `resume`, the variant of the `stopped` run and that of the `whole` one."""
+class StopPair(TypedDict):
+    """Two variants whose runs should end in the same bits."""
+
+    stop: str
+    """Where the one is stopped: of STOPS."""
+    resume: str
+    """From whose checkpoint it is resumed: of RESUMES."""
+    stopped: str
+    """Name of the variant that is stopped and resumed."""
+    whole: str
+    """Name of the variant that is not."""
+
+
+def pairs(variant: str, stops: Sequence[str]) -> list[StopPair]:
+    """Return the pairs by which a variant is examined."""
     return [
         {
             "stop": stop,

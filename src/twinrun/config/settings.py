@@ -81,7 +81,7 @@ class Settings:
         """Name those of some workloads whose predictions are to be drawn as `images`, `surface`."""
         return [name for name in workloads if kind in self.config["workloads"][name]["shows"]]
 
-    def stops_of(self, variant: str) -> list[dict[str, str]]:
+    def stops_of(self, variant: str) -> list[resume_variants.StopPair]:
         """Return the pairs of variants by which the study resume examines a variant."""
         return resume_variants.pairs(variant, self.config["resume"]["stops"])
 

@@ -147,7 +147,7 @@ def _oddity(value: Any, parameter: inspect.Parameter) -> str | None:
     kind = KINDS.get(type(default))
     if kind is None or not _strays(value, default):
         return None
-    what = "a text" if isinstance(value, str) else NAMES.get(KINDS.get(type(value), ""), "")
+    what = {int: "a whole number", float: "a number", str: "a text"}.get(type(value))
     is_what = f" is {what}" if what else ""
     return f"{shown(value)}{is_what}, where the default is {shown(default)}{_cure(value, [kind])}"
 

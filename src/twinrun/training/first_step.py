@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
-from twinrun.trace.fingerprints import fingerprint
+from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.rehearsal_parts import Sizes
 from twinrun.training.write_run import peak_memory_mb
 
@@ -15,7 +15,7 @@ from twinrun.training.write_run import peak_memory_mb
 class FirstStep(pl.Callback):
     """Ends a training after its first step, and keeps what the step needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_batch: bool = False) -> None:
         self.phase = "setting up the training"
         """What is under way."""
         self.count = 0
@@ -25,13 +25,19 @@ class FirstStep(pl.Callback):
         self.steps_per_epoch: int | None = None
         self.batch_bytes = self.optimizer_bytes = 0
         self.notes: list[str] = []
-        self._before: dict[str, Any] = {}
+        self.parameters: dict[str, Any] = {}
+        """Fingerprints of the trainable parameters, after the step once it was taken."""
+        self.unchanged: list[str] = []
+        """Names of those that the step left as they were."""
+        self.batch: Any = None
+        """Fingerprint of the batch, where it is asked for."""
+        self._keeps_batch = keeps_batch
         self._has_loss = True
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep what is going to be learned."""
         self.steps_per_epoch = int(trainer.num_training_batches)
-        self._before = _fingerprints(pl_module)
+        self.parameters = _fingerprints(pl_module)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -43,6 +49,7 @@ class FirstStep(pl.Callback):
         trainer.fit_loop.max_batches = 1
         leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
         self.batch_bytes = sum(leaf.nbytes for leaf in leaves)
+        self.batch = fingerprint_tree(batch) if self._keeps_batch else None
 
     def on_train_batch_end(
         self,
@@ -54,6 +61,8 @@ class FirstStep(pl.Callback):
     ) -> None:
         """End the training; Lightning still validates, and ends the epoch."""
         self.count += 1
+        before, self.parameters = self.parameters, _fingerprints(pl_module)
+        self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
         self.phase = "what follows the first training step"
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         self._has_loss = loss is not None or not pl_module.automatic_optimization
@@ -93,7 +102,7 @@ class FirstStep(pl.Callback):
             )
         elif not any(group["params"] for o in trainer.optimizers for group in o.param_groups):
             yield f"module: configure_optimizers of {name} returns no optimizer"
-        elif self._before and _fingerprints(module) == self._before:
+        elif self.parameters and len(self.unchanged) == len(self.parameters):
             self.notes.append(
                 f"{name}: the first step changes no parameter, as with a learning rate that "
                 f"begins at 0"

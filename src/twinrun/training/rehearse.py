@@ -23,10 +23,10 @@ from twinrun.process.imported_code import distributions_hash, hash_of_code
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.training.rehearsal_parts import SEED, Part, Rehearsed, parts_of
+from twinrun.wording import some
 
 MEMORY = Path(".snakemake/twinrun/rehearsal.json")  # beside Snakemake's own memory of the folder
 MOST_REMEMBERED = 500
-MOST_NAMED = 8
 # Not the part's own hash alone: a rehearsal that learns to see more must be done again.
 MODULES = ("twinrun.training.rehearsal", "twinrun.training.rehearse")
 
@@ -68,9 +68,10 @@ def rehearse(
 
 
 def _named(parts: Sequence[Part]) -> str:
-    names = list(dict.fromkeys(part.label for part in parts))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    names = [part.label for part in parts if part.key.startswith("workloads.")]
+    others = len(parts) - len(names)
+    named = some(names) if names else "what changed"
+    return f"{named} and of {others} of their trials and sizes" if others else named
 
 
 def _launched(

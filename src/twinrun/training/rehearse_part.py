@@ -22,6 +22,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.determinism import determinism
 from twinrun.process.import_path import user_line
 from twinrun.training.assemble import trainer_of
+from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
 from twinrun.training.explain_failure import booleans_as_texts, explained_failure
 from twinrun.training.first_step import FirstStep, sizes_of, without_checkpoints
@@ -166,6 +167,8 @@ def _of_step(
     found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step)
+    if part.is_thorough and part.key.startswith("workloads.") and step.count:
+        found["notes"] += [f"{part.label}: {text}" for text in deviations(training, say)]
     if part.metric is not None and part.metric not in found["logged"] and step.count:
         known = ", ".join(found["logged"]) or "nothing"
         failed = evaluation.missing.get("test")

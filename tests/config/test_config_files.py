@@ -1,0 +1,55 @@
+"""A config file is read or refused in words, whatever its bytes are."""
+
+import doctest
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from twinrun.config import config_files, schema_check
+from twinrun.config.config_files import STANDARD, merged, mistakes_of
+
+SIGNS = st.text(alphabet="ab:-[]{},&*!#|>'\"%@`?~ \n\t01.e+no", max_size=60)
+
+
+@pytest.mark.parametrize("module", [config_files, schema_check])
+def test_the_examples_in_the_docstrings(module):
+    found = doctest.testmod(module)
+    assert found.attempted
+    assert found.failed == 0
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.one_of(st.binary(max_size=60), SIGNS.map(str.encode)))
+def test_any_bytes_are_read_or_refused_in_words(tmp_path, content):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(content)
+    mistakes = mistakes_of(file)
+    assert all(mistake and "\n" not in mistake for mistake in mistakes)
+    if not mistakes:
+        assert isinstance(yaml.safe_load(content.decode()), dict)
+
+
+def test_what_is_right_is_not_refused(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "studies: [reproducibility]\n"
+        "variants: &all {mine: {deterministic: yes, threads: 1}}\n"
+        "again: {<<: *all, b: 1.0e-3, c: '1e-3', d: 0, e: 0.1, f: 10, g: null, h: -1, i: .inf}\n"
+        "workloads: {a: {hyperparameters: {kind: none, name: 1e3x, version: '010'}}}\n"
+    )
+    assert mistakes_of(file) == []
+    assert mistakes_of(STANDARD) == []
+
+
+def test_files_are_united_as_snakemake_unites_them(tmp_path):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("studies: [devices]\nvariants: {cpu: {threads: 1}}\n")
+    second.write_text("variants: {cpu: {precision: 64-true}}\n")
+    config = merged([first, second])
+    assert config["studies"] == ["devices"]
+    assert config["variants"]["cpu"] == {"accelerator": "cpu", "threads": 1, "precision": "64-true"}
+    assert config["variants"]["eager"] == {"threads": 1}

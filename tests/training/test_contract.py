@@ -1,0 +1,94 @@
+"""What a workload should keep is said where it does not: each break is planted in a module."""
+
+import itertools
+import os
+
+import pytest
+import torch
+from example_trainings import VARIANT
+from small import Points, Small, Undeterministic
+
+from twinrun.config.definitions import Training, Variant, Workload
+from twinrun.training.contract import deviations
+
+COUNT = itertools.count()
+
+
+class Unseeded(Small):
+    def __init__(self):
+        super().__init__()
+        with torch.no_grad():
+            self.hidden.weight += int.from_bytes(os.urandom(2)) / 2**16 + 1
+
+
+class SeedingItself(Small):
+    def __init__(self):
+        torch.manual_seed(0)
+        super().__init__()
+
+
+class HalfZero(Small):
+    """The gradient of what lies before a layer of zeros is zero."""
+
+    def __init__(self):
+        super().__init__()
+        torch.nn.init.zeros_(self.output.weight)
+
+
+class Alternating(Points):
+    """Batches that no seed decides."""
+
+    def train_dataloader(self):
+        self.inputs = self.inputs + next(COUNT)
+        return super().train_dataloader()
+
+
+class ByWorkers(Points):
+    """Batches that depend on who prepares them."""
+
+    def train_dataloader(self):
+        self.inputs = self.inputs + self.data_workers
+        return super().train_dataloader()
+
+
+@pytest.fixture(autouse=True)
+def _as_found(monkeypatch):
+    """Put back afterwards what seeding sets."""
+    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "0")
+    with torch.random.fork_rng():
+        yield
+
+
+def found(module=Small, data=Points, monkeypatch=None):
+    """What is said of a module and a data module of this file."""
+    monkeypatch.setattr("small.Small", module)
+    monkeypatch.setattr("small.Points", data)
+    workload = {"dataset": None, "hyperparameters": {}, "epochs": 2}
+    training = Training(
+        workload=Workload(module="small:Small", data="small:Points", **workload),
+        variant=Variant(**VARIANT),
+        seed=1,
+        dataset=None,
+        search_path=[],
+    )
+    return list(deviations(training, lambda text: None))
+
+
+@pytest.mark.parametrize(
+    ("module", "data", "sentences"),
+    [
+        (Small, Points, []),
+        (Unseeded, Points, ["the same seed gives other initial weights"]),
+        (SeedingItself, Points, ["another seed gives the same initial weights"]),
+        (HalfZero, Points, ["the first step leaves unchanged: hidden.weight, hidden.bias"]),
+        (Undeterministic, Points, ["a deterministic variant cannot train it: put_"]),
+        (Small, Alternating, ["the same seed gives another first batch"]),
+        (Small, ByWorkers, ["two data workers give another first batch"]),
+    ],
+)
+def test_what_is_not_kept_is_said(module, data, sentences, monkeypatch):
+    said = found(module, data, monkeypatch)
+    assert len(said) == len(sentences), said
+    for text, sentence in zip(said, sentences, strict=True):
+        assert text.startswith(sentence)

@@ -1,0 +1,114 @@
+"""Which argument a failure is due to: named by the message, or odd beside annotation or default."""
+
+import doctest
+from typing import Literal
+
+import pytest
+
+from twinrun.training import explain_failure
+from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
+from twinrun.training.load_workload import parameters_of
+
+
+class Net:
+    def __init__(
+        self,
+        width: int,
+        rate=0.1,
+        *,
+        sizes: list[int] | None = None,
+        mode: Literal["a", "b"] = "a",
+        sloppy: int = 0.5,
+        path: str = None,  # noqa: RUF013 (as many write it)
+        flag=True,
+        free=None,
+        unknown: "Absent" = None,  # noqa: F821
+    ):
+        pass
+
+
+ASKED = "which the constructor asks for"
+TAKERS = {"mine:Net": parameters_of(Net)}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"width": "8"},
+            "width: '8' is not a whole number, which the constructor asks for; write 8",
+        ),
+        (
+            {"width": 8.0},
+            "width: 8.0 is not a whole number, which the constructor asks for; write 8",
+        ),
+        ({"width": None}, f"width: null is not a whole number, {ASKED}"),
+        ({"rate": "1e-3"}, "rate: '1e-3' is a text, where the default is 0.1; write 1.0e-3"),
+        ({"rate": None}, "rate: null, where the default is 0.1"),
+        ({"rate": True}, "rate: true, where the default is 0.1"),
+        ({"sizes": ["a"]}, f"sizes: ['a'] is no list[int] | None, {ASKED}"),
+        ({"mode": "c"}, f"mode: 'c' is no Literal['a', 'b'], {ASKED}"),
+        ({"flag": 2}, "flag: 2 is a whole number, where the default is true"),
+        ({"path": 3}, f"path: 3 is not a text, {ASKED}"),
+    ],
+)
+def test_an_odd_value_is_a_suspect_where_something_fails(given, sentence):
+    (found,) = explained(TypeError("something else"), given, TAKERS)
+    assert found.startswith(f"hyperparameters.{sentence}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"width": 8, "rate": 1, "mode": "b", "flag": False},
+        {"sizes": [1, 2]},
+        {"sizes": None, "path": None, "free": "x", "unknown": "y"},
+        {"sloppy": 0.7},  # the default contradicts the annotation already
+    ],
+)
+def test_what_is_not_odd_is_no_suspect(given):
+    assert explained(TypeError("something else"), given, TAKERS) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "names"),
+    [
+        ("rate must be positive", {"rate": -1.0, "width": 3}, ["rate"]),
+        ("Invalid learning rate: -0.5", {"rate": -0.5, "width": 3}, ["rate"]),
+        ("negative dimension -3: [4, -3]", {"rate": 0.5, "width": -3}, ["width"]),
+        ("expected 3 channels", {"width": 3}, []),  # a usual number, in a message about others
+        ("separate things", {"rate": 0.5}, []),  # `rate` is no word of it
+    ],
+)
+def test_what_the_message_names_or_shows_is_the_culprit(text, given, names):
+    found = explained(ValueError(text), given, TAKERS)
+    assert [sentence.split(":")[0] for sentence in found] == [f"hyperparameters.{n}" for n in names]
+
+
+def test_of_several_suspects_the_one_that_is_named_is_told():
+    found = explained(ValueError("width is wrong"), {"width": "8", "rate": "x"}, TAKERS)
+    assert [sentence.split(":")[0] for sentence in found] == ["hyperparameters.width"]
+
+
+def test_a_failure_is_one_short_sentence():
+    error = ValueError("first\nsecond " + "x" * 9000)
+    text = explained_failure(
+        "constructing mine:Net", error, {"width": 3}, TAKERS, "mine.py, line 3"
+    )
+    assert text == "constructing mine:Net failed with ValueError: first (mine.py, line 3)"
+    assert len(explained_failure("it", ValueError("x" * 9000), {}, TAKERS)) < 400
+    assert explained_failure("it", KeyError(), {}, TAKERS) == "it failed with KeyError"
+
+
+def test_a_text_for_a_boolean_is_a_mistake_though_nothing_fails():
+    assert list(booleans_as_texts({"flag": False, "free": "no", "rate": 0.1}, TAKERS)) == []
+    (found,) = booleans_as_texts({"flag": "No"}, TAKERS)
+    assert found.endswith(
+        "is a text, which Python takes for true; write no without quotation marks"
+    )
+
+
+def test_the_examples_in_the_docstrings():
+    found = doctest.testmod(explain_failure)
+    assert found.attempted
+    assert found.failed == 0
