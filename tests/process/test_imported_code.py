@@ -57,7 +57,7 @@ def test_what_was_found_is_remembered_until_a_file_changes(project, monkeypatch)
         raise AssertionError("a process was started")
 
     with monkeypatch.context() as patched:
-        patched.setattr(imported_code.subprocess, "run", no_process)
+        patched.setattr(imported_code.subprocess, "Popen", no_process)
         assert discover(["my_model"], ["mine"], memory) == first
         (project / "elsewhere/sister/loss.py").write_text("x = 1\n")
         with pytest.raises(AssertionError, match="a process was started"):
@@ -109,3 +109,12 @@ def test_every_distribution_counts():
     assert {"torch", "numpy", "pytest"} <= {name.lower() for name in found}
     changed = {**found, "pytest": "0.0"}
     assert distributions_hash(changed) != distributions_hash(found) == distributions_hash()
+
+
+def test_a_slow_import_is_said(project, monkeypatch, capfd):
+    (project / "mine/slow_model.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.setattr(imported_code, "SILENT_SECONDS", 0.1)
+    discover(["slow_model"], ["mine"], project / "imports.json")
+    assert capfd.readouterr().err.startswith("Importing slow_model to see what code a job depends")
+    discover(["slow_model"], ["mine"], project / "imports.json")
+    assert capfd.readouterr().err == ""

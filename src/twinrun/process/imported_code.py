@@ -22,8 +22,10 @@ from types import ModuleType
 from typing import TypedDict
 
 from twinrun import artifacts
+from twinrun.process.job import say
 from twinrun.process.source_hash import code_hash, sources_hash
 
+SILENT_SECONDS = 5.0  # then a line says what is waited for
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -109,15 +111,26 @@ def discover(
     )
     arguments = json.dumps([list(modules), [str(Path(p).resolve()) for p in search_path]])
     places = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-c", code, arguments],
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
-        check=False,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": places},
     )
-    found: dict[str, ImportedFile] = json.loads(done.stdout) if done.returncode == 0 else {}
+    output, patience = "", SILENT_SECONDS
+    try:
+        while True:
+            try:
+                output, _ = process.communicate(timeout=patience)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"Importing {', '.join(modules)} to see what code a job depends on ...")
+                patience *= 2
+    finally:
+        process.kill()  # where this one is interrupted
+    found: dict[str, ImportedFile] = json.loads(output) if process.returncode == 0 else {}
     with contextlib.suppress(OSError):  # a folder that cannot be written: found again next time
         artifacts.write_json(memory, {**remembered, key: found})
     return found
