@@ -7,10 +7,10 @@ report would seem to say that it makes no difference.
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from twinrun.config import matrix_cells, resume_variants
+from twinrun.config.definitions import Section
 from twinrun.config.schema_check import validate
 from twinrun.config.sweep_trials import trials
 from twinrun.wording import shown, suggestion
@@ -20,9 +20,7 @@ LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 ALONE = {"sharding": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
 
 
-def contradictions(
-    config: Mapping[str, Any], schema: Mapping[str, Any], given: Mapping[str, Any]
-) -> list[str]:
+def contradictions(config: Section, schema: Section, given: Section) -> list[str]:
     """Return a sentence for each; what builds on other keys is looked at once those are right.
 
     Args:
@@ -40,7 +38,7 @@ def contradictions(
     return independent or [*_of_stops(config), *_of_resume(config), *_of_gate(config)]
 
 
-def _of_names(config: Mapping[str, Any]) -> Iterator[str]:
+def _of_names(config: Section) -> Iterator[str]:
     """Find names that do not exist, and trials that cannot be."""
     for name, workload in config["workloads"].items():
         dataset = workload["dataset"]
@@ -72,7 +70,7 @@ def _of_file(key: str, file: str) -> Iterator[str]:
         yield f"{key}: the file {shown(file)} is empty"
 
 
-def _of_variants(config: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+def _of_variants(config: Section, given: Section) -> Iterator[str]:
     """Find settings of variants that exclude each other, or have no effect."""
     for name, variant in config["variants"].items():
         written = given.get("variants", {}).get(name, {})
@@ -80,7 +78,7 @@ def _of_variants(config: Mapping[str, Any], given: Mapping[str, Any]) -> Iterato
             yield f"variants.{name}.{problem}"
 
 
-def _of_sweep(config: Mapping[str, Any]) -> Iterator[str]:
+def _of_sweep(config: Section) -> Iterator[str]:
     """Find trials that cannot be."""
     if "sweep" not in config["studies"]:
         return
@@ -92,7 +90,7 @@ def _of_sweep(config: Mapping[str, Any]) -> Iterator[str]:
             yield f"sweep.trials: {shown(name)} is too long for a folder's name, vary less at once"
 
 
-def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
+def _impossible(variant: Section) -> Iterator[str]:
     """Find settings of a variant that exclude each other."""
     if variant["persistent_workers"] and not variant["data_workers"]:
         yield "persistent_workers: true needs data_workers of 1 or more"
@@ -116,7 +114,7 @@ def _impossible(variant: Mapping[str, Any]) -> Iterator[str]:
         yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
 
 
-def _without_effect(variant: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[str]:
+def _without_effect(variant: Section, written: Section) -> Iterator[str]:
     """Find settings that somebody wrote and that change nothing in this variant.
 
     Args:
@@ -138,7 +136,7 @@ def _without_effect(variant: Mapping[str, Any], written: Mapping[str, Any]) -> I
         yield "cuda_graph: true needs accelerator: gpu, not cpu"
 
 
-def _of_stops(config: Mapping[str, Any]) -> Iterator[str]:
+def _of_stops(config: Section) -> Iterator[str]:
     """Find stops in the second epoch of a training that has one."""
     for study in config["studies"]:
         asked = config[study]
@@ -161,7 +159,7 @@ def _of_stops(config: Mapping[str, Any]) -> Iterator[str]:
                     )
 
 
-def _of_resume(config: Mapping[str, Any]) -> Iterator[str]:
+def _of_resume(config: Section) -> Iterator[str]:
     """Find what cannot be stopped: trainings of one epoch, variants that its settings exclude."""
     if "resume" not in config["studies"]:
         return
@@ -176,7 +174,7 @@ def _of_resume(config: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"resume.variants.{index}: {problem}" for problem in problems)
 
 
-def _of_matrix(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+def _of_matrix(config: Section, schema: Section) -> Iterator[str]:
     """Check each changed baseline as a variant is checked."""
     if "matrix" not in config["studies"]:
         return
@@ -201,7 +199,7 @@ def _of_matrix(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator
     yield from matrix_cells.contradictions(config)
 
 
-def _of_fingerprint_file(config: Mapping[str, Any]) -> Iterator[str]:
+def _of_fingerprint_file(config: Section) -> Iterator[str]:
     """Find a file of expected fingerprints that is none; it need not exist yet."""
     file = config["require"].get("fingerprint")
     if file is None or not os.path.exists(file):  # noqa: PTH110
@@ -225,7 +223,7 @@ def _of_fingerprint_file(config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _of_gate(config: Mapping[str, Any]) -> Iterator[str]:
+def _of_gate(config: Section) -> Iterator[str]:
     """Find requirements about what is not in the config."""
     repeated = config["reproducibility"]["variants"]
     studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {

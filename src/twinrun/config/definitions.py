@@ -7,7 +7,10 @@ rebuilds them from the signature of the function that it calls. Nothing is resol
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
+
+Section: TypeAlias = Mapping[str, Any]
+"""A part of a config as YAML gives it: the schema says what it holds, not a type."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,8 @@ there: `repeat`, the baseline once more, without whose equality no other cell sa
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from twinrun.config.definitions import Section
 
 LONGEST_NAME = 100
 
@@ -22,14 +23,14 @@ class Cell:
     """Part of a path: what is changed, and its value."""
     label: str
     """For readers, as one would write it in the config."""
-    change: Mapping[str, Any]
+    change: Section
     """Settings of the variant that are not the baseline's."""
     variant: str
     seed: int
     repeat: int
 
 
-def cells(matrix: Mapping[str, Any]) -> list[Cell]:
+def cells(matrix: Section) -> list[Cell]:
     """List the cells: the repeat, each change, the other seed."""
     baseline, seed, other = (matrix[key] for key in ("baseline", "seed", "other_seed"))
     same = {"variant": baseline, "seed": seed, "repeat": 1, "change": {}}
@@ -47,7 +48,7 @@ def cells(matrix: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def contradictions(config: Mapping[str, Any]) -> Iterator[str]:
+def contradictions(config: Section) -> Iterator[str]:
     """Find values that are the baseline's own, and names that two cells would share."""
     matrix = config["matrix"]
     baseline = config["variants"][matrix["baseline"]]
@@ -65,18 +66,18 @@ def contradictions(config: Mapping[str, Any]) -> Iterator[str]:
         taken.add(name)
 
 
-def _labels(change: Mapping[str, Any]) -> Iterator[str]:
+def _labels(change: Section) -> Iterator[str]:
     """Name what is changed; an environment variable needs no other name than its own."""
     for key, value in change.items():
         yield _shown(value) if isinstance(value, Mapping) else f"{key}: {_shown(value)}"
 
 
-def _name(change: Mapping[str, Any]) -> str:
+def _name(change: Section) -> str:
     text = "-".join(f"{key}-{_shown(value)}" for key, value in change.items())
     return re.sub("[^A-Za-z0-9_]+", "-", text).strip("-")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Write a value as YAML would, short.
 
     >>> _shown(False), _shown({"MKL_CBWR": "AVX2"}), _shown("32-true")

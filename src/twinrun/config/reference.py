@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
+
+from twinrun.config.definitions import Section
 
 SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 HEADER = """\
@@ -27,15 +28,13 @@ errors.
 """
 
 
-def reference(schema: Mapping[str, Any]) -> str:
+def reference(schema: Section) -> str:
     """Return the Markdown page of a schema: a row for each key, in the schema's order."""
     rows = [" | ".join(["", *row, ""]).strip() for row in _rows(schema, schema, prefix="")]
     return HEADER + "\n".join(rows) + "\n"
 
 
-def _rows(
-    node: Mapping[str, Any], schema: Mapping[str, Any], prefix: str
-) -> Iterator[tuple[str, str, str, str]]:
+def _rows(node: Section, schema: Section, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     for name, value in node.get("properties", {}).items():
         entry = {**_referenced(value, schema), **value}
         key = f"{prefix}{name}"
@@ -48,11 +47,11 @@ def _rows(
             yield from _rows(named, schema, prefix=f"{key}.<name>.")
 
 
-def _referenced(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _referenced(value: Section, schema: Section) -> Section:
     return schema["$defs"][value["$ref"].rpartition("/")[2]] if "$ref" in value else {}
 
 
-def _allowed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+def _allowed(entry: Section, schema: Section) -> str:
     if "enum" in entry:
         return ", ".join(f"`{_shown(value)}`" for value in entry["enum"])
     kind = entry.get("type", "any")
@@ -68,13 +67,13 @@ def _allowed(entry: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     return text
 
 
-def _default(entry: Mapping[str, Any], *, required: bool) -> str:
+def _default(entry: Section, *, required: bool) -> str:
     if "default" in entry:
         return f"`{_shown(entry['default'])}`"
     return "required" if required else ""
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n...\n").strip()
 
 

@@ -5,8 +5,10 @@ Lightning's checkpoint and once from Twinrun's. A stop between two micro-batches
 there the whole training accumulates too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict
+
+from twinrun.config.definitions import Section
 
 # Where a training is stopped, for readers.
 STOPS = {
@@ -47,9 +49,7 @@ def pairs(variant: str, stops: Sequence[str]) -> list[StopPair]:
     ]
 
 
-def variants(
-    name: str, settings: Mapping[str, Any], stops: Sequence[str]
-) -> dict[str, dict[str, Any]]:
+def variants(name: str, settings: Section, stops: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the settings of the variants that `pairs` names, by name.
 
     >>> sorted(variants("plain", {"threads": 1, "accumulate": 1}, ["epoch_end"]))

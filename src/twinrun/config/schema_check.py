@@ -10,6 +10,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
+from twinrun.config.definitions import Section
 from twinrun.wording import LONGEST_VALUE, shown, suggestion
 
 MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
@@ -25,9 +26,7 @@ TYPES = {
 }
 
 
-def validate(
-    config: Mapping[str, Any], schema: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[str]]:
+def validate(config: Section, schema: Section) -> tuple[dict[str, Any], list[str]]:
     """Return a copy of the config with defaults, and all its mistakes in the schema's eyes."""
     try:
         copy = _plain(config, [], [0])
@@ -64,7 +63,7 @@ class _NotPlainError(Exception):
     """A value that no job could be handed."""
 
 
-def _plain(value: Any, path: list[str], count: list[int]) -> Any:
+def _plain(value: object, path: list[str], count: list[int]) -> Any:
     """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
     count[0] += 1
     if count[0] > MOST_VALUES:
@@ -93,7 +92,7 @@ def _fill_defaults(
     """
 
     def properties(
-        validator: Any, properties: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]
+        validator: Any, properties: Section, instance: Any, schema: Section
     ) -> Iterator[ValidationError]:
         if isinstance(instance, dict):
             for name, subschema in properties.items():
@@ -104,7 +103,7 @@ def _fill_defaults(
     return properties
 
 
-def _is_integer(_: Any, value: Any) -> bool:
+def _is_integer(_: Any, value: object) -> bool:
     """JSON Schema calls 3.0 an integer, which `range` and a job's arguments do not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -170,7 +169,7 @@ def _first_twice(items: Sequence[Any]) -> Any:
     return next(item for index, item in enumerate(items) if item in items[:index])
 
 
-def _of_type(value: Any, wanted: Sequence[str]) -> str:
+def _of_type(value: object, wanted: Sequence[str]) -> str:
     """Say that a value is of the wrong type, and how it should be written.
 
     >>> _of_type(None, ["object"])
@@ -186,7 +185,7 @@ def _of_type(value: Any, wanted: Sequence[str]) -> str:
     return f"{shown(value)} is of the wrong type, expected {expected}{type_hint(value, wanted)}"
 
 
-def type_hint(value: Any, wanted: Sequence[str]) -> str:
+def type_hint(value: object, wanted: Sequence[str]) -> str:
     """Say how a value of the wrong type should be written, if that is likely."""
     if "string" in wanted and isinstance(value, bool):
         words = "yes, on and true as true" if value else "no, off and false as false"

@@ -7,7 +7,7 @@ run that could not start.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import yaml
 
 from twinrun.config import matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
-from twinrun.config.definitions import Dataset, Timing, Variant, Workload
+from twinrun.config.definitions import Dataset, Section, Timing, Variant, Workload
 from twinrun.config.matrix_cells import Cell
 from twinrun.config.schema_check import listed, validate
 from twinrun.config.studies import STUDIES
@@ -129,7 +129,7 @@ class Settings:
 
 
 def resolve(
-    config: Mapping[str, Any], schema: str | Path, *, gpus: int, mistakes: Sequence[str] = ()
+    config: Section, schema: str | Path, *, gpus: int, mistakes: Sequence[str] = ()
 ) -> Settings:
     """Validate a config and resolve it for a machine.
 
@@ -190,12 +190,12 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     return settings
 
 
-def _made_of(values: Mapping[str, Any]) -> dict[str, Any]:
+def _made_of(values: Section) -> dict[str, Any]:
     """Leave out what is drawn: it is no setting of a run, whose change would train it again."""
     return {key: value for key, value in values.items() if key != "shows"}
 
 
-def _stopped(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _stopped(config: Section) -> dict[str, dict[str, Any]]:
     """Return the variants that the study resume adds, and those that they are compared with."""
     if "resume" not in config["studies"]:
         return {}

@@ -1,11 +1,13 @@
 """The trials of a sweep: hyperparameters crossed, each trial a workload of its own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from twinrun.config.definitions import Section
 
-def trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+
+def trials(config: Section) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Return each trial's name, the workload that it varies and its hyperparameters.
 
     The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps
@@ -21,5 +23,5 @@ def trials(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
             yield name, workload, dict(zip(crossed, values, strict=True))
 
 
-def _spelt(value: Any) -> str:
+def _spelt(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
