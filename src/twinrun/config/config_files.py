@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from twinrun.errors import TwinrunError
+from twinrun.errors import TwinrunError, sentence_of
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
@@ -38,6 +38,7 @@ def merged(files: Sequence[str | Path]) -> dict[str, Any]:
     """
     # Both are Snakemake's own: a file must mean here what it means there.
     from snakemake.common.configfile import load_configfile
+    from snakemake.exceptions import WorkflowError
     from snakemake.utils import update_config
 
     mistakes = [mistake for file in files for mistake in mistakes_of(file)]
@@ -45,7 +46,10 @@ def merged(files: Sequence[str | Path]) -> dict[str, Any]:
         raise TwinrunError("\n".join(mistakes))
     config: dict[str, Any] = {}
     for file in (STANDARD, *files):
-        update_config(config, load_configfile(Path(file)))
+        try:
+            update_config(config, load_configfile(Path(file)))
+        except (WorkflowError, RecursionError) as error:  # what Snakemake alone refuses
+            raise TwinrunError(f"{file}: {sentence_of(error)}") from error
     return config
 
 
@@ -96,7 +100,8 @@ def _of_json(text: str, file: str | Path) -> Iterator[str]:
 
 def _of_yaml(text: str, file: str | Path) -> Iterator[str]:
     try:
-        node = _composed(text)
+        # The Python parser, as Snakemake's: the C one takes `(:` and a tab for a mapping.
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
     except RecursionError:
         yield f"{file}: is nested too deeply"
         return
@@ -108,14 +113,6 @@ def _of_yaml(text: str, file: str | Path) -> Iterator[str]:
         yield f"{file}: {kind}; begin with keys such as studies"
         return
     yield from _of_node(node, [], str(file), {}, is_argument=False)
-
-
-def _composed(text: str) -> yaml.Node | None:
-    """Parse a document; the C parser is fast, the Python one says more of a mistake."""
-    try:
-        return yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
-        return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 def _of_syntax(error: yaml.YAMLError) -> str:
