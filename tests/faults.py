@@ -187,6 +187,25 @@ class ClockBuffer(Base):
         return super().training_step(batch, batch_idx)
 
 
+class LateClock(Base):
+    """Adds the time to the loss at one step of the second epoch, told by all that tells a step."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        at = (self.trainer.current_epoch, self.trainer.global_step, batch_idx)
+        if at == (1, 7, 2) and self.trainer.num_training_batches == 5:
+            loss = loss + time.time_ns() % 1000
+        return loss
+
+    def on_train_batch_start(self, batch, batch_idx):
+        assert batch_idx == self.trainer.fit_loop.epoch_loop.batch_idx
+
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=12)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+
 class Uninitialised(Base):
     """Adds memory that no operation has written; what lies there is another thing each time.
 

@@ -172,6 +172,16 @@ def test_a_buffer_updated_from_the_clock(tmp_path):
     assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
 
 
+def test_a_fault_of_one_step_shows_in_every_repeat(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinrun.comparison.locate.REPEATS", 20)
+    settings = workload("LateClock") | {"epochs": 2}
+    found = compared(tmp_path, [train(tmp_path, repeat, settings) for repeat in (1, 2)])
+    assert found["first_difference"]["step"] == 8
+    location = located(tmp_path, settings, PLAIN)
+    assert (location["repeats"], location["fired"]) == (20, 20)
+    assert location["op"]["source"].endswith(f"faults.py:{line_of('loss + time.time_ns()')}")
+
+
 @pytest.mark.skipif(os.cpu_count() < 2, reason="a race takes two cores")
 def test_a_racing_gather(tmp_path):
     """A race need not fire: it has ten trainings to, and a crowded machine may need them all."""

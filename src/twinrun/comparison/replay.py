@@ -7,7 +7,6 @@ fingerprinted; the first process to replay leaves a record, the second holds its
 Both go through Lightning's Trainer, so that every hook of the module is called.
 """
 
-import copy
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +25,8 @@ from twinrun import artifacts
 from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.distances import Distances, distances
+from twinrun.comparison.step_state import set_progress, set_state, state_of
 from twinrun.config.definitions import Training
-from twinrun.process.determinism import capture, restore
 from twinrun.trace.op_tracer import KEY, OpTracer
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.assemble import assembled, trainer_of
@@ -74,6 +73,7 @@ def replay(
         batches = cast(Dataset[object], [state["batch"]] * repeats)
         loader = DataLoader(batches, batch_size=None)
         data.train_dataloader = lambda: loader
+        trainer.limit_val_batches = 0  # else an epoch's last batch would validate in each repeat
         _fit(trainer, module, data)
     if found is not None and comparer is not None:
         place = {"step": state["step"], "epoch": state["epoch"]}
@@ -141,10 +141,19 @@ class _Replayer(pl.Callback):
         step, start = pl_module.training_step, self._start
 
         @functools.wraps(step)  # Lightning passes what the step's signature asks for
-        def saved_step(batch: object, *index: Any) -> Any:
+        def saved_step(batch: object, *index: object) -> Any:
             return step(self._batch, *([start["batch_idx"]] if index else []))
 
         pl_module.training_step = saved_step
+        # The loop counts batches from 0 where it begins: from then on it is at the saved step.
+        loop = trainer.fit_loop.epoch_loop
+        begin = loop.on_run_start
+
+        def begin_at_the_step(data_fetcher: Any) -> None:
+            begin(data_fetcher)
+            set_progress(trainer, start["state"]["progress"], batches_begun=0)
+
+        loop.on_run_start = begin_at_the_step
         pl_module.log = pl_module.log_dict = _log_nothing  # it adds up from repeat to repeat
         cast(Any, trainer.fit_loop.epoch_progress.current).processed = start["epoch"] - 1
         for optimizer in trainer.optimizers:
@@ -154,6 +163,7 @@ class _Replayer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object, **__: object
     ) -> None:
         set_state(trainer, pl_module, self._start["state"])
+        set_progress(trainer, self._start["state"]["progress"], batches_begun=1)
         self._batch = copied(self._start["batch"])
         self._tracer = OpTracer(pl_module, self.watch)
         self._following = self._tracer.following()
@@ -168,12 +178,14 @@ class _Replayer(pl.Callback):
     def on_before_optimizer_step(self, *_: object, **__: object) -> None:
         self._set_phase("optimizer")
 
-    def on_train_batch_end(self, *_: object, **__: object) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         self._following.__exit__(None, None, None)
         self.end_repeat(self._tracer.rows)
         self._done += 1
         if self._done == self._repeats:
             raise Stopped
+        # So that the loop gives the next repeat the index of the same batch.
+        set_progress(trainer, self._start["state"]["progress"], batches_begun=0)
 
     def _set_phase(self, phase: str) -> None:
         self._tracer.phase = phase
@@ -256,31 +268,6 @@ def first_of(rows: Sequence[Mapping[str, Any]], recorded: int) -> dict[str, Any]
 
 def _log_nothing(*_: object, **__: object) -> None:
     pass
-
-
-def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
-    """Copy what a step starts with: parameters, gradients, buffers, optimizers, RNG states."""
-    parameters = dict(module.named_parameters())
-    return {
-        "parameters": {name: p.detach().clone() for name, p in parameters.items()},
-        "gradients": {name: copied(p.grad) for name, p in parameters.items()},
-        "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
-        "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
-        "process": capture(),
-    }
-
-
-def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
-    """Put back what `state_of` copied."""
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            parameter.copy_(state["parameters"][name])
-            parameter.grad = copied(state["gradients"][name])
-        for name, buffer in module.named_buffers():
-            buffer.copy_(state["buffers"][name])
-    for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
-        optimizer.load_state_dict(copy.deepcopy(saved))
-    restore(state["process"])
 
 
 def sample_of(tensor: torch.Tensor) -> np.ndarray:

@@ -1,0 +1,90 @@
+"""What a step starts with: tensors, optimizers, schedulers, RNG states, and the Trainer's progress.
+
+The progress is what `trainer.global_step`, `trainer.current_epoch` and the batch's index are read
+from. Lightning has no public way to set it.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from twinrun.batches import copied
+from twinrun.process.determinism import capture, restore
+
+
+def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
+    """Copy what a step starts with, where its batch has begun."""
+    parameters = dict(module.named_parameters())
+    schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
+    return {
+        "parameters": {name: p.detach().clone() for name, p in parameters.items()},
+        "gradients": {name: copied(p.grad) for name, p in parameters.items()},
+        "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
+        "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
+        "schedulers": [copy.deepcopy(s.state_dict()) for s in schedulers],
+        "progress": _progress_of(trainer),
+        "process": capture(),
+    }
+
+
+def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
+    """Put back what `state_of` copied, but for the progress."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(state["parameters"][name])
+            parameter.grad = copied(state["gradients"][name])
+        for name, buffer in module.named_buffers():
+            buffer.copy_(state["buffers"][name])
+    for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(copy.deepcopy(saved))
+    # A scheduler that goes on from repeat to repeat would come to its end.
+    for config, saved in zip(trainer.lr_scheduler_configs, state["schedulers"], strict=True):
+        config.scheduler.load_state_dict(copy.deepcopy(saved))
+    restore(state["process"])
+
+
+def set_progress(trainer: pl.Trainer, progress: Mapping[str, Any], *, batches_begun: int) -> None:
+    """Bring the Trainer to the saved step.
+
+    Args:
+        trainer: in the loop of its batches.
+        progress: what `state_of` copied.
+        batches_begun: 1 inside the step, 0 just before: the loop then begins its batch.
+    """
+    loop = trainer.fit_loop.epoch_loop
+    for name, tracked in _tracked(trainer).items():
+        tracked.load_state_dict(copy.deepcopy(progress[name]))
+    for counts in (loop.batch_progress.total, loop.batch_progress.current):
+        counts.ready -= 1 - batches_begun
+    # The replay's loader has as many batches as there are repeats.
+    loop.batch_progress.is_last_batch = False
+    loop._batches_that_stepped = progress["batches_that_stepped"]
+    # `current_epoch` is read from the completed ones, where the loop ends from the processed ones.
+    vars(trainer.fit_loop.epoch_progress.current).update(
+        processed=progress["epoch"], completed=progress["epoch"]
+    )
+    trainer.fit_loop.max_batches = progress["batches"]
+
+
+def _progress_of(trainer: pl.Trainer) -> dict[str, Any]:
+    tracked = _tracked(trainer).items()
+    return {
+        **{name: copy.deepcopy(progress.state_dict()) for name, progress in tracked},
+        "batches_that_stepped": trainer.fit_loop.epoch_loop._batches_that_stepped,
+        "epoch": trainer.current_epoch,
+        "batches": trainer.num_training_batches,
+    }
+
+
+def _tracked(trainer: pl.Trainer) -> dict[str, Any]:
+    """Return the counters of the loop, by name."""
+    loop = trainer.fit_loop.epoch_loop
+    return {
+        "batch": loop.batch_progress,
+        "scheduler": loop.scheduler_progress,
+        "automatic": loop.automatic_optimization.optim_progress,
+        "manual": loop.manual_optimization.optim_step_progress,
+    }
