@@ -11,8 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinrun.config.config_files import SCHEMA, merged
+from twinrun.config.config_files import merged
 from twinrun.config.settings import resolve
+from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.environment import count_gpus

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from twinrun.config.config_files import SCHEMA, merged, mistakes_of
+from twinrun.config.config_files import merged, mistakes_of
 from twinrun.config.schema_check import MOST_MISTAKES
 from twinrun.config.settings import resolve
+from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 
 BAD = sorted((Path(__file__).parents[1] / "configs/bad").glob("*.yaml"))

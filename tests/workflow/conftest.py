@@ -21,13 +21,21 @@ class Project:
     source: Path
     directory: Path
 
-    def snakemake(self, *arguments, config=None, cores="2", check=None, **environment):
+    def snakemake(
+        self,
+        *arguments,
+        config=None,
+        cores="2",
+        check=None,
+        snakefile="Snakefile",
+        **environment,
+    ):
         """Run Snakemake; the config is a mapping merged into the standard one.
 
         `check` is the exit code that the caller counts on.
         """
         done = subprocess.run(
-            self._command(arguments, config, cores),
+            self._command(arguments, config, cores, snakefile),
             capture_output=True,
             text=True,
             check=False,
@@ -51,8 +59,8 @@ class Project:
                 process_group=0,
             )
 
-    def _command(self, arguments, config, cores):
-        command = [sys.executable, "-m", "snakemake", "-s", str(self.source / "Snakefile")]
+    def _command(self, arguments, config, cores, snakefile="Snakefile"):
+        command = [sys.executable, "-m", "snakemake", "-s", str(self.source / snakefile)]
         command += ["--directory", str(self.directory), "--cores", cores, *arguments]
         if config is not None:
             file = self.directory / "config-of-test.yaml"
@@ -63,14 +71,19 @@ class Project:
     def jobs(self, *arguments, **options):
         """Count the jobs of each rule that a dry run would start."""
         done = self.snakemake("--dry-run", *arguments, check=0, **options)
-        counts = {}
-        table = done.text.partition("Job stats:")[2].split("\n\n")[0]
-        for line in table.splitlines():
-            match line.split():
-                case [rule, count] if count.isdigit():
-                    counts[rule] = int(count)
-        counts.pop("total", None)
-        return counts
+        return jobs_of(done.text)
+
+
+def jobs_of(text):
+    """Return the jobs of each rule from what a dry run prints."""
+    counts = {}
+    table = text.partition("Job stats:")[2].split("\n\n")[0]
+    for line in table.splitlines():
+        match line.split():
+            case [rule, count] if count.isdigit():
+                counts[rule] = int(count)
+    counts.pop("total", None)
+    return counts
 
 
 def copied(folder):

@@ -30,6 +30,22 @@ def test_a_second_run_starts_no_job(demo, demo_config):
     assert "Nothing to be done" in done.text
 
 
+def test_the_workflows_own_snakefile_reruns_nothing(demo, demo_config):
+    """The top-level one includes it: scripts and sources are the same files."""
+    assert demo.jobs(config=demo_config, snakefile="workflow/Snakefile") == {}
+
+
+def test_snakemakes_own_report_has_captions_code_and_figures(demo, demo_config):
+    page = demo.directory / "provenance.html"
+    demo.snakemake("--report", str(page), config=demo_config, check=0)
+    html = page.read_text()
+    for caption in ("operations", "curves", "verdicts", "workflow"):
+        text = (demo.source / f"workflow/report/{caption}.rst").read_text()
+        assert " ".join(text.split()[:5]) in " ".join(html.split())
+    assert "compare_seeds" in html
+    assert "Reproducibility" in html
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -156,8 +172,8 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
         ),
         ("workflow/report/growth.rst", "e", "é", {}),
         ("workflow/report/style.css", "{", " {", {"report": 1, "all": 1}),
-        ("src/twinrun/config/reference.py", "SCHEMA =", "SCHEMA_FILE =", {}),
-        ("config.yaml", "# What is run;", "# What runs;", {}),
+        ("src/twinrun/config/reference.py", "def reference(", "def page(", {}),
+        ("config.yaml", "# The full-size studies.", "# Full-size studies.", {}),
         # Of what is hashed: only what it does counts, and how a failure is worded does not.
         ("src/twinrun/workloads/factorization.py", '"""', '"""A changed docstring: ', {}),
         ("src/twinrun/training/train.py", "\nimport", "\n# A comment.\nimport", {}),

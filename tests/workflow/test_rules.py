@@ -9,7 +9,11 @@ from twinrun.config.studies import STUDIES
 
 from .conftest import ROOT
 
-FILES = [ROOT / "Snakefile", *sorted((ROOT / "workflow").rglob("*.smk"))]
+FILES = [
+    ROOT / "Snakefile",
+    ROOT / "workflow/Snakefile",
+    *sorted((ROOT / "workflow").rglob("*.smk")),
+]
 LONGEST_FILE = 150  # lines
 
 # Rules with a script and no benchmark, and why; all others that compute have one.
@@ -79,12 +83,12 @@ def test_every_script_is_a_rules():
     assert scripts == {*COMPUTING}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_file_of_rules_is_short(file):
     assert len(file.read_text().splitlines()) <= LONGEST_FILE
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_file_holds_rules_or_functions_not_both(file):
     text = file.read_text()
     assert not (rules_of(file) and re.search(r"^\s*(def|class) ", text, flags=re.MULTILINE))

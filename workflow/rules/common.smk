@@ -13,6 +13,7 @@ from twinrun.config.config_files import mistakes_of
 from twinrun.config.inputs import Inputs
 from twinrun.config.params import Params
 from twinrun.config.settings import resolve
+from twinrun.config.shipped import SCHEMA, STANDARD, shipped
 from twinrun.config.studies import STUDIES as STUDY_CLASSES
 from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
@@ -28,26 +29,26 @@ envvars:
     "TWINRUN_GPUS",
 
 
+# The user's: named on the command line, or by the workflow that uses this one as a module.
+CONFIG_FILES = [Path(file) for file in workflow.configfiles if file != str(STANDARD)]
+
 try:
     SETTINGS = resolve(
         config,
-        f"{workflow.basedir}/workflow/schemas/config.schema.yaml",
+        SCHEMA,
         gpus=int(os.environ["TWINRUN_GPUS"]),
-        mistakes=[
-            m for file in workflow.overwrite_configfiles for m in mistakes_of(file)
-        ],
+        mistakes=[m for file in CONFIG_FILES for m in mistakes_of(file)],
     )
 except TwinrunError as error:
     raise WorkflowError(str(error)) from None
 
 # A user's own modules lie beside his config file.
-SEARCH_PATH = [os.path.relpath(file.parent) for file in workflow.overwrite_configfiles]
+SEARCH_PATH = [os.path.relpath(file.parent) for file in CONFIG_FILES]
 
-REPORT_FOLDER = Path(workflow.basedir, "workflow/report")
 TEMPLATES = [
     os.path.relpath(file)
     for ending in ("j2", "css")
-    for file in REPORT_FOLDER.rglob(f"*.{ending}")
+    for file in shipped("workflow/report").rglob(f"*.{ending}")
 ]
 
 # The functions of the rules' inputs, params and resources, and of the targets.
@@ -93,9 +94,8 @@ def check_gate():
 
 def show_verdicts():
     """Print the verdicts where the workflow made them."""
-    from twinrun.verdicts.judge import (
-        summary_lines,
-    )  # pandas, which no parse should wait for
+    # Here, as it imports pandas, which no parse should wait for.
+    from twinrun.verdicts.judge import summary_lines
 
     verdicts = Path("results/verdicts.csv")
     if verdicts.exists():

@@ -15,11 +15,8 @@ from typing import Any
 
 import yaml
 
+from twinrun.config.shipped import STANDARD
 from twinrun.errors import TwinrunError, sentence_of
-
-ROOT = Path(__file__).parents[3]
-SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.yaml"
-STANDARD = ROOT / "config.yaml"
 
 # YAML 1.1, which PyYAML reads, wants a point in the mantissa and a sign in the exponent:
 # https://yaml.org/type/float.html

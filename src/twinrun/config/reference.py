@@ -1,13 +1,12 @@
 """The reference of the config: python -m twinrun.config.reference > docs/config.md."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import yaml
 
 from twinrun.config.definitions import Section
+from twinrun.config.shipped import SCHEMA
 
-SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 HEADER = """\
 # The configuration
 

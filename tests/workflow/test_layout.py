@@ -1,0 +1,151 @@
+"""The workflow from wherever it is started: every file of its own is found."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from standard_config import STANDARD, merged
+
+from twinrun.config.shipped import SCHEMA, shipped
+
+from .conftest import ROOT, jobs_of
+
+CONFIG = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["factorization"]}}
+JOBS = {"prepare": 1, "train": 4, "compare_repeats": 2, "timing": 1}
+
+# As `snakedeploy deploy-workflow` writes it; the repository is redirected to a local one.
+MODULE = """
+configfile: "config/config.yaml"
+
+module twinrun:
+    snakefile: {snakefile}
+    config: config
+
+use rule * from twinrun{names}
+
+onstart:
+    twinrun.rehearse_workloads()
+"""
+
+
+def snakemake(*arguments, cwd, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "2", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "mine" / "config.yaml"
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump(CONFIG))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("cwd", "arguments"),
+    [
+        ("clone", ""),
+        ("clone", "-d elsewhere"),
+        ("clone", "-s workflow/Snakefile"),
+        ("clone", "-s workflow/Snakefile -d elsewhere"),
+        ("clone", "reproducibility -s workflow/Snakefile"),
+        ("work", "reproducibility -s ../clone/Snakefile"),
+        ("work", "-s ../clone/workflow/Snakefile"),
+    ],
+)
+def test_both_snakefiles_plan_the_same_from_anywhere(project, config, cwd, arguments):
+    folder = project.source.parent / cwd
+    done = snakemake("-n", *arguments.split(), "--configfile", config, cwd=folder)
+    assert done.returncode == 0, done.stdout
+    jobs = jobs_of(done.stdout)
+    assert {rule: jobs[rule] for rule in JOBS} == JOBS
+    target = "reproducibility" if "reproducibility" in arguments else "all"
+    assert jobs.keys() & {"reproducibility", "all"} == {target}
+    assert ("report" in jobs) == (target == "all")
+    assert "Using workflow specific profile" in done.stdout
+
+
+def test_jobs_run_the_package_of_the_clone_not_an_installed_one(project, demo_config):
+    """Else a result would name the sources of one package and come from another's."""
+    with (project.source / "src/twinrun/training/prepare_dataset.py").open("a") as file:
+        file.write("\nprint('imported from the clone', flush=True)\n")
+    done = project.snakemake("results/data/ratings.npz", config=demo_config, check=0)
+    assert "imported from the clone" in done.text
+
+
+def as_module(folder, snakefile, *, names="", **change):
+    """Write a workflow that uses ours as a module, with a whole config of its own."""
+    (folder / "config").mkdir(parents=True)
+    standard = yaml.safe_load(STANDARD.read_text())
+    config = merged(merged(standard, CONFIG), change)
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "Snakefile").write_text(MODULE.format(snakefile=snakefile, names=names))
+    return folder
+
+
+@pytest.mark.parametrize("prefix", ["", "audit_"])
+def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
+    snakefile = repr(str(project.source / "workflow/Snakefile"))
+    names = f" as {prefix}*" if prefix else ""
+    folder = as_module(tmp_path / "theirs", snakefile, names=names)
+    done = snakemake("-n", cwd=folder)
+    assert done.returncode == 0, done.stdout
+    jobs = jobs_of(done.stdout)
+    assert {rule: jobs[f"{prefix}{rule}"] for rule in JOBS} == JOBS
+    assert jobs[f"{prefix}all"] == 1
+
+
+def test_another_workflow_uses_one_of_our_rules(project, tmp_path):
+    snakefile = repr(str(project.source / "workflow/Snakefile"))
+    folder = as_module(tmp_path / "theirs", snakefile)
+    text = (folder / "Snakefile").read_text().replace("use rule *", "use rule prepare")
+    (folder / "Snakefile").write_text(text)
+    done = snakemake("-n", "results/data/ratings.npz", cwd=folder)
+    assert done.returncode == 0, done.stdout
+    assert jobs_of(done.stdout) == {"prepare": 1}
+
+
+def test_a_module_from_a_repository_runs(project, tmp_path):
+    """Its scripts come from there; the package, with schema and templates, is the installed one."""
+    repository = tmp_path / "hosted/owner/twinrun"
+    git = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org", "-C", project.source]
+    for arguments in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "All"]):
+        subprocess.run([*git, *arguments], check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", project.source, repository], check=True)
+    environment = {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{(tmp_path / 'hosted').as_uri()}/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/",
+        "PYTHONPATH": str(ROOT / "src"),
+    }
+    snakefile = 'github("owner/twinrun", path="workflow/Snakefile", branch="main")'
+    datasets = {"ratings": {"parameters": {"ratings": 1000}}}
+    folder = as_module(tmp_path / "theirs", snakefile, datasets=datasets)
+    done = snakemake("results/data/ratings.npz", cwd=folder, **environment)
+    assert done.returncode == 0, done.stdout
+    assert (folder / "results/data/ratings.npz").exists()
+    (folder / "config/config.yaml").write_text(
+        (folder / "config/config.yaml").read_text().replace("Factorization", "Factorisation")
+    )
+    refused = snakemake("reproducibility", cwd=folder, **environment)
+    assert refused.returncode == 1
+    assert "has no Factorisation" in refused.stdout, refused.stdout
+    assert not (folder / "results/runs").exists()
+
+
+def test_what_twinrun_brings_is_found_in_a_clone_and_in_an_installed_package(tmp_path):
+    package = tmp_path / "site-packages/twinrun"
+    (package / "workflow").mkdir(parents=True)
+    assert shipped("workflow", package) == package / "workflow"
+    assert shipped("config.yaml", ROOT / "src/twinrun") == ROOT / "config.yaml"
+    assert SCHEMA == ROOT / "workflow/schemas/config.schema.yaml"
