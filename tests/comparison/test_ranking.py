@@ -9,7 +9,7 @@ from twinrun import artifacts
 from twinrun.comparison.ranking import rank
 from twinrun.errors import TwinrunError
 from twinrun.figures.sweep import trials
-from twinrun.verdicts import studies
+from twinrun.verdicts import studies, sweep
 from twinrun.verdicts.evidence import Evidence
 
 # By learning rate: the test accuracy; a text is how a trial ended otherwise.
@@ -23,7 +23,7 @@ PLANTED = {
 }
 
 
-def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy"):
+def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy", weights=None):
     has_failed = isinstance(found, str)
     manifest = {
         "workload": f"digits~lr~{rate}",
@@ -32,12 +32,25 @@ def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy"):
         "settings": {"workload": {"hyperparameters": {"lr": rate, "batch_size": 32}}},
         "metrics": {} if has_failed else {metric: found},
         "ended": found if has_failed else "finished",
+        "weights_sha256": weights or f"{rate}-{seed}",
     }
     run = folder / f"{rate}-{seed}/run.json"
     table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
     artifacts.write_csv(run.with_name("epochs.csv"), table)
     write_manifest(run, manifest, run.with_name("epochs.csv"))
     return run
+
+
+def test_trials_that_end_in_the_same_weights_are_named(tmp_path):
+    """What they vary changes nothing, however the metric was measured."""
+    runs = [
+        write_trial(tmp_path, rate, value, weights=weights)
+        for rate, value, weights in ((0.1, 0.5, "a"), (0.2, 0.6, "b"), (0.3, 0.7, "a"))
+    ]
+    found = ranked(tmp_path, runs)
+    assert found["same"] == [["lr 0.3", "lr 0.1"]]
+    row = sweep.finished(Evidence(path="x", found=found))
+    assert row["measured"].endswith("; lr 0.3 and lr 0.1 lead to the same parameters")
 
 
 def ranked(folder, runs, metric="test_accuracy", best="highest"):

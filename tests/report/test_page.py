@@ -307,6 +307,7 @@ class TestSeveralWorkersAndTrials:
         trial |= {"fit_seconds": 1.0, "run": "results/runs/denoiser~lr-0.1/run.json"}
         trials = [{**trial, "ended": "finished"}, {**trial, **failed}]
         ranking = {"workload": "denoiser", "metric": "psnr", "best": "highest", "finished": 1}
+        ranking["same"] = []
         ranking["trials"] = trials
         for name, value in (("scaling", found), ("sweeps", ranking)):
             path = own_example.results / name / "denoiser.json"

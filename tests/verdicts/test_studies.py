@@ -175,6 +175,7 @@ class TestSweep:
         ]
         found = {"workload": "digits", "metric": "acc", "best": "highest", "trials": rows}
         found["finished"] = sum(value is not None for *_, value in trials)
+        found["same"] = []
         return Evidence(path="sweeps/digits.json", found=found)
 
     @pytest.mark.parametrize(

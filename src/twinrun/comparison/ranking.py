@@ -65,9 +65,26 @@ def rank(
             metric=metric,
             best=best,
             finished=sum(trial["ended"] == "finished" for trial in trials),
+            same=_same(trials, manifests, runs),
             trials=trials,
         ),
     )
+
+
+def _same(
+    trials: Sequence[Trial], manifests: Sequence[Manifest], runs: Sequence[str | Path]
+) -> list[list[str]]:
+    """Group the labels of the finished trials that end in the same weights, in their order."""
+    weights = {
+        Path(run).as_posix(): manifest["weights_sha256"]
+        for run, manifest in zip(runs, manifests, strict=True)
+        if "weights_sha256" in manifest
+    }
+    groups: dict[object, list[str]] = {}
+    for trial in trials:
+        if trial["ended"] == "finished":
+            groups.setdefault(weights[trial["run"]], []).append(trial["label"])
+    return [labels for labels in groups.values() if len(labels) > 1]
 
 
 def _is_number(value: float | None) -> TypeGuard[float]:

@@ -140,6 +140,8 @@ class Ranking(TypedDict):
     """`highest` or `lowest`."""
     finished: int
     """How many trials."""
+    same: list[list[str]]
+    """Labels of finished trials that end in the same weights: what they vary changes nothing."""
     trials: list[Trial]
     """Those without a rank last."""
 

@@ -18,8 +18,14 @@ BEST = "Do the same hyperparameters come first for every seed?"
 def finished(ranking: Evidence[Ranking]) -> Verdict:
     """Say whether every trial finished."""
     number, done = len(ranking.found["trials"]), ranking.found["finished"]
-    measured = f"{done} of {plural(number, 'trial')} finished"
+    clauses = [f"{done} of {plural(number, 'trial')} finished"]
+    clauses += [f"{_and(labels)} lead to the same parameters" for labels in ranking.found["same"]]
+    measured = "; ".join(clauses)
     return _verdict(ranking, "finished", FINISHED, "yes" if done == number else "no", measured)
+
+
+def _and(labels: Sequence[str]) -> str:
+    return f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
 def best(ranking: Evidence[Ranking]) -> list[Verdict]:
