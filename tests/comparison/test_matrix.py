@@ -11,6 +11,8 @@ from twinrun import artifacts
 from twinrun.comparison.compare import compare
 from twinrun.comparison.matrix import tabulate
 from twinrun.figures.matrix import cells as draw
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.matrix import baseline_repeats, withstands_changes
 
 STEPS = 6
 IDENTITY = {"workload": "denoiser", "baseline": "plain", "seed": 1}
@@ -210,6 +212,20 @@ def test_a_cell_names_a_resumed_run_and_a_loss_that_is_no_number(tmp_path):
     sentences = study.tabulated()[0]["sentence"]
     assert "run 2 was resumed after step 3" in sentences["stopped"]
     assert "the loss of run 2 is not finite from step 3 on" in sentences["broken"]
+
+
+def test_the_verdicts_of_a_matrix_say_what_its_equal_cells_rest_on(tmp_path):
+    study = Study(tmp_path)
+    broken = {"losses": [1.0, 1.0, *[float("nan")] * 4]}
+    study.baseline = study.run("baseline", 1, **broken)
+    study.add("repeat", **broken)
+    study.add("stopped", changes={"resumed_at": [3]}, **broken)
+    _, summary = study.tabulated()
+    found = Evidence(path="x", found=summary)
+    assert "the loss is not finite from step 3 on" in baseline_repeats(found)["measured"]
+    measured = withstands_changes(found)["measured"]
+    assert "stopped: changed: the loss is not finite from step 3 on" not in measured
+    assert "stopped: changed: run 2 was resumed after step 3" in measured
 
 
 def test_the_map_says_each_value_in_words(study, tmp_path):

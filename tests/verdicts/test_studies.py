@@ -84,6 +84,8 @@ class TestMatrix:
             for number, answer in enumerate(answers, start=1)
         ]
         cells.append({"cell": "seed", "label": "seed: 2", "answer": "differs", "reason": None})
+        for cell in cells:
+            cell["conditions"] = []
         found = {
             "workload": "digits",
             "baseline": "plain",
@@ -118,6 +120,7 @@ class TestMatrix:
 
     def test_a_baseline_that_could_not_be_trained_says_why(self):
         repeat = {"cell": "repeat", "label": "repeat", "answer": "not run", "reason": "no GPU"}
+        repeat["conditions"] = []
         found = self.matrix(answer="not run", steps=None, cells=[repeat])
         repeats, _ = studies.matrix([found], [], [])
         assert (repeats["answer"], repeats["measured"]) == ("not run", "no GPU")

@@ -16,6 +16,7 @@ def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
     measured = found["reason"] or _reason_of_repeat(found)
     if found["answer"] == "equal" and found["steps"] is not None:
         measured = f"2 runs, {plural(found['steps'], 'step')}"
+    measured = "; ".join([measured, *_conditions_of_repeat(found)])
     return {
         "key": "repeats",
         "workload": found["workload"],
@@ -49,6 +50,16 @@ def _reason_of_repeat(found: Matrix) -> str:
     """Say why the baseline was not trained again: it stands in its cell."""
     reasons = [cell["reason"] for cell in found["cells"] if cell["cell"] == "repeat"]
     return next(filter(None, reasons), "the baseline was not trained twice")
+
+
+def _conditions_of_repeat(found: Matrix) -> list[str]:
+    """Return what the baseline's own comparison rests on, which every other cell does too."""
+    return [
+        clause
+        for cell in found["cells"]
+        if cell["cell"] == "repeat"
+        for clause in cell["conditions"]
+    ]
 
 
 def withstands_changes(matrix: Evidence[Matrix]) -> Verdict:
@@ -86,4 +97,12 @@ def _changes(found: Matrix) -> tuple[Answer, str]:
     clauses = [f"{count(len(labels['equal']))} of {plural(compared, 'change')} leave it equal"]
     for name in ("differs", "not comparable", "not run"):
         clauses += [f"{name}: {', '.join(labels[name])}"] if labels[name] else []
+    of_baseline = _conditions_of_repeat(found)
+    clauses += of_baseline
+    clauses += [
+        f"{cell['label']}: {clause}"
+        for cell in changed
+        for clause in cell["conditions"]
+        if clause not in of_baseline
+    ]
     return answer, "; ".join(clauses)
