@@ -187,6 +187,14 @@ class ClockBuffer(Base):
         return super().training_step(batch, batch_idx)
 
 
+class ClockRate(Base):
+    """Sets its learning rate from the clock, after each step."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = 0.01 * (1 + time.time_ns() % 1000 / 1000)
+
+
 class LateClock(Base):
     """Adds the time to the loss at one step of the second epoch, told by all that tells a step."""
 

@@ -172,6 +172,13 @@ def test_a_buffer_updated_from_the_clock(tmp_path):
     assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
 
 
+def test_a_learning_rate_that_follows_the_clock(tmp_path):
+    found, location = audit(tmp_path, module="ClockRate")
+    assert found["first_difference"]["cause"] == "optimizer"
+    assert (location["answer"], location["op"]) == ("not located", None)
+    assert "the cause lies outside of the replayed step (a schedule" in location["sentence"]
+
+
 def test_a_fault_of_one_step_shows_in_every_repeat(tmp_path, monkeypatch):
     monkeypatch.setattr("twinrun.comparison.locate.REPEATS", 20)
     settings = workload("LateClock") | {"epochs": 2}
@@ -194,7 +201,7 @@ def test_a_racing_gather(tmp_path):
     assert (first["cause"], first["tensor"]) == ("backward", "table")
     location = located(tmp_path, settings, variant)
     if location["answer"] == "not located":
-        assert "what made the runs diverge did not happen again" in location["sentence"]
+        assert "a race that did not happen again" in location["sentence"]
     else:
         op = location["op"]
         assert (op["op"], op["phase"], op["parameter"]) == ("aten::index_put", "backward", "table")

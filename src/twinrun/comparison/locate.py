@@ -166,8 +166,9 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
     if not fired:
         again = f"Step {count(step)}, done {found['repeats']} times from its start, gave the same"
         found["sentence"] = (
-            f"{_beginning(first)}. {again} every time: what made the runs diverge did not happen "
-            f"again."
+            f"{_beginning(first)}. {again} every time: the cause lies outside of the replayed step "
+            f"(a schedule, a callback, something between steps), or it is a race that did not "
+            f"happen again."
         )
         return
     op = fired[0]
