@@ -50,12 +50,7 @@ def test_a_study_added_by_the_recipe_runs_and_is_reported(project):
     insert(
         package / "verdicts/studies.py",
         ("def _one(", f"{verdicts}\n\n"),
-        (
-            '    "resume": Study(',
-            '    "versus": Study(\n'
-            "        verdicts=versus, comparisons=read_comparisons, timings=_timing\n"
-            "    ),\n",
-        ),
+        ('    "resume": _study(', '    "versus": _study(versus, read_comparisons, _timing),\n'),
     )
     (package / "report/versus.py").write_text(section)
     sections = project.source / "workflow/report/sections"
