@@ -14,7 +14,7 @@ import msgspec
 from twinrun import artifacts
 from twinrun.config.definitions import RunFiles, Variant, Workload
 from twinrun.errors import JobError, TwinrunError
-from twinrun.process.environment import Environment
+from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
 
 CHECKSUMS = "SHA256SUMS"
@@ -89,32 +89,36 @@ class CompilationCounts(TypedDict):
     """Why it compiled again, once for each time."""
 
 
-class Switches(TypedDict):
-    """torch's switches."""
+class ProofLeg(TypedDict):
+    """Fast steps compared with plain ones in one precision: see `acceleration.proof`."""
 
-    threads: int
-    """Intra-op threads."""
-    interop_threads: int
-    deterministic: bool
-    """Whether torch used only reproducible algorithms."""
-    matmul_precision: str
-    """Of float32 products: `highest`, or TF32 and below."""
-
-
-class Actual(Switches):
-    """What a training really had, read from Trainer, loaders, torch and environment."""
-
-    accelerator: str
-    """torch's type of the device."""
-    devices: int
-    """Processes that trained."""
     precision: str
-    accumulate: int
-    """Micro-batches of a mini-batch, by the Trainer."""
-    data_workers: list[int]
-    """Processes of each training loader."""
-    variables: dict[str, str]
-    """Environment variables that change arithmetic, ours included."""
+    """Lightning's name of it."""
+    distance: float
+    """The largest relative L2 distance of a value that was compared."""
+    bound: float
+    """The distance that rounding explains."""
+    judged: int
+    """Values that were compared."""
+    left_out: int
+    """Values that rounding alone moves too far to tell."""
+
+
+class Proof(TypedDict):
+    """That a variant's fast steps compute what plain ones compute, but for rounding."""
+
+    steps: int
+    """Steps of each short training."""
+    shapes: int
+    """Shapes of batch in them."""
+    in_parts: str | None
+    """Why steps are not done in one piece, where the variant asks for that."""
+    legs: list[ProofLeg]
+    """In float64, and in the variant's own precision."""
+    not_in_float64: str | None
+    """Why the first of them is missing."""
+    seconds: float
+    """That the proof took."""
 
 
 class Origin(TypedDict):
@@ -161,6 +165,8 @@ class RunManifest(Origin):
     seconds: RunSeconds
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""
+    proof: Proof | None
+    """None of a run without fast steps, and of one whose proof failed."""
     peak_memory_mb: int
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]

@@ -78,6 +78,13 @@ def test_one_name_leads_from_a_rule_to_its_script_log_and_benchmark(rule):
         assert directive(rule, "benchmark").rstrip(",") == expected
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_every_input_and_output_has_a_name(rule):
+    for name in ("input", "output"):
+        entries = re.findall(r"(?:^|\n {8})([^\s)#].*)", directive(rule, name) or "")
+        assert [entry for entry in entries if not re.match(r"\w+=", entry)] == []
+
+
 def test_every_script_is_a_rules():
     scripts = {file.stem for file in (ROOT / "workflow/scripts").glob("*.py")}
     assert scripts == {*COMPUTING}

@@ -44,7 +44,7 @@ rule locate:
         "../../envs/training.yaml"
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
     resources:
-        mem_mb=4000,
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=PARAMS.minutes_of_seeds,
         gpu=PARAMS.gpus_of_replay,
     params:

@@ -10,7 +10,7 @@ rule require:
         runs=INPUTS.runs_of_fingerprint,
         expected=INPUTS.expected_fingerprint,
     output:
-        "results/gate.json",
+        gate="results/gate.json",
     log:
         "results/logs/require.log",
     benchmark:
@@ -32,7 +32,7 @@ rule require:
 rule gate:
     """Fail unless everything that `require` names holds."""
     input:
-        "results/gate.json",
+        gate="results/gate.json",
     log:
         "results/logs/gate.log",
     conda:

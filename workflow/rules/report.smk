@@ -1,7 +1,7 @@
 """Verdicts and the page to read: results/verdicts/, results/verdicts.csv, results/report.html."""
 
 
-# Seconds of work: on a cluster, where waiting in the queue takes longer, they are not sent there.
+# Each takes seconds: on a cluster they run where Snakemake runs, and wait in no queue.
 localrules:
     judge,
     verdicts,
@@ -15,7 +15,7 @@ rule judge:
         timings=lambda wildcards: STUDIES[wildcards.study].timed(),
         locations=lambda wildcards: STUDIES[wildcards.study].located(),
     output:
-        "results/verdicts/{study}.csv",
+        verdicts="results/verdicts/{study}.csv",
     log:
         "results/logs/judge/{study}.log",
     benchmark:
@@ -39,7 +39,7 @@ rule verdicts:
     input:
         studies=collect("results/verdicts/{study}.csv", study=SETTINGS.studies),
     output:
-        report(
+        verdicts=report(
             "results/verdicts.csv",
             caption="../report/verdicts.rst",
             category="Verdicts",
@@ -69,7 +69,7 @@ rule report:
         datasets=TARGETS.datasets,
         results=TARGETS.read_by_report,
     output:
-        report(
+        page=report(
             "results/report.html",
             caption="../report/report.rst",
             category="Report",

@@ -35,7 +35,7 @@ rule train:
             *PARAMS.modules_of_workload(wildcards),
         ),
         run=PARAMS.settings_of_run,
-        # Undeclared, so that Snakemake leaves it alone where a killed run is made again.
+        # Not an output: those Snakemake deletes before it starts a killed run again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         versions=versions_of,
     script:

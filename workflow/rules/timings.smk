@@ -13,7 +13,7 @@ rule timing:
     # No benchmark: its sampling holds up the process that is timed.
     conda:
         "../../envs/training.yaml"
-    # A function: named directly, --report would need --cores.
+    # A function, or `snakemake --report` would ask for --cores.
     threads: lambda wildcards: workflow.cores
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,

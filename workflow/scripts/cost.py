@@ -3,9 +3,9 @@ from twinrun.figures.timings import cost
 from twinrun.process.job import job
 
 if __name__ == "__main__":
-    with job(snakemake), reason_instead(snakemake.output[0]):
+    with job(snakemake), reason_instead(snakemake.output.figure):
         cost(
             snakemake.input.timing,
             variants=snakemake.params.variants,
-            output=snakemake.output[0],
+            output=snakemake.output.figure,
         )

@@ -10,5 +10,5 @@ if __name__ == "__main__":
             not_run=snakemake.params.not_run,
             workloads=snakemake.params.workloads,
             locations=snakemake.input.locations,
-            output=snakemake.output[0],
+            output=snakemake.output.verdicts,
         )

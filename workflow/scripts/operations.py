@@ -3,9 +3,9 @@ from twinrun.figures.style import reason_instead
 from twinrun.process.job import job
 
 if __name__ == "__main__":
-    with job(snakemake), reason_instead(snakemake.output[0]):
+    with job(snakemake), reason_instead(snakemake.output.figure):
         operations(
             snakemake.input.locations,
             variants=snakemake.params.variants,
-            output=snakemake.output[0],
+            output=snakemake.output.figure,
         )

@@ -12,5 +12,5 @@ if __name__ == "__main__":
                 *snakemake.input.results,
             ],
             templates=snakemake.params.templates,
-            output=snakemake.output[0],
+            output=snakemake.output.page,
         )

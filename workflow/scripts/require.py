@@ -10,5 +10,5 @@ if __name__ == "__main__":
             matrices=snakemake.input.matrices,
             runs=snakemake.input.runs,
             rests_on=snakemake.params.rests_on,
-            output=snakemake.output[0],
+            output=snakemake.output.gate,
         )

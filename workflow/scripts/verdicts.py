@@ -3,4 +3,4 @@ from twinrun.verdicts.judge import collect
 
 if __name__ == "__main__":
     with job(snakemake):
-        collect(snakemake.input.studies, output=snakemake.output[0])
+        collect(snakemake.input.studies, output=snakemake.output.verdicts)

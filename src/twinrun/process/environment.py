@@ -35,6 +35,34 @@ class Environment(TypedDict):
     """The version of every installed distribution; `identity` has one hash of them."""
 
 
+class Switches(TypedDict):
+    """torch's switches."""
+
+    threads: int
+    """Intra-op threads."""
+    interop_threads: int
+    deterministic: bool
+    """Whether torch used only reproducible algorithms."""
+    matmul_precision: str
+    """Of float32 products: `highest`, or TF32 and below."""
+
+
+class Actual(Switches):
+    """What a training really had, read from Trainer, loaders, torch and environment."""
+
+    accelerator: str
+    """torch's type of the device."""
+    devices: int
+    """Processes that trained."""
+    precision: str
+    accumulate: int
+    """Micro-batches of a mini-batch, by the Trainer."""
+    data_workers: list[int]
+    """Processes of each training loader."""
+    variables: dict[str, str]
+    """Environment variables that change arithmetic, ours included."""
+
+
 def versions() -> dict[str, str]:
     """Return the installed versions of what computes a result, and the CUDA version of torch."""
     found: dict[str, str] = {}

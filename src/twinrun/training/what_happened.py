@@ -12,8 +12,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.config.definitions import Variant
+from twinrun.process.environment import Actual, Switches
 from twinrun.process.machine import ARITHMETIC, PLACES
-from twinrun.run_files import Actual, Switches
 
 
 class WhatHappened(pl.Callback):

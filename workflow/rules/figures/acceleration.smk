@@ -6,7 +6,7 @@ rule speeds:
     input:
         timing="results/timings/acceleration_{workload}.json",
     output:
-        report(
+        figure=report(
             "results/figures/acceleration/{workload}/speeds.svg",
             caption="../../report/speeds.rst",
             category="Acceleration",

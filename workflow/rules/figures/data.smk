@@ -6,7 +6,7 @@ rule contact_sheet:
     input:
         dataset=INPUTS.file_of_dataset,
     output:
-        report(
+        figure=report(
             "results/figures/data/{dataset}.svg",
             caption="../../report/contact_sheet.rst",
             category="Data",

@@ -6,7 +6,7 @@ rule sizes:
     input:
         timing="results/timings/devices_{workload}.json",
     output:
-        report(
+        figure=report(
             "results/figures/devices/{workload}/sizes.svg",
             caption="../../report/sizes.rst",
             category="Devices",
@@ -35,7 +35,7 @@ rule surfaces:
     input:
         runs=INPUTS.first_runs_of_devices,
     output:
-        report(
+        figure=report(
             "results/figures/devices/{workload}/surfaces.svg",
             caption="../../report/surfaces.rst",
             category="Devices",

@@ -6,7 +6,7 @@ rule cells:
     input:
         matrix="results/matrix/{workload}.json",
     output:
-        report(
+        figure=report(
             "results/figures/matrix/{workload}/cells.svg",
             caption="../../report/cells.rst",
             category="Matrix",

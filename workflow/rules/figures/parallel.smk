@@ -6,7 +6,7 @@ rule speedup:
     input:
         scaling="results/scaling/{workload}.json",
     output:
-        report(
+        figure=report(
             "results/figures/parallel/{workload}/speedup.svg",
             caption="../../report/speedup.rst",
             category="Parallel",

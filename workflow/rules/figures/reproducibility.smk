@@ -6,7 +6,7 @@ rule first_layer:
     input:
         runs=INPUTS.runs_of_first_seed,
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/first_layer.svg",
             caption="../../report/first_layer.rst",
             category="Reproducibility",
@@ -35,7 +35,7 @@ rule layers:
     input:
         runs=INPUTS.runs_of_first_seed,
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/layers.svg",
             caption="../../report/layers.rst",
             category="Reproducibility",
@@ -64,7 +64,7 @@ rule growth:
     input:
         comparisons=INPUTS.comparisons_of_workload,
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/growth.svg",
             caption="../../report/growth.rst",
             category="Reproducibility",
@@ -93,7 +93,7 @@ rule operations:
     input:
         locations=INPUTS.locations_of_workload,
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/operations.svg",
             caption="../../report/operations.rst",
             category="Reproducibility",
@@ -122,7 +122,7 @@ rule cost:
     input:
         timing="results/timings/determinism_{workload}.json",
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/cost.svg",
             caption="../../report/cost.rst",
             category="Reproducibility",

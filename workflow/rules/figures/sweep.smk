@@ -7,7 +7,7 @@ rule trials:
         sweep="results/sweeps/{workload}.json",
         runs=INPUTS.runs_of_sweep,
     output:
-        report(
+        figure=report(
             "results/figures/sweep/{workload}/trials.svg",
             caption="../../report/trials.rst",
             category="Sweep",

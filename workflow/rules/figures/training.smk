@@ -6,7 +6,7 @@ rule curves:
     input:
         runs=INPUTS.runs_of_workload,
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/curves.svg",
             caption="../../report/curves.rst",
             category="Reproducibility",
@@ -35,7 +35,7 @@ rule strip:
     input:
         run=INPUTS.first_run_of_workload,
     output:
-        report(
+        figure=report(
             "results/figures/reproducibility/{workload}/strip.svg",
             caption="../../report/strip.rst",
             category="Reproducibility",
