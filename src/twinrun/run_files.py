@@ -117,6 +117,38 @@ class Actual(Switches):
     """Environment variables that change arithmetic, ours included."""
 
 
+class ProofLeg(TypedDict):
+    """Fast steps compared with plain ones in one precision: see `acceleration.proof`."""
+
+    precision: str
+    """Lightning's name of it."""
+    distance: float
+    """The largest relative L2 distance of a value that was compared."""
+    bound: float
+    """The distance that rounding explains."""
+    judged: int
+    """Values that were compared."""
+    left_out: int
+    """Values that rounding alone moves too far to tell."""
+
+
+class Proof(TypedDict):
+    """That a variant's fast steps compute what plain ones compute, but for rounding."""
+
+    steps: int
+    """Steps of each short training."""
+    shapes: int
+    """Shapes of batch in them."""
+    in_parts: str | None
+    """Why steps are not done in one piece, where the variant asks for that."""
+    legs: list[ProofLeg]
+    """In float64, and in the variant's own precision."""
+    not_in_float64: str | None
+    """Why the first of them is missing."""
+    seconds: float
+    """That the proof took."""
+
+
 class Origin(TypedDict):
     """What a run comes from."""
 
@@ -161,6 +193,8 @@ class RunManifest(Origin):
     seconds: RunSeconds
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""
+    proof: Proof | None
+    """None of a run without fast steps, and of one whose proof failed."""
     peak_memory_mb: int
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]

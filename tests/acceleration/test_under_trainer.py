@@ -38,7 +38,7 @@ def fitted(module_class, batches, tmp_path, **changes):
         accelerator="cpu",
         max_epochs=3,
         default_root_dir=tmp_path,
-        callbacks=[seen],
+        callbacks=[speed, seen],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -77,7 +77,7 @@ def test_fast_steps_in_the_trainer(module_class, batches, changes, tmp_path):
     torch.testing.assert_close(seen.gradients[-1], plain_seen.gradients[-1], rtol=1e-2, atol=1e-4)
     torch.testing.assert_close(predicted, plain_predicted, rtol=1e-3, atol=1e-3)
     if changes.get("compile", "none") != "none":
-        expected = {"step": 5, "module": 6}[changes["compile"]]
-        assert (speed.compiled.calls, speed.compiled.compilations) == (expected, 1)
+        # A callback that does more than read gradients keeps steps in parts: all are compiled.
+        assert (speed.counts()["calls"], speed.counts()["compilations"]) == (6, 1)
     else:
-        assert speed.compiled is None
+        assert speed.counts() is None

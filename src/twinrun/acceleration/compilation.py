@@ -1,25 +1,47 @@
 """Compiled functions that count their calls, their compilations and why they compiled again.
 
+Random numbers are those of the plain step: torch's own generator draws them, in the same order
+(`fallback_random`; its compiler would draw others). Each shape of batch has a graph of its own, up
+to MOST_SHAPES; more share one for any shape. So what a graph computes does not depend on which
+shapes came before it, and a resumed training compiles what the whole one compiled.
+
 The counts are torch's own: a call during which its compiler made a graph is a compilation, and
-every other one reused what was there. What makes a training step compile again: shapes that change
-(a last partial batch), Python numbers that change (a learning rate under a schedule).
+every other one reused what was there.
 """
 
+import itertools
+import os
 import tempfile
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import torch
 from torch._dynamo import config
+from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch._dynamo.utils import counters, get_compilation_metrics
+from torch.utils._pytree import tree_leaves
 
 from twinrun.run_files import CompilationCounts
 
-COMPILATIONS_AT_MOST = 64
+COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
+MOST_SHAPES = 8
+# Not public: whether torch's tracer can follow `torch.autograd.grad` into a graph.
 CAN_COMPILE_BACKWARD = hasattr(config, "trace_autograd_ops")
+# What torch raises where it cannot trace or compile a function. Nothing of it has run by then.
+CannotCompile = (TorchDynamoException, FailOnRecompileLimitHit)
+# Eager mode's random numbers: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
+SAME_RANDOM_NUMBERS = {"fallback_random": True}
+
+TENSORIFY = "TENSORIFY_PYTHON_SCALARS"
+
+Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+"""Of each tensor of a batch, its shape and its strides."""
+
+_generates_code = True
+_numbers = itertools.count()
 
 
 @contextmanager
@@ -27,9 +49,59 @@ def compiler_switches() -> Iterator[None]:
     """Let the compiler trace the backward pass, and fail where it would go on uncompiled."""
     backward = {"trace_autograd_ops": True} if CAN_COMPILE_BACKWARD else {}
     with config.patch(
-        recompile_limit=COMPILATIONS_AT_MOST, fail_on_recompile_limit_hit=True, **backward
+        {
+            "recompile_limit": COMPILATIONS_AT_MOST,
+            "fail_on_recompile_limit_hit": True,
+            **backward,
+        }
     ):
         yield
+
+
+@contextmanager
+def traced_only() -> Iterator[None]:
+    """Trace what is compiled, but run its operations one by one, without generating code.
+
+    What a trace gets wrong (a number, a hook, a parameter that it takes for granted) shows all the
+    same, and tracing takes a second where generating code takes ten.
+    """
+    global _generates_code
+    before, _generates_code = _generates_code, False
+    try:
+        yield
+    finally:
+        _generates_code = before
+
+
+@contextmanager
+def _numbers_as_they_are() -> Iterator[None]:
+    """Compile for the Python numbers that there are, and anew where one changes.
+
+    Else torch turns those that change into tensors, and the pass that does so (in torch 2.13) drops
+    what a function does in place to a float64 tensor without dimensions: its old value stays. The
+    pass has a switch in the environment only.
+    """
+    before = os.environ.get(TENSORIFY)
+    os.environ[TENSORIFY] = "0"
+    try:
+        with config.patch(specialize_float=True):
+            yield
+    finally:
+        del os.environ[TENSORIFY]
+        if before is not None:
+            os.environ[TENSORIFY] = before
+
+
+def has_scalar_doubles(module: torch.nn.Module) -> bool:
+    """Tell whether a module holds float64 tensors without dimensions."""
+    found = (
+        value
+        for part in module.modules()
+        for values in (vars(part), part._parameters, part._buffers)
+        for value in values.values()
+        if isinstance(value, torch.Tensor)
+    )
+    return any(tensor.dim() == 0 and tensor.dtype == torch.float64 for tensor in found)
 
 
 @cache
@@ -52,46 +124,119 @@ def empty_cache() -> Iterator[None]:
 
 
 class Compiled:
-    """A function compiled by torch, with its counts."""
+    """A function of a batch and more, compiled by torch, with its counts."""
 
-    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
-        """Compile at the first call.
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        features_first: bool = False,
+        fullgraph: bool = False,
+        scalar_doubles: bool = False,
+    ) -> None:
+        """Compile at the first call with each shape.
 
         Args:
-            function: a plain function; it gets a code object of its own, since torch keeps
-                compiled graphs, and their limit, per code object and not per function.
-            options: of `torch.compile`.
+            function: a plain function whose first argument is the batch.
+            features_first: compile matrix products of many points as loops over them.
+            fullgraph: fail where the function does not compile into one graph.
+            scalar_doubles: it works on float64 tensors without dimensions.
         """
-        own = types.FunctionType(
-            function.__code__.replace(),
-            function.__globals__,
-            function.__name__,
-            function.__defaults__,
-            function.__closure__,
-        )
-        self._function = torch.compile(own, **options)
+        self._function = function
+        self._options: Any = {**_backend(features_first=features_first), "fullgraph": fullgraph}
+        self._around = _numbers_as_they_are if scalar_doubles else None
+        self._of_shapes: dict[Shapes | None, Callable[..., Any]] = {}
         self.calls = 0
         self.compilations = 0
         self.reasons: list[str] = []
         """Why it compiled again, once for each time."""
 
-    def __call__(self, *arguments: Any) -> Any:
+    @property
+    def shapes(self) -> list[Shapes]:
+        """The shapes of batch that have a graph of their own, in the order in which they came."""
+        return [shapes for shapes in self._of_shapes if shapes is not None]
+
+    @property
+    def depends_on_history(self) -> bool:
+        """Whether a graph serves several shapes; what it computes may depend on the first."""
+        return None in self._of_shapes
+
+    def expect(self, shapes: list[Shapes]) -> None:
+        """Give shapes a graph of their own, those of a training that is being resumed."""
+        for found in shapes:
+            self._function_for(found)
+
+    def __call__(self, batch: Any, *arguments: Any) -> Any:
         """Call it, and count whether torch compiled."""
+        shapes = shapes_of(batch)
+        function = self._of_shapes.get(shapes) or self._function_for(shapes)
         before = counters["stats"]["unique_graphs"]
-        result = self._function(*arguments)
+        if self._around is None:
+            result = function(batch, *arguments)
+        else:
+            with self._around():
+                result = function(batch, *arguments)
         self.calls += 1
         if counters["stats"]["unique_graphs"] != before:
-            self._note_compilation()
+            self._note_compilation(shapes)
         return result
 
     def counts(self) -> CompilationCounts:
         """Return `calls`, `compilations` and `reasons`."""
         return {"calls": self.calls, "compilations": self.compilations, "reasons": self.reasons}
 
-    def _note_compilation(self) -> None:
+    def _function_for(self, shapes: Shapes) -> Callable[..., Any]:
+        key = shapes if shapes in self._of_shapes or len(self.shapes) < MOST_SHAPES else None
+        if key not in self._of_shapes:
+            self._of_shapes[key] = torch.compile(_copy_of(self._function), **self._options)
+        return self._of_shapes[key]
+
+    def _note_compilation(self, shapes: Shapes) -> None:
         self.compilations += 1
-        if self.compilations > 1:
-            whole = get_compilation_metrics()[-1].recompile_reason or "unknown"
-            reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
-            self.reasons.append(reason)
-            print(f"call {self.calls} compiled again: {reason}", flush=True)
+        if self.compilations == 1:
+            return
+        # torch gives no reason for the first graph of a function, which each shape has of its own.
+        whole = get_compilation_metrics()[-1].recompile_reason or f"batch of {_named(shapes)}"
+        reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
+        self.reasons.append(reason)
+        print(f"call {self.calls} compiled again: {reason}", flush=True)
+
+
+def _copy_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that torch takes for another.
+
+    It keeps graphs and their limit per code object, and what it has seen change (sizes, numbers)
+    per file, line and name: https://github.com/pytorch/pytorch/blob/v2.11.0/torch/_dynamo/pgo.py
+    """
+    own = f"{function.__name__}_{next(_numbers)}"
+    return types.FunctionType(
+        function.__code__.replace(co_name=own),
+        function.__globals__,
+        own,
+        function.__defaults__,
+        function.__closure__,
+    )
+
+
+def shapes_of(batch: Any) -> Shapes:
+    """Return shapes and strides of a batch's tensors, in the order of its leaves."""
+    # The usual batch is a list of tensors, for which torch's walk takes ten times as long.
+    leaves = batch if type(batch) in (list, tuple) else tree_leaves(batch)
+    if any([not isinstance(leaf, torch.Tensor) for leaf in leaves]):  # noqa: C419  faster so
+        leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    return tuple([(tuple(leaf.shape), leaf.stride()) for leaf in leaves])
+
+
+def _named(shapes: Shapes) -> str:
+    return " and ".join(" x ".join(map(str, shape)) or "1" for shape, _ in shapes) or "no tensors"
+
+
+def _backend(*, features_first: bool) -> Mapping[str, Any]:
+    """Return the options of `torch.compile` that say by what it compiles."""
+    if features_first:
+        from twinrun.acceleration import features_first as own  # imports the whole compiler
+
+        return {"backend": own.backend if _generates_code else own.traced}
+    if not _generates_code:
+        return {"backend": "aot_eager"}
+    return {"backend": "inductor", "options": SAME_RANDOM_NUMBERS}

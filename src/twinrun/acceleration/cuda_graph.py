@@ -1,16 +1,36 @@
 """A training step captured as a CUDA graph and replayed as one launch.
 
 What the step computes on the device is recorded once for each shape of batch and replayed with
-the next batch copied over the recorded one. Python does not run in a replay: the batch's index and
-whatever the module keeps in Python numbers stay what they were at the capture. Random numbers go
-on, since torch advances its generator for every replay.
+the next batch copied over the recorded one. Random numbers are new in each replay, since torch
+advances its generator. Python does not run in a replay, so that what Python decides must not
+change: batches whose other content changes are refused, as are logged Python numbers; settings of
+the optimizer that are no tensors are part of what a graph is recorded for. What else a module keeps
+in Python (a counter, the epoch) is seen by the proof only (`acceleration.proof`).
+
+https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+from twinrun.errors import TwinrunError
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Captured:
+    """A recorded step."""
+
+    replay: Callable[[], None]
+    batch: list[Any]
+    """The leaves of the recorded batch; its tensors are what a replay reads."""
+    result: Any
+    """What the step returned; its tensors are what a replay writes."""
+    baked: Hashable
+    """What must not have changed for a replay to be the step."""
 
 
 class CudaGraph:
@@ -19,47 +39,77 @@ class CudaGraph:
     WARM_UP_CALLS: ClassVar[int] = 3
     CALLS_TO_WARM_UP: ClassVar[int] = WARM_UP_CALLS + 1
 
-    def __init__(self, step: Callable[[Any, int], torch.Tensor]) -> None:
-        self._step = step
-        self._warm: dict[Any, int] = {}
-        self._captured: dict[Any, tuple[torch.cuda.CUDAGraph, list[Any], torch.Tensor]] = {}
+    def __init__(self, step: Callable[[Any, int], Any], baked: Callable[[], Hashable]) -> None:
+        """Capture nothing yet.
 
-    def __call__(self, batch: Any, index: int) -> torch.Tensor:
-        """Do a step and give its loss, in a tensor that the next replay overwrites."""
+        Args:
+            step: does a whole step in place; what it returns holds tensors of its own.
+            baked: says what a recording takes for granted; where it changes, the step is recorded
+                anew.
+        """
+        self._step, self._baked = step, baked
+        self._warm: dict[Any, int] = {}
+        self._captured: dict[Any, _Captured] = {}
+
+    def __call__(self, batch: Any, index: int) -> Any:
+        """Do a step and return what it returns, in tensors that no later replay overwrites.
+
+        Raises:
+            TwinrunError: if what is no tensor in the batch has changed.
+        """
         leaves, structure = tree_flatten(batch)
         key = (structure, *map(_signature, leaves))
         warm = self._warm.get(key, 0)
         if warm < self.WARM_UP_CALLS:
             self._warm[key] = warm + 1
-            return self._aside(batch, index)
-        if key not in self._captured:
-            self._captured[key] = self._capture(leaves, structure, index)
-        graph, recorded, loss = self._captured[key]
-        for target, leaf in zip(recorded, leaves, strict=True):
+            return aside(lambda: self._step(batch, index))
+        captured = self._captured.get(key)
+        if captured is None or captured.baked != self._baked():
+            captured = self._captured[key] = self._capture(leaves, structure, index)
+        for target, leaf in zip(captured.batch, leaves, strict=True):
             if isinstance(leaf, torch.Tensor):
                 target.copy_(leaf, non_blocking=True)
-        graph.replay()
-        return loss
+            elif not _is_same(target, leaf):
+                raise TwinrunError(
+                    f"cuda_graph: a batch holds a {type(leaf).__name__} that changes from step to "
+                    f"step, which a replay does not see; make it a tensor, or leave cuda_graph out"
+                )
+        captured.replay()
+        return tree_map_only(torch.Tensor, torch.clone, captured.result)
 
-    def _aside(self, batch: Any, index: int) -> torch.Tensor:
-        """Run the step on a stream of its own, where allocations for the capture are warmed up."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            loss = self._step(batch, index)
-        torch.cuda.current_stream().wait_stream(stream)
-        return loss
-
-    def _capture(
-        self, leaves: list[Any], structure: Any, index: int
-    ) -> tuple[torch.cuda.CUDAGraph, list[Any], torch.Tensor]:
-        """Record the step without doing it."""
+    def _capture(self, leaves: list[Any], structure: Any, index: int) -> _Captured:
         recorded = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            loss = self._step(tree_unflatten(recorded, structure), index)
-        return graph, recorded, loss
+        baked = self._baked()
+        replay, result = record(lambda: self._step(tree_unflatten(recorded, structure), index))
+        return _Captured(replay=replay, batch=recorded, result=result, baked=baked)
+
+
+def record(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+    """Record what a step launches, without doing it; return the replay and the step's result."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+    return graph.replay, result
+
+
+def aside(step: Callable[[], Any]) -> Any:
+    """Do a step on a stream of its own, where allocations for the capture are warmed up."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        result = step()
+    torch.cuda.current_stream().wait_stream(stream)
+    return result
 
 
 def _signature(leaf: Any) -> Any:
-    return (leaf.shape, leaf.dtype, leaf.stride()) if isinstance(leaf, torch.Tensor) else leaf
+    if isinstance(leaf, torch.Tensor):
+        return leaf.shape, leaf.dtype, leaf.stride()
+    return type(leaf)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except (TypeError, ValueError, RuntimeError):  # an array, say, has no one answer
+        return False

@@ -14,11 +14,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.compile_utils import fx_graph_cse
+from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.inductor_prims import force_stride_order
 
+from twinrun.acceleration.compilation import SAME_RANDOM_NUMBERS
 from twinrun.acceleration.placement import block_of, is_tall
 
 # What is worth keeping is stored below by hand: the compiler shall keep nothing else, since it
@@ -33,18 +37,23 @@ SETTINGS = {
 
 def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
     """Compile a graph; a backend for `torch.compile`."""
-    return compile_fx(
-        graph,
-        inputs,
-        inner_compile=_compile_once_each,
-        config_patches=SETTINGS,
-        decompositions={
-            **select_decomp_table(),
-            torch.ops.aten.mm.default: _product,
-            torch.ops.aten.addmm.default: _sum_and_product,
-            torch.ops.aten.sum.dim_IntList: _sum,
-        },
-    )
+    with config.patch(SAME_RANDOM_NUMBERS):  # the table of decompositions asks for it, too
+        return compile_fx(
+            graph,
+            inputs,
+            inner_compile=_compile_once_each,
+            config_patches={**SETTINGS, **SAME_RANDOM_NUMBERS},
+            decompositions={**select_decomp_table(), **LOOPS},
+        )
+
+
+def traced(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """Trace a graph into the same loops, and run their operations one by one."""
+
+    def run(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        return make_boxed_func(graph.forward)
+
+    return aot_autograd(fw_compiler=run, decompositions=LOOPS)(graph, inputs)
 
 
 def _compile_once_each(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
@@ -104,3 +113,10 @@ def _stored(matrix_FN: torch.Tensor) -> torch.Tensor:
     blocks_BFS = matrix_FN.reshape(features, points // size, size).permute(1, 0, 2)
     copied = blocks_BFS.clone(memory_format=torch.contiguous_format)
     return force_stride_order(copied, (features * size, size, 1))
+
+
+LOOPS = {
+    torch.ops.aten.mm.default: _product,
+    torch.ops.aten.addmm.default: _sum_and_product,
+    torch.ops.aten.sum.dim_IntList: _sum,
+}

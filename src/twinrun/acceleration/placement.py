@@ -26,7 +26,7 @@ BLOCK_AT_LEAST, BLOCK_AT_MOST = 64, 400  # points; 20 features of 400 take 32 KB
 
 
 def device_of(variant: Variant) -> torch.device:
-    """Give the device of a variant's resolved accelerator.
+    """Return the device of a variant's resolved accelerator.
 
     Raises:
         JobError: if torch sees no such device on this machine.
@@ -39,9 +39,10 @@ def device_of(variant: Variant) -> torch.device:
     raise JobError("no GPU: torch sees none on this machine")
 
 
-def lay_out(module: pl.LightningModule, layout: str) -> pl.LightningModule:
+def lay_out(module: torch.nn.Module, layout: str) -> None:
     """Store a module's weights in a layout; values and shapes stay."""
-    return module.to(memory_format=torch.channels_last) if layout == "channels_last" else module
+    if layout == "channels_last":
+        module.to(memory_format=torch.channels_last)
 
 
 def lay_out_batch(batch: Any, layout: str) -> Any:
@@ -69,7 +70,7 @@ def is_tall(points: Any, features: Any) -> bool:
 
 
 def block_of(points: int) -> int:
-    """Give the largest number of points that fits in a core's cache and divides them all."""
+    """Return the largest number of points that fits in a core's cache and divides them all."""
     return max(size for size in range(1, BLOCK_AT_MOST + 1) if points % size == 0)
 
 
@@ -88,14 +89,15 @@ class Place:
 
     def module(self, module: pl.LightningModule) -> pl.LightningModule:
         """Move a module."""
-        return lay_out(self._precision.convert_module(module.to(self.device)), self._layout)
+        lay_out(self._precision.convert_module(module.to(self.device)), self._layout)
+        return module  # all of them change it in place
 
     def batch(self, batch: Any) -> Any:
         """Convert a batch that is on the device already."""
         return lay_out_batch(self._precision.convert_input(batch), self._layout)
 
     def around(self, step: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-        """Give a `training_step` or `predict_step` what the precision puts around it.
+        """Return a `training_step` or `predict_step` what the precision puts around it.
 
         That is nothing where parameters, inputs and arithmetic have one precision: Lightning's
         empty context would only cost time.

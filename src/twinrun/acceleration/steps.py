@@ -16,90 +16,88 @@ Layouts are in `acceleration.placement`; they help most in a compiled step.
 
 import inspect
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
+from twinrun.acceleration import between
 from twinrun.acceleration.compilation import CAN_COMPILE_BACKWARD, Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
+from twinrun.acceleration.fast_step import FastStep
+from twinrun.acceleration.whole_step import Step, compiled, loss_of, parameters_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
-
-Step = Callable[[Any, int], Any]
+from twinrun.run_files import CompilationCounts
 
 
 class TrainingStep:
-    """Does a step with a batch and its index, and gives the loss from before the step."""
+    """Does a step with a batch and its index, and returns the loss from before the step."""
 
     def __init__(
-        self, training_step: Step, optimizer: torch.optim.Optimizer, variant: Variant
+        self,
+        training_step: Step,
+        optimizer: torch.optim.Optimizer,
+        variant: Variant,
+        module: pl.LightningModule,
     ) -> None:
         """Make it ready; it compiles when it is called.
 
         Args:
-            training_step: the module's.
+            training_step: the module's, with what the precision puts around it.
             optimizer: over parameters that are on their device already.
             variant: its settings.
+            module: hooks between the passes that it overrides are not called by this loop, but are
+                left the room that they have in a training.
 
         Raises:
             TwinrunError: if the settings contradict each other, the device or the optimizer.
         """
         check(variant)
         set_up(optimizer, variant)
-        self.compiled: Compiled | None = None
-        """The compiled function, with its counts; None while there is none."""
+        self._training_step, self._optimizer = training_step, optimizer
+        self._overridden = between.of_module(module)
+        self._fast: FastStep | None = None
+        if variant.compile != "none" or variant.cuda_graph:
+            self._fast = FastStep(training_step, variant, module)
 
-        def loss_of(batch: Any, index: int) -> torch.Tensor:
-            result = training_step(batch, index)
-            return result["loss"] if isinstance(result, Mapping) else result
+    def __call__(self, batch: Any, index: int) -> torch.Tensor | None:
+        """Do a step; a batch that the module skips has no loss."""
+        if self._fast is None:
+            return plain_step(self._training_step, self._optimizer, batch, index)
+        form = self._fast.form(self._optimizer, self._between())
+        if form == "whole":
+            is_done, result = self._fast.whole(batch, index)
+            if is_done:
+                return loss_of(result)
+        step = self._training_step if form == "plain" else self._fast.part
+        loss = plain_step(step, self._optimizer, batch, index)
+        if form == "plain":
+            self._fast.note_plain(self._optimizer)
+        return loss
 
-        if variant.compile == "step":
-            self._step = self._first_of_whole(loss_of, optimizer, variant)
-        elif variant.compile == "module":
-            self.compiled = compiled(loss_of, variant)
-            self._step = plain_step(self.compiled, optimizer)
-        else:
-            self._step = plain_step(loss_of, optimizer)
-        self._captured: CudaGraph | None = None
-        if variant.cuda_graph:
-            self._captured = CudaGraph(lambda batch, index: self._step(batch, index))
+    def counts(self) -> CompilationCounts | None:
+        """Return the counts of what was compiled; None of a step that compiles nothing."""
+        return self._fast.counts() if self._fast is not None else None
 
-    def __call__(self, batch: Any, index: int) -> torch.Tensor:
-        """Do a step."""
-        return (self._captured or self._step)(batch, index)
+    @property
+    def in_parts(self) -> str | None:
+        """Why the step is not done in one piece, where it was to be."""
+        return self._fast.in_parts if self._fast is not None else None
 
-    def _first_of_whole(
-        self, loss_of: Step, optimizer: torch.optim.Optimizer, variant: Variant
-    ) -> Step:
-        """Give a plain step that is followed by compiled ones.
-
-        It shows which parameters get gradients, and fills the optimizer's state. The gradients'
-        tensors are kept for good: the Trainer takes them away when a fit begins.
-        """
-
-        def first(batch: Any, index: int) -> torch.Tensor:
-            loss = plain_step(loss_of, optimizer)(batch, index)
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            kept = [(p, p.grad) for p in parameters if p.grad is not None]
-            whole = self.compiled = compiled(whole_step(loss_of, optimizer), variant)
-
-            def step(batch: Any, index: int) -> torch.Tensor:
-                for parameter, gradient in kept:
-                    if parameter.grad is not gradient:
-                        parameter.grad = gradient
-                return whole(batch, index)
-
-            self._step = step
-            return loss
-
-        return first
+    def _between(self) -> Any:
+        return chain(
+            self._overridden,
+            between.of_optimizer(self._optimizer),
+            between.of_parameters(parameters_of(self._optimizer)),
+        )
 
 
 class Prediction:
     """Predicts a batch."""
 
-    def __init__(self, predict_step: Step, variant: Variant) -> None:
+    def __init__(self, predict_step: Step, variant: Variant, module: torch.nn.Module) -> None:
         """Make it ready; it compiles when it is called."""
         self.compiled: Compiled | None = None
         """The compiled function, with its counts; None if there is none."""
@@ -109,63 +107,44 @@ class Prediction:
             def predict(batch: Any, index: int) -> Any:
                 return predict_step(batch, index)
 
-            self._predict = self.compiled = compiled(predict, variant)
+            self._predict = self.compiled = compiled(predict, variant, module)
 
     def __call__(self, batch: Any, index: int) -> Any:
-        """Give what `predict_step` gives."""
+        """Return what `predict_step` returns."""
         with torch.inference_mode():
             return self._predict(batch, index)
 
-
-def compiled(function: Step, variant: Variant) -> Compiled:
-    """Compile a plain function as a variant's settings ask for."""
-    is_whole = variant.compile == "step"
-    if variant.layout == "features_first":
-        from twinrun.acceleration.features_first import backend  # imports the whole compiler
-
-        return Compiled(function, backend=backend, fullgraph=is_whole)
-    return Compiled(function, fullgraph=is_whole)
+    def counts(self) -> CompilationCounts | None:
+        """Return the counts of what was compiled; None of a prediction in eager mode."""
+        return None if self.compiled is None else self.compiled.counts()
 
 
-def plain_step(loss_of: Step, optimizer: torch.optim.Optimizer) -> Step:
-    """Give the step that a plain loop does."""
-
-    def step(batch: Any, index: int) -> torch.Tensor:
-        loss = loss_of(batch, index)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return step
-
-
-def whole_step(loss_of: Step, optimizer: torch.optim.Optimizer) -> Step:
-    """Give the same step as a function that compiles into one graph, after a plain one.
-
-    Gradients are copied into tensors that stay, and the optimizer's `step` is called without the
-    wrapper that torch gives it: both would break the graph. The gradients can be seen afterwards,
-    as after a plain step.
-    """
-    update = inspect.unwrap(type(optimizer).step)
-    groups = optimizer.param_groups
-    parameters = [p for group in groups for p in group["params"] if p.grad is not None]
-
-    def step(batch: Any, index: int) -> torch.Tensor:
-        loss = loss_of(batch, index)
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad.copy_(gradient)
-            update(optimizer)
-        return loss.detach()
-
-    return step
+def plain_step(
+    training_step: Step, optimizer: torch.optim.Optimizer, batch: Any, index: int
+) -> torch.Tensor | None:
+    """Do the step that a plain loop does, and return its loss."""
+    loss = loss_of(training_step(batch, index))
+    optimizer.zero_grad()
+    if loss is None:
+        return None
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
 
 
 def with_index(step: Callable[..., Any]) -> Step:
-    """Let a step that takes no `batch_idx` be called with one, as the Trainer lets it."""
-    if len(inspect.signature(step).parameters) > 1:
+    """Let a step that takes no `batch_idx` be called with one, as the Trainer lets it.
+
+    Raises:
+        TwinrunError: if it takes the loader's iterator in place of a batch.
+    """
+    parameters = inspect.signature(step).parameters
+    if "dataloader_iter" in parameters:
+        raise TwinrunError(
+            "training_step takes the argument dataloader_iter, and fast steps need batches; leave "
+            "compile, layout, optimizer and cuda_graph out"
+        )
+    if len(parameters) > 1:
         return step
     return lambda batch, index: step(batch)
 
@@ -177,7 +156,7 @@ def calls_to_warm_up(variant: Variant) -> int:
 
 
 def optimizer_of(module: pl.LightningModule) -> torch.optim.Optimizer:
-    """Give the only optimizer that `configure_optimizers` names, in whatever form.
+    """Return the only optimizer that `configure_optimizers` names, in whatever form.
 
     Raises:
         TwinrunError: if there are none or several, or the module optimizes manually.
@@ -210,14 +189,12 @@ def set_up(optimizer: torch.optim.Optimizer, variant: Variant) -> None:
         TwinrunError: if it cannot.
     """
     form = variant.optimizer
-    if form != "default" and form not in optimizer.defaults:
+    if form == "default":
+        return
+    if form not in optimizer.defaults:
         raise TwinrunError(f"optimizer: {type(optimizer).__name__} has no {form} form")
-    stays_on_device = variant.cuda_graph or variant.compile == "step"
     for group in optimizer.param_groups:
-        if form != "default":
-            group["fused"], group["foreach"] = form == "fused", form == "foreach"
-        if stays_on_device and "capturable" in group and group["params"][0].is_cuda:
-            group["capturable"] = True
+        group["fused"], group["foreach"] = form == "fused", form == "foreach"
 
 
 def is_fast(variant: Variant) -> bool:

@@ -1,13 +1,15 @@
 """Put a variant's fast steps under Lightning's Trainer.
 
-A compiled or captured step comprises the backward pass and the optimizer, so the Trainer's own are
-switched off for that module: it still fetches, moves, counts, logs, validates and calls callbacks.
-A run predicts once, which no compilation would pay for: `predict_step` stays the module's own.
-What a compiled `training_step` logs is collected inside and logged after it.
+The Trainer fetches, moves, counts, logs, validates and calls hooks as always. In a step that is
+done in one piece (see `fast_step`) its own `zero_grad`, backward pass and optimizer step are
+left out: that step has done them, and nothing else stands between them. A run predicts once, which
+no compilation would pay for: `predict_step` stays the module's own. What a compiled or captured
+`training_step` logs is collected inside and logged after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,95 +17,176 @@ import torch
 from pytorch_lightning.trainer import call
 from torch.utils._pytree import tree_map_only
 
-from twinrun.acceleration.compilation import Compiled
+from twinrun.acceleration import between
+from twinrun.acceleration.fast_step import FastStep, Form
 from twinrun.acceleration.placement import lay_out, lay_out_batch
-from twinrun.acceleration.steps import (
-    Step,
-    TrainingStep,
-    compiled,
-    optimizers_in,
-    set_up,
-    with_index,
-)
+from twinrun.acceleration.steps import check, set_up, with_index
+from twinrun.acceleration.whole_step import Logged, parameters_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
+from twinrun.run_files import CompilationCounts
 
 
-class Speed:
-    """Replaces the steps of one module and keeps the counts of what was compiled."""
+class Speed(pl.Callback):
+    """Does one module's steps as a variant asks; one of the Trainer's callbacks."""
 
     def __init__(self, module: pl.LightningModule, variant: Variant) -> None:
-        """Replace them in the module itself; its class, and so other modules, stay as they are.
+        """Replace steps in the module itself; its class, and so other modules, stay as they are.
 
-        What a variant cannot do is raised by the first step.
+        Args:
+            module: its layers may be made later, in `setup` or `configure_model`.
+            variant: its settings; what they cannot do is raised when the fit begins.
         """
-        self._variant = variant
-        self._module = lay_out(module, variant.layout)
-        self._logged: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        self._step: TrainingStep | None = None
-        self._module_step: Compiled | None = None
-        own = with_index(module.training_step)
-        takes_over = variant.compile == "step" or variant.cuda_graph
-        if variant.optimizer != "default" and not takes_over:
-            self._set_up(module.configure_optimizers)
-        if takes_over:
-            self._take_over(own)
-        elif variant.compile == "module":
-            self._module_step = compiled(lambda batch, index: own(batch, index), variant)
-            module.training_step = self._collecting(self._module_step)
+        self._module, self._variant = module, variant
+        self._fast: FastStep | None = None
+        self._logged: Logged = []
+        self._form: Form = "parts"
+        self._own_step = with_index(module.training_step)
+        # Read before any of them is replaced below.
+        self._overridden = between.of_module(module)
+        self._zero_grad, self._backward = module.optimizer_zero_grad, module.backward
+        self._optimizer_step = module.optimizer_step
+        if variant.compile != "none" or variant.cuda_graph:
+            self._fast = FastStep(self._own_step, variant, module)
+            self._logged = self._fast.logged
+            module.training_step = self._training_step
         elif variant.layout != "default":
-            module.training_step = lambda batch, batch_idx: own(self._laid_out(batch), batch_idx)
+            module.training_step = self._plain
+        if variant.compile == "step" or variant.cuda_graph:
+            # Instance attributes, which Lightning finds before the class's methods.
+            module.optimizer_step = self._step  # pyrefly: ignore[bad-assignment]
+            module.backward = self._unless_whole(self._backward)
+            module.optimizer_zero_grad = self._unless_whole(self._zero_grad)
+
+    def counts(self) -> CompilationCounts | None:
+        """Return the counts of what was compiled; None of a training that compiles nothing."""
+        return None if self._fast is None else self._fast.counts()
 
     @property
-    def compiled(self) -> Compiled | None:
-        """The compiled training step, with its counts; None while there is none."""
-        if self._module_step is not None:
-            return self._module_step
-        return None if self._step is None else self._step.compiled
+    def in_parts(self) -> str | None:
+        """Why steps are not done in one piece, where they were to be."""
+        return None if self._fast is None else self._fast.in_parts
 
-    def _take_over(self, own: Step) -> None:
-        module, variant = self._module, self._variant
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Set up what must be there first: the layers, and the optimizers.
 
-        def whole(batch: Any, batch_idx: int) -> torch.Tensor:
-            if self._step is None:  # only now the Trainer has the optimizer
-                if not module.automatic_optimization:
-                    raise TwinrunError(f"{type(module).__name__} optimizes its own way")
-                optimizer = module.optimizers(use_pl_optimizer=False)
-                self._step = TrainingStep(own, optimizer, variant)
-            return self._step(batch, batch_idx)
+        Raises:
+            TwinrunError: if the variant's settings contradict each other, the device, the module
+                or the optimizer.
+        """
+        check(self._variant)
+        lay_out(self._module, self._variant.layout)
+        for optimizer in trainer.optimizers:
+            set_up(optimizer, self._variant)
+        if self._variant.compile != "step" and not self._variant.cuda_graph:
+            return
+        if not pl_module.automatic_optimization:
+            key = "compile: step" if self._variant.compile == "step" else "cuda_graph: true"
+            raise TwinrunError(
+                f"{key}: {type(pl_module).__name__} optimizes manually, so a step has no one "
+                f"place for its update; say compile: module, or leave the key out"
+            )
 
-        def optimizer_step(
-            epoch: int, batch_index: int, optimizer: torch.optim.Optimizer, closure: Any = None
-        ) -> None:
-            closure()  # calls `whole`
-            for hook in (call._call_callback_hooks, call._call_lightning_module_hook):
-                hook(module.trainer, "on_before_optimizer_step", optimizer)
+    def state_dict(self) -> dict[str, Any]:
+        """Return what decides how further steps are done, for a checkpoint."""
+        return {} if self._fast is None else self._fast.state_dict()
 
-        module.training_step = self._collecting(whole)
-        module.backward = module.optimizer_zero_grad = _do_nothing
-        module.optimizer_step = optimizer_step
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the state of the training that is resumed."""
+        if self._fast is not None and state_dict:
+            self._fast.load_state_dict(state_dict)
 
-    def _collecting(self, step: Step) -> Step:
-        """Give the step with what it logs collected, and logged when it is done."""
+    def _plain(self, batch: Any, batch_idx: int) -> Any:
+        return self._own_step(lay_out_batch(batch, self._variant.layout), batch_idx)
 
-        def training_step(batch: Any, batch_idx: int) -> Any:
-            with self._collected():
-                result = step(self._laid_out(batch), batch_idx)
-            for method, arguments, options in self._logged:
-                getattr(self._module, method)(*arguments, **options)
-            self._logged.clear()
-            return result
+    def _training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Stand for the module's `training_step`."""
+        assert self._fast is not None  # noqa: S101  set where this is put in place
+        if self._form == "plain":
+            return self._plain(batch, batch_idx)
+        batch = lay_out_batch(batch, self._variant.layout)
+        with self._collected():
+            is_done, result = False, None
+            if self._form == "whole":
+                is_done, result = self._fast.whole(batch, batch_idx)
+            if not is_done:
+                self._form = "parts"
+                result = self._fast.part(batch, batch_idx)
+        for method, arguments, options in self._logged:
+            getattr(self._module, method)(*arguments, **options)
+        self._logged.clear()
+        return result
 
-        return training_step
+    def _step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Any,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Stand for the module's `optimizer_step`, around which Lightning builds a whole step."""
+        assert self._fast is not None  # noqa: S101
+        torchs = getattr(optimizer, "optimizer", optimizer)  # without Lightning's wrapper
+        self._form = self._fast.form(torchs, self._between(torchs))
+        before = self._form
+        try:
+            if self._form == "whole":
+                self._do_whole(torchs, optimizer, epoch, batch_idx, optimizer_closure)
+            else:
+                self._optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        finally:
+            self._form = "parts"
+        if before == "plain":
+            self._fast.note_plain(torchs)
+
+    def _between(self, optimizer: torch.optim.Optimizer) -> Iterator[str]:
+        parameters = parameters_of(optimizer)
+        held = {id(parameter) for parameter in parameters}
+        others = (p for p in self._module.parameters() if p.requires_grad and id(p) not in held)
+        return chain(
+            (f"{name} of {type(self._module).__name__}" for name in self._overridden),
+            between.of_trainer(self._module.trainer),
+            between.of_optimizer(optimizer),
+            between.of_parameters(parameters),
+            ("a parameter that the optimizer does not hold" for _ in others),
+        )
+
+    def _do_whole(
+        self,
+        torchs: torch.optim.Optimizer,
+        optimizer: Any,
+        epoch: int,
+        batch_idx: int,
+        closure: Callable[[], Any] | None,
+    ) -> None:
+        """Have Lightning's closure do a step in one piece, or go on in parts if it was none."""
+        assert closure is not None  # noqa: S101  Lightning always gives one
+        loss = closure()
+        if self._form == "whole":
+            # Of callbacks that only read gradients; with any other, nothing is done in one piece.
+            trainer = self._module.trainer
+            call._call_callback_hooks(trainer, "on_before_optimizer_step", torchs)
+        else:
+            self._optimizer_step(epoch, batch_idx, optimizer, lambda: loss)
+
+    def _unless_whole(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method that does nothing in a step that has been done in one piece."""
+
+        def replaced(*arguments: Any, **options: Any) -> Any:
+            return None if self._form == "whole" else method(*arguments, **options)
+
+        return replaced
 
     @contextmanager
     def _collected(self) -> Iterator[None]:
         module = self._module
+        before = {name: vars(module)[name] for name in ("log", "log_dict") if name in vars(module)}
         module.log, module.log_dict = self._collect_log, self._collect_log_dict
         try:
             yield
         finally:
             del module.log, module.log_dict
+            vars(module).update(before)  # several workers put their own in place
 
     def _collect_log(self, *arguments: Any, **options: Any) -> None:
         self._logged.append(("log", _detached(arguments), options))
@@ -111,22 +194,6 @@ class Speed:
     def _collect_log_dict(self, *arguments: Any, **options: Any) -> None:
         self._logged.append(("log_dict", _detached(arguments), options))
 
-    def _laid_out(self, batch: Any) -> Any:
-        return lay_out_batch(batch, self._variant.layout)
-
-    def _set_up(self, configure: Any) -> None:
-        def configure_optimizers() -> Any:
-            found = configure()
-            for optimizer in optimizers_in(found):
-                set_up(optimizer, self._variant)
-            return found
-
-        self._module.configure_optimizers = configure_optimizers
-
 
 def _detached(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return tree_map_only(torch.Tensor, torch.Tensor.detach, arguments)
-
-
-def _do_nothing(*arguments: Any, **options: Any) -> None:
-    pass

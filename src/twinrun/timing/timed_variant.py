@@ -154,9 +154,11 @@ class TimedVariant:
         self._calls: dict[str, TrainingStep | Prediction] = {}
         if "train" in phases:
             step = self._place.around(with_index(self._module.training_step))
-            self._calls["train"] = TrainingStep(step, optimizer_of(self._module), variant)
+            self._calls["train"] = TrainingStep(
+                step, optimizer_of(self._module), variant, self._module
+            )
         predict = self._place.around(with_index(self._module.predict_step))
-        self._predict = Prediction(predict, variant)
+        self._predict = Prediction(predict, variant, self._module)
         if "predict" in phases:
             self._calls["predict"] = self._predict
         most = MOST_BATCHES if "predict" in phases else 1
@@ -225,11 +227,8 @@ class TimedVariant:
 
     def compilation(self) -> list[dict[str, Any]]:
         """Return the counts of each compiled phase so far; [] of a variant in eager mode."""
-        return [
-            {"phase": phase, **call.compiled.counts()}
-            for phase, call in self._calls.items()
-            if call.compiled is not None
-        ]
+        counts = {phase: call.counts() for phase, call in self._calls.items()}
+        return [{"phase": phase, **found} for phase, found in counts.items() if found is not None]
 
     def _seconds(self, phase: str, calls: int) -> float:
         """Call a phase on the batches that come next, and give the seconds it took."""

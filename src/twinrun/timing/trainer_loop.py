@@ -41,7 +41,7 @@ class TrainerLoop:
         # The clock is for the training step alone.
         self._variant = replace(variant, validation=False, checkpointing=False, logging=False)
         self._device = device
-        Speed(self._module, variant)
+        self._speed = Speed(self._module, variant)
         configured = self._module.configure_optimizers()
         self._module.configure_optimizers = lambda: configured
 
@@ -52,7 +52,7 @@ class TrainerLoop:
             trainer = trainer_of(
                 self._variant,
                 root=empty,
-                callbacks=[clock],
+                callbacks=[self._speed, clock],
                 strategy=_Staying(self._device),
                 max_epochs=-1,
                 max_steps=LEAD_IN + steps,

@@ -39,6 +39,8 @@ class Tracer(pl.Callback):
     parameters.
     """
 
+    reads_gradients_only = True  # before the update; a step in one piece calls it afterwards
+
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self.own_gradients = 0

@@ -1,5 +1,6 @@
 """One run: a workload trained under a variant from a seed, through Lightning's Trainer.
 
+    prove      that fast steps compute what plain ones do (see `prove`)
     assemble   seed, data, module, fast steps, workers, Trainer (see `assemble`)
     fit        the training; its weights and fingerprints are written as soon as it ends
     evaluate   what the network gives on test and prediction data
@@ -34,6 +35,7 @@ from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.progress import Curves, Progress
+from twinrun.training.prove import proven
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
 from twinrun.training.write_run import (
@@ -64,6 +66,9 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     stop = Stop(folder / "STOP")
     origin = origin_of(run)
 
+    # Prove fast steps, in trainings of their own.
+    proof, refusal = proven(run.training)
+
     # Assemble.
     with assembled(run.training, stop) as assembly:
         module, data, workers, team = (
@@ -88,7 +93,9 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         was_stopped = variant.stop != "none" and not is_stopped
         # A failure after Lightning resumed the training is itself the result: it is reported.
         is_result = watchers.lightning_file is not None and not is_stopped
-        failure = _fit(trainer, module, data, last, run.identity.variant, variant, is_result)
+        failure = refusal or _fit(
+            trainer, module, data, last, run.identity.variant, variant, is_result
+        )
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         is_whole = stop.reason is None and failure is None
@@ -124,7 +131,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             "epochs": watchers.seconds.training,
             "communication": watchers.seconds.communication,
         },
-        "compilation": assembly.speed.compiled.counts() if assembly.speed.compiled else None,
+        "compilation": assembly.speed.counts(),
+        "proof": proof,
         "peak_memory_mb": memory,
         "resumed_at": team.tracer.resumed_at,
         "was_stopped": was_stopped,
@@ -178,6 +186,7 @@ def _watch(
         lightning_file, first = Path(run.checkpoints, interrupt.FILE), []
     callbacks = [
         *first,
+        assembly.speed,
         stop,
         Supported(),
         *team.callbacks,

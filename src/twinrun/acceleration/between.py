@@ -1,0 +1,116 @@
+"""What stands between a step's forward pass, its backward pass and the update of the weights.
+
+Lightning calls hooks there, of the module and of callbacks; torch calls those of optimizers and
+parameters; and the Trainer may clip, scale or accumulate. A step in one piece (compiled whole, or
+captured) has no room for them. Where anything stands between, the step is done in parts, so that
+everything is called as always.
+
+Order of calls: https://lightning.ai/docs/pytorch/stable/common/lightning_module.html#hooks
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.precision import (
+    DoublePrecision,
+    HalfPrecision,
+    MixedPrecision,
+    Precision,
+)
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch.optim import optimizer as torch_optimizer
+
+OF_MODULE = (
+    "optimizer_step",
+    "optimizer_zero_grad",
+    "on_before_zero_grad",
+    "on_before_backward",
+    "backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "configure_gradient_clipping",
+    "clip_gradients",
+)
+OF_CALLBACK = (
+    "on_before_zero_grad",
+    "on_before_backward",
+    "on_after_backward",
+    "on_before_optimizer_step",
+)
+# A callback with this attribute set to True reads gradients in `on_before_optimizer_step` and
+# nothing else: it may be called when the update is done.
+READS_GRADIENTS_ONLY = "reads_gradients_only"
+PRECISIONS = (Precision, DoublePrecision, HalfPrecision, MixedPrecision)
+# Of torch's optimizers those whose compiled update is the plain one (tests hold each to it).
+# Others, and classes of a user's own, are called as they are.
+OPTIMIZERS = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adamax,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.Adagrad,
+    torch.optim.Adadelta,
+    torch.optim.Rprop,
+)
+
+
+def of_module(module: pl.LightningModule) -> list[str]:
+    """List the hooks between the passes that a module overrides."""
+    return [name for name in OF_MODULE if is_overridden(name, module, pl.LightningModule)]
+
+
+def of_trainer(trainer: pl.Trainer) -> Iterator[str]:
+    """Say what the Trainer, its plugins and its callbacks do between the passes."""
+    if trainer.gradient_clip_val:
+        yield f"Trainer(gradient_clip_val={trainer.gradient_clip_val})"
+    if trainer.accumulate_grad_batches > 1:
+        yield f"Trainer(accumulate_grad_batches={trainer.accumulate_grad_batches})"
+    if not isinstance(trainer.strategy, SingleDeviceStrategy):
+        yield f"the strategy {type(trainer.strategy).__name__}"
+    plugin = trainer.precision_plugin
+    if type(plugin) not in PRECISIONS or getattr(plugin, "scaler", None) is not None:
+        yield f"the precision {plugin.precision}, which scales gradients"
+    for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
+        if not getattr(callback, READS_GRADIENTS_ONLY, False):
+            for name in OF_CALLBACK:
+                if is_overridden(name, callback, pl.Callback):
+                    yield f"{name} of {type(callback).__name__}"
+
+
+def of_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[str]:
+    """Say what an optimizer does at its step besides torch's own update."""
+    name = type(optimizer).__name__
+    if type(optimizer) not in OPTIMIZERS:
+        yield f"the update of {name}"
+    # A scheduler wraps `step` to see that it was called, and that is all it does:
+    # https://github.com/pytorch/pytorch/blob/v2.11.0/torch/optim/lr_scheduler.py
+    own = vars(optimizer).get("step")
+    if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
+        yield f"a replaced step of {name}"
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        yield f"a step hook of {name}"
+    if torch_optimizer._global_optimizer_pre_hooks or torch_optimizer._global_optimizer_post_hooks:
+        yield "a step hook of all optimizers"
+    if any(group.get("fused") for group in optimizer.param_groups):
+        yield f"the fused update of {name}"
+    for group in optimizer.param_groups:
+        odd = [key for key, value in group.items() if key != "params" and _is_tensor(value)]
+        if odd:
+            yield f"{odd[0]} of {name}, which is a tensor"
+
+
+def of_parameters(parameters: Sequence[torch.Tensor]) -> Iterator[str]:
+    """Say whether parameters have hooks that their gradients pass through."""
+    for parameter in parameters:
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            yield "a hook of a parameter"
+            return
+
+
+def _is_tensor(value: object) -> bool:
+    values = value if isinstance(value, tuple | list) else (value,)
+    return any(isinstance(found, torch.Tensor) for found in values)

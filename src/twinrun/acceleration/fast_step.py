@@ -1,0 +1,214 @@
+"""How each training step is done: plain, in one piece, or in parts.
+
+plain   as the module is. A step is plain when the optimizer's parameters, or which of them are
+        trained, have not been seen before: it shows which get gradients and fills their state
+whole   forward, backward and update in one piece (see `whole_step`)
+parts   the training step alone is compiled; backward pass, hooks, clipping and update are called
+        as always. For good, once anything stands between them (see `between`), or the step turns
+        out not to be one piece
+
+Which it is follows from the step and from what `state_dict` holds, so that a training that is
+resumed does each step as the whole one did.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+
+from twinrun.acceleration.compilation import CannotCompile, Compiled, Shapes
+from twinrun.acceleration.whole_step import (
+    Logged,
+    OtherGradients,
+    Step,
+    WholeStep,
+    compiled,
+    parameters_of,
+)
+from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError, sentence_of
+from twinrun.run_files import CompilationCounts
+
+Form = Literal["plain", "whole", "parts"]
+Trained = tuple[bool, ...]
+"""For each parameter of the optimizer, in its order."""
+PARTS: Trained = ()  # stands for steps in parts, whatever they train
+
+
+class FastStep:
+    """Chooses the form of each step, and does what is fast in it."""
+
+    def __init__(self, training_step: Step, variant: Variant, module: torch.nn.Module) -> None:
+        """Make it ready; it compiles when it is called.
+
+        Args:
+            training_step: the module's, of a batch and its index.
+            variant: its settings.
+            module: whose step it is; its layers may still be made.
+        """
+        self.in_parts: str | None = None
+        """Why steps are done in parts; None while they are done in one piece."""
+        self.logged: Logged = []
+        """Where `training_step` leaves what it logs."""
+        self._training_step: Step = lambda batch, index: training_step(batch, index)
+        self._variant, self._module = variant, module
+        self._is_whole = variant.compile == "step" or variant.cuda_graph
+        self._part: Compiled | None = None
+        self._wholes: dict[Trained, WholeStep] = {}
+        self._retired: list[Compiled] = []
+        self._whole: WholeStep | None = None
+        self._used: dict[Trained, Trained] = {}
+        self._options: list[dict[str, Any]] | None = None
+        self._shapes: dict[Trained, list[Shapes]] = {}
+
+    def form(self, optimizer: torch.optim.Optimizer, between: Iterable[str]) -> Form:
+        """Choose how the step that is about to begin is done.
+
+        Args:
+            optimizer: as it is now.
+            between: what stands between the passes, in words.
+
+        Raises:
+            TwinrunError: if the step must be in one piece and cannot.
+        """
+        if not self._is_whole:
+            return "parts"
+        if self.in_parts is None:
+            reason = next(iter(between), None) or self._changed_option(optimizer)
+            if reason is not None:
+                self._take_apart(reason)
+        if self.in_parts is not None:
+            return "parts"
+        parameters = parameters_of(optimizer)
+        trained = tuple([p.requires_grad for p in parameters])
+        whole = self._wholes.get(trained)
+        if whole is None or not whole.is_of(optimizer, parameters):
+            if trained not in self._used:
+                return "plain"
+            whole = self._make_whole(optimizer, trained)
+        self._whole = whole
+        return "whole"
+
+    def note_plain(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take note of which parameters a plain step gave gradients to."""
+        gradients = [parameter.grad for parameter in parameters_of(optimizer)]
+        if any(g is not None and g.layout != torch.strided for g in gradients):
+            self._take_apart("a sparse gradient")
+        elif any(g is not None for g in gradients):  # else the batch was skipped
+            trained = tuple(p.requires_grad for p in parameters_of(optimizer))
+            self._used[trained] = tuple(g is not None for g in gradients)
+
+    def whole(self, batch: Any, index: int) -> tuple[bool, Any]:
+        """Do a step in one piece; return whether that was possible, and its result.
+
+        If not, nothing of the step has been done, and this and all others are done in parts.
+
+        Raises:
+            TwinrunError: if the step must be in one piece and cannot.
+        """
+        assert self._whole is not None  # noqa: S101  `form` has just chosen it
+        try:
+            return True, self._whole(batch, index)
+        except OtherGradients:
+            self._take_apart("other parameters get gradients than before")
+        except CannotCompile as error:
+            if OtherGradients.__name__ in str(error):
+                self._take_apart("other parameters get gradients than before")
+            else:
+                self._take_apart(f"what does not compile into one graph ({sentence_of(error)})")
+        self.logged.clear()
+        return False, None
+
+    def part(self, batch: Any, index: int) -> Any:
+        """Return what `training_step` returns, with its graph; compiled where asked for."""
+        if self._variant.compile == "none":
+            return self._training_step(batch, index)
+        if self._part is None:
+            self._part = compiled(self._training_step, self._variant, self._module)
+            self._part.expect(self._shapes.pop(PARTS, []))
+        return self._part(batch, index)
+
+    @property
+    def compiled(self) -> list[Compiled]:
+        """All that has been compiled, with its counts."""
+        wholes = [whole.compiled for whole in self._wholes.values()]
+        return [c for c in (self._part, *self._retired, *wholes) if c is not None]
+
+    def counts(self) -> CompilationCounts | None:
+        """Return the counts of all that was compiled; None of a step that compiles nothing."""
+        if not self.compiled:
+            return None
+        counts = [found.counts() for found in self.compiled]
+        return {
+            "calls": sum(found["calls"] for found in counts),
+            "compilations": sum(found["compilations"] for found in counts),
+            "reasons": [reason for found in counts for reason in found["reasons"]],
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what decides how further steps are done: plain values."""
+        made = {trained: whole.compiled for trained, whole in self._wholes.items()}
+        shapes = {
+            **self._shapes,
+            **{of: found.shapes for of, found in {**made, PARTS: self._part}.items() if found},
+        }
+        return {
+            "in_parts": self.in_parts,
+            "used": [[list(trained), list(used)] for trained, used in self._used.items()],
+            "options": self._options,
+            "shapes": [[list(of), found] for of, found in shapes.items()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Do further steps as the training would have done them that left this state."""
+        self.in_parts, self._options = state["in_parts"], state["options"]
+        self._used = {tuple(trained): tuple(used) for trained, used in state["used"]}
+        self._shapes = {tuple(of): found for of, found in state["shapes"]}
+
+    def _make_whole(self, optimizer: torch.optim.Optimizer, trained: Trained) -> WholeStep:
+        old = self._wholes.pop(trained, None)
+        if old is not None and old.compiled is not None:
+            self._retired.append(old.compiled)
+        whole = WholeStep(
+            self._training_step,
+            optimizer,
+            self._used[trained],
+            self._variant,
+            self._module,
+            self.logged,
+        )
+        if whole.compiled is not None:
+            whole.compiled.expect(self._shapes.pop(trained, []))
+        self._wholes[trained] = whole
+        return whole
+
+    def _changed_option(self, optimizer: torch.optim.Optimizer) -> str | None:
+        """Name a setting of the optimizer, other than its rate, that is not what it was at first.
+
+        Compiled or captured it would stay what it was.
+        """
+        options = [
+            {key: value for key, value in group.items() if key not in ("params", "lr")}
+            for group in optimizer.param_groups
+        ]
+        if self._options is None or len(options) != len(self._options):
+            self._options = options
+        for group, before in zip(options, self._options, strict=True):
+            if group != before:
+                keys = [key for key in group if group[key] != before.get(key)]
+                return f"a change of {', '.join(keys)} of {type(optimizer).__name__}"
+        return None
+
+    def _take_apart(self, reason: str) -> None:
+        """Do steps in parts from now on.
+
+        Raises:
+            TwinrunError: if they are to be captured, which takes a step in one piece.
+        """
+        if self._variant.cuda_graph:
+            raise TwinrunError(
+                f"cuda_graph: a captured step has no room for {reason}; say compile: step or "
+                f"module, or leave cuda_graph out"
+            )
+        self.in_parts = reason
+        print(f"compile: steps are done in parts, because of {reason}", flush=True)

@@ -1,0 +1,237 @@
+"""A training step in one piece: forward pass, backward pass and update as one function.
+
+It is compiled into one graph, captured as one launch, or both. Gradients are copied into tensors
+that stay, where they can be seen afterwards. The update is torch's own code for the optimizer,
+called on a double of it that shares its state and reads its rate from a tensor: a number would be
+compiled or captured as it is, and a schedule would be without effect. The rate and the optimizer's
+count of steps are float64, as they are where the plain update computes with Python numbers; with
+torch's float32 count, 1 - 0.999 ** 1 of Adam loses four digits.
+"""
+
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from twinrun.acceleration.compilation import Compiled, has_scalar_doubles
+from twinrun.acceleration.cuda_graph import CudaGraph
+from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError
+
+# The optimizers that compute with their count of steps.
+COUNTING = (
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adamax,
+    torch.optim.RAdam,
+    torch.optim.Adagrad,
+)
+
+Step = Callable[[Any, int], Any]
+Logged = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+"""Method, arguments and options of each log of a step."""
+
+
+class OtherGradients(Exception):  # noqa: N818  tells what happened, no error of anybody's
+    """Raised where a step gives gradients to other parameters than it did before."""
+
+
+class WholeStep:
+    """Does steps that train a fixed set of parameters."""
+
+    def __init__(
+        self,
+        training_step: Step,
+        optimizer: torch.optim.Optimizer,
+        used: Sequence[bool],
+        variant: Variant,
+        module: torch.nn.Module,
+        logged: Logged,
+    ) -> None:
+        """Make it ready; it compiles or captures when it is called.
+
+        Args:
+            training_step: the module's.
+            optimizer: after its first plain step, so that its state is there.
+            used: for each of its parameters, whether it gets a gradient.
+            variant: its settings.
+            module: whose step it is.
+            logged: where `training_step` leaves what it logs.
+        """
+        self.optimizer = optimizer
+        self.parameters = parameters_of(optimizer)
+        trained = [p for p, is_used in zip(self.parameters, used, strict=True) if is_used]
+        self._unused = [p for p, is_used in zip(self.parameters, used, strict=True) if not is_used]
+        self._kept = [(p, torch.zeros_like(p) if p.grad is None else p.grad) for p in trained]
+        self._update = Update(optimizer, trained, variant)
+        self._logged = logged
+        self.compiled: Compiled | None = None
+        self._graph: CudaGraph | None = None
+        if variant.compile == "module":
+            training_step = self.compiled = compiled(training_step, variant, module)
+        self._step = self._in_one_piece(training_step, used, is_mixed="mixed" in variant.precision)
+        if variant.compile == "step":
+            self._step = self.compiled = compiled(self._step, variant, module, fullgraph=True)
+        if variant.cuda_graph:
+            self._graph = CudaGraph(self._with_logs, self._update.baked)
+
+    def is_of(self, optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> bool:
+        """Tell whether the optimizer still has these parameters, and the state that it had."""
+        return (
+            optimizer is self.optimizer
+            and optimizer.state is self._update.double.state
+            and len(parameters) == len(self.parameters)
+            and all([a is b for a, b in zip(parameters, self.parameters, strict=True)])  # noqa: C419
+        )
+
+    def __call__(self, batch: Any, index: int) -> Any:
+        """Do a step and return what `training_step` returns, without its graph.
+
+        Raises:
+            OtherGradients: before anything is done, if other parameters get gradients.
+            CannotCompile: likewise, if it does not compile into one graph.
+            TwinrunError: if what it does cannot be captured.
+        """
+        self._update.read_rates()
+        for parameter, gradient in self._kept:
+            if parameter.grad is not gradient:  # `zero_grad` takes it away
+                parameter.grad = gradient
+        for parameter in self._unused:
+            parameter.grad = None
+        if self._graph is None:
+            result = self._step(batch, index)
+        else:
+            result, logged = self._graph(batch, index)
+            self._logged.extend(logged)
+        if result is None:  # Lightning skips such a batch, after `zero_grad`
+            for parameter, _ in self._kept:
+                parameter.grad = None
+        # Schedulers warn where they step before the optimizer does, and look for this.
+        vars(self.optimizer)["_opt_called"] = True
+        return result
+
+    def _in_one_piece(self, training_step: Step, used: Sequence[bool], *, is_mixed: bool) -> Step:
+        """Return the function that is compiled or captured."""
+        parameters = [p for p in self.parameters if p.requires_grad]
+        expected = [u for u, p in zip(used, self.parameters, strict=True) if p.requires_grad]
+        update = self._update
+        device_type = self.parameters[0].device.type
+
+        def backward_and_update(loss: torch.Tensor) -> None:
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            if [gradient is not None for gradient in gradients] != expected:
+                raise OtherGradients
+            with torch.no_grad():
+                for parameter, gradient in zip(parameters, gradients, strict=True):
+                    if parameter.grad is not None and gradient is not None:
+                        parameter.grad.copy_(gradient)
+                update.step(update.double)
+
+        def step(batch: Any, index: int) -> Any:
+            result = training_step(batch, index)
+            loss = loss_of(result)
+            if loss is None:
+                return None
+            if is_mixed:  # in Lightning only `training_step` is under autocast
+                with torch.autocast(device_type, enabled=False):
+                    backward_and_update(loss)
+            else:
+                backward_and_update(loss)
+            return tree_map_only(torch.Tensor, torch.Tensor.detach, result)
+
+        return step
+
+    def _with_logs(self, batch: Any, index: int) -> tuple[Any, Logged]:
+        """Do the step that is captured, and return what it logs, too: a replay logs nothing."""
+        result = self._step(batch, index)
+        logged = list(self._logged)
+        self._logged.clear()
+        for method, (first, *rest), _ in logged:
+            for name, value in first.items() if method == "log_dict" else [(first, rest[0])]:
+                _check_tensor(value, f"the log of {name!r}")
+        for value in tree_leaves(result):
+            _check_tensor(value, "a result of training_step")
+        return result, logged
+
+
+class Update:
+    """An optimizer's update, on a double that reads its rates from tensors."""
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        trained: Sequence[torch.Tensor],
+        variant: Variant,
+    ) -> None:
+        """Make the double; the optimizer itself stays what it is, but for its count of steps."""
+        # Without the wrapper that calls step hooks; there are none (see `between`).
+        self.step = inspect.unwrap(type(optimizer).step)
+        self._groups = optimizer.param_groups
+        self.double = object.__new__(type(optimizer))
+        vars(self.double).update(vars(optimizer))
+        vars(self.double).pop("step", None)  # a scheduler's wrapper
+        self.double.param_groups = []
+        for group in optimizer.param_groups:
+            first = group["params"][0]
+            double = dict(group)
+            if first.is_cuda and "capturable" in group:
+                double["capturable"] = True
+            elif not first.is_cuda:
+                double["foreach"] = False  # does not take a rate that is a tensor
+            if variant.compile == "step" or double.get("capturable"):
+                double["lr"] = torch.tensor(
+                    group["lr"],
+                    dtype=torch.float64,
+                    device=first.device if double.get("capturable") else None,
+                )
+            self.double.param_groups.append(double)
+        for parameter in trained:
+            state = optimizer.state[parameter]
+            if type(optimizer) in COUNTING and isinstance(state.get("step"), torch.Tensor):
+                device = parameter.device if parameter.is_cuda else None
+                state["step"] = state["step"].to(dtype=torch.float64, device=device)
+
+    def read_rates(self) -> None:
+        """Take over the rates, which schedulers and hooks set in the optimizer itself."""
+        for group, double in zip(self._groups, self.double.param_groups, strict=True):
+            if isinstance(double["lr"], torch.Tensor):
+                double["lr"].fill_(group["lr"])
+            else:
+                double["lr"] = group["lr"]
+
+    def baked(self) -> Hashable:
+        """Return the rates that a capture takes as they are, where they cannot be tensors."""
+        rates = (group["lr"] for group in self.double.param_groups)
+        return tuple(rate for rate in rates if not isinstance(rate, torch.Tensor))
+
+
+def compiled(
+    function: Step, variant: Variant, module: torch.nn.Module, *, fullgraph: bool = False
+) -> Compiled:
+    """Compile a plain function of a module's as a variant's settings ask for."""
+    return Compiled(
+        function,
+        features_first=variant.layout == "features_first",
+        fullgraph=fullgraph,
+        scalar_doubles=has_scalar_doubles(module),
+    )
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    """List an optimizer's parameters."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def loss_of(result: Any) -> Any:
+    """Return the loss in what a `training_step` returns; None of a batch that it skips."""
+    return result["loss"] if isinstance(result, Mapping) else result
+
+
+def _check_tensor(value: Any, what: str) -> None:
+    if value is not None and not isinstance(value, torch.Tensor):
+        raise TwinrunError(
+            f"cuda_graph: {what} is a {type(value).__name__}, which a replay cannot renew; make it "
+            f"a tensor, or leave cuda_graph out"
+        )
