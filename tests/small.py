@@ -85,6 +85,13 @@ class Reading(Small):
         return loss if loss.item() > 0 else -loss
 
 
+class Signs(Small):
+    """Trained by an optimizer that has no fused form."""
+
+    def configure_optimizers(self):
+        return torch.optim.Rprop(self.parameters())
+
+
 class Measured(Small):
     """Normalises its inputs, logs on every step too, and keeps the count of its steps in a file."""
 

@@ -141,7 +141,7 @@ def test_another_shape_compiles_again_and_says_why(whole, capsys):
 def test_a_prediction_compiles_once():
     torch.manual_seed(0)
     module, batch = Images().eval(), images()
-    predict = Prediction(module.predict_step, Variant(**WHOLE), module)
+    predict = Prediction(module.predict_step, Variant(**WHOLE))
     found = predict(batch, 0)
     assert not found.requires_grad
     with torch.no_grad():

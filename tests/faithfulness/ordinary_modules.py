@@ -1,8 +1,7 @@
-"""Modules that do what Lightning's manual shows, each in the smallest form that can be told apart.
+"""Modules that do what Lightning's manual shows, in the smallest form that can be told apart.
 
-A class's docstring is its line in docs/faithfulness.md; `trainer_options` are of the Trainer. What
-a callback or hook of the user's keeps (an average of the weights, say) is in a buffer, where it is
-compared.
+A class's docstring is its line in docs/faithfulness.md. What a callback or hook keeps (an average
+of the weights, say) is in a buffer, where it is compared.
 """
 
 import copy
@@ -12,14 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
 
 FEATURES = 3
 
 
 class Plain(pl.LightningModule):
     """Adam, one loss, one log"""
-
-    trainer_options = {}  # noqa: RUF012
 
     def __init__(self):
         super().__init__()
@@ -44,7 +42,8 @@ class Plain(pl.LightningModule):
 class ClippedByTrainer(Plain):
     """Trainer(gradient_clip_val=...)"""
 
-    trainer_options = {"gradient_clip_val": 0.05}  # noqa: RUF012
+    def setup(self, stage):
+        self.trainer.gradient_clip_val = 0.05
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
@@ -148,16 +147,17 @@ class AverageBeforeZeroGrad(Averaged):
 
 
 class HookFromSecondEpoch(Plain):
-    """register_step_pre_hook in the second epoch: halves the gradients"""
+    """register_step_post_hook in the second epoch, which shrinks the weights"""
 
     def on_train_epoch_start(self):
         if self.current_epoch == 1:
             optimizer = self.optimizers(use_pl_optimizer=False)
-            optimizer.register_step_pre_hook(lambda *_: self.halve())
+            optimizer.register_step_post_hook(lambda *_: self.shrink())
 
-    def halve(self):
+    @torch.no_grad()
+    def shrink(self):
         for parameter in self.parameters():
-            parameter.grad.mul_(0.5)
+            parameter.mul_(0.9)
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -417,7 +417,7 @@ class Annealed(Plain):
 
     def training_step(self, batch, batch_idx):
         loss = self.weight * self.loss(batch)
-        self.weight = min(1.0, self.weight + 0.15)
+        self.weight = min(1.0, self.weight + 0.03)
         return loss
 
 
@@ -490,6 +490,33 @@ class Teacher(Plain):
 
     def on_train_epoch_end(self):
         self.teacher.load_state_dict(self.first.state_dict())
+
+
+class Points(pl.LightningDataModule):
+    """Three batches an epoch, the last of another shape; shuffled."""
+
+    def __init__(self, data_workers=0):
+        super().__init__()
+        generator = torch.Generator().manual_seed(5)
+        inputs = torch.randn(21, FEATURES, generator=generator)
+        targets = inputs.prod(1, keepdim=True) + inputs.sum(1, keepdim=True)
+        self.dataset, self.data_workers = TensorDataset(inputs, targets), data_workers
+
+    def train_dataloader(self):
+        return DataLoader(
+            self.dataset,
+            batch_size=8,
+            shuffle=True,
+            num_workers=self.data_workers,
+            generator=torch.Generator().manual_seed(6),
+        )
+
+
+class OneBatch(Points):
+    """All in one batch, which stays where it is."""
+
+    def train_dataloader(self):
+        return DataLoader([list(self.dataset.tensors)], batch_size=None, collate_fn=list)
 
 
 MODULES = [

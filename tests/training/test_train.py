@@ -158,11 +158,30 @@ def test_the_run_gives_seed_path_and_data_workers():
         build_data(Workload(**WORKLOAD), seed=4, dataset_path="a.npz", search_path=[HERE])
 
 
-def test_a_fast_run_that_fails_leaves_a_row_that_says_why(tmp_path):
+def test_a_fast_run_that_cannot_be_leaves_a_row_that_says_why(tmp_path):
+    workload = WORKLOAD | {"module": "small:Signs"}
+    folder = run(tmp_path, workload=workload, variant=VARIANT | {"optimizer": "fused"})
+    manifest = artifacts.read_json(folder / "run.json")
+    assert manifest["ended"].startswith("refused: optimizer: fused does not compute")
+    assert "Rprop has no fused form" in manifest["ended"]
+    assert manifest["steps"] == 0
+    assert manifest["metrics"] == {}
+    assert manifest["proof"] is None
+
+
+def test_a_fast_run_keeps_its_proof(tmp_path):
     workload = WORKLOAD | {"module": "small:Reading"}
     folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"})
     manifest = artifacts.read_json(folder / "run.json")
-    assert manifest["ended"].startswith("broken off: ")
-    assert "data-dependent" in manifest["ended"]
-    assert manifest["steps"] == 1  # the plain one that comes before
-    assert manifest["metrics"] == {}
+    assert manifest["ended"] == "finished"
+    assert "does not compile into one graph" in manifest["proof"]["in_parts"]
+    assert [leg["precision"] for leg in manifest["proof"]["legs"]] == ["64-true", "32-true"]
+
+
+def test_a_proof_leaves_the_bits_of_a_run_as_they_are(tmp_path, monkeypatch):
+    changes = {"optimizer": "foreach"}
+    proven = run(tmp_path / "proven", variant=VARIANT | changes)
+    monkeypatch.setattr("twinrun.training.train.proven", lambda training: (None, None))
+    other = run(tmp_path / "other", variant=VARIANT | changes)
+    weights = [artifacts.read_json(f / "run.json")["weights_sha256"] for f in (proven, other)]
+    assert weights[0] == weights[1]

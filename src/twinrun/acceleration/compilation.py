@@ -5,14 +5,16 @@ Random numbers are those of the plain step: torch's own generator draws them, in
 to MOST_SHAPES; more share one for any shape. So what a graph computes does not depend on which
 shapes came before it, and a resumed training compiles what the whole one compiled.
 
-The counts are torch's own: a call during which its compiler made a graph is a compilation, and
-every other one reused what was there.
+A Python number that changes is compiled for anew; where one changes all the time, the function is
+restless. The counts are torch's own: a call during which its compiler made a graph is a
+compilation, and every other one reused what was there.
 """
 
 import itertools
 import os
 import tempfile
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -21,13 +23,16 @@ from typing import Any
 import torch
 from torch._dynamo import config
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch._dynamo.utils import counters, get_compilation_metrics
+from torch._functorch import config as functorch_config
 from torch.utils._pytree import tree_leaves
 
 from twinrun.run_files import CompilationCounts
 
 COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
-MOST_SHAPES = 8
+MOST_SHAPES = 8  # with graphs of their own
+MOST_GRAPHS = 8  # of one shape, before a compiled function is called restless
 # Not public: whether torch's tracer can follow `torch.autograd.grad` into a graph.
 CAN_COMPILE_BACKWARD = hasattr(config, "trace_autograd_ops")
 # What torch raises where it cannot trace or compile a function. Nothing of it has run by then.
@@ -46,16 +51,29 @@ _numbers = itertools.count()
 
 @contextmanager
 def compiler_switches() -> Iterator[None]:
-    """Let the compiler trace the backward pass, and fail where it would go on uncompiled."""
-    backward = {"trace_autograd_ops": True} if CAN_COMPILE_BACKWARD else {}
-    with config.patch(
-        {
-            "recompile_limit": COMPILATIONS_AT_MOST,
-            "fail_on_recompile_limit_hit": True,
-            **backward,
-        }
-    ):
-        yield
+    """Compile for what there is and nothing else, and fail where torch would go on uncompiled.
+
+    A Python number that changes is compiled for anew. Else torch turns it into a tensor, and the
+    pass that does so (in torch 2.13) drops what a function does in place to a float64 tensor
+    without dimensions, a buffer or an optimizer's count of steps: its old value stays, and nothing
+    says so. The pass has a switch in the environment only; what it noted before is in effect
+    without it, and torch's cache of traces does not tell one from the other.
+    """
+    limit = {"recompile_limit": COMPILATIONS_AT_MOST, "fail_on_recompile_limit_hit": True}
+    before = os.environ.get(TENSORIFY)
+    os.environ[TENSORIFY] = "0"
+    TensorifyState.clear()
+    try:
+        with (
+            config.patch({"specialize_float": True, **limit}),
+            functorch_config.patch({"enable_autograd_cache": False}),
+        ):
+            yield
+    finally:
+        _Backward.trace(False)
+        del os.environ[TENSORIFY]
+        if before is not None:
+            os.environ[TENSORIFY] = before
 
 
 @contextmanager
@@ -71,37 +89,6 @@ def traced_only() -> Iterator[None]:
         yield
     finally:
         _generates_code = before
-
-
-@contextmanager
-def _numbers_as_they_are() -> Iterator[None]:
-    """Compile for the Python numbers that there are, and anew where one changes.
-
-    Else torch turns those that change into tensors, and the pass that does so (in torch 2.13) drops
-    what a function does in place to a float64 tensor without dimensions: its old value stays. The
-    pass has a switch in the environment only.
-    """
-    before = os.environ.get(TENSORIFY)
-    os.environ[TENSORIFY] = "0"
-    try:
-        with config.patch(specialize_float=True):
-            yield
-    finally:
-        del os.environ[TENSORIFY]
-        if before is not None:
-            os.environ[TENSORIFY] = before
-
-
-def has_scalar_doubles(module: torch.nn.Module) -> bool:
-    """Tell whether a module holds float64 tensors without dimensions."""
-    found = (
-        value
-        for part in module.modules()
-        for values in (vars(part), part._parameters, part._buffers)
-        for value in values.values()
-        if isinstance(value, torch.Tensor)
-    )
-    return any(tensor.dim() == 0 and tensor.dtype == torch.float64 for tensor in found)
 
 
 @cache
@@ -123,6 +110,24 @@ def empty_cache() -> Iterator[None]:
         yield
 
 
+class _Backward:
+    """Whether torch's tracer follows `torch.autograd` into a graph.
+
+    It must for a step in one piece, and must not for any other: where a backward pass is a function
+    of its own (in manual optimization, after a graph break), torch 2.13 then computes gradients and
+    keeps none, so that nothing is trained.
+    """
+
+    is_traced = False
+
+    @classmethod
+    def trace(cls, is_traced: bool) -> None:
+        """Switch it; torch's own switch takes as long to read as a small step's loss to compute."""
+        if CAN_COMPILE_BACKWARD:
+            config.trace_autograd_ops = is_traced
+        cls.is_traced = is_traced
+
+
 class Compiled:
     """A function of a batch and more, compiled by torch, with its counts."""
 
@@ -132,20 +137,20 @@ class Compiled:
         *,
         features_first: bool = False,
         fullgraph: bool = False,
-        scalar_doubles: bool = False,
     ) -> None:
         """Compile at the first call with each shape.
 
         Args:
             function: a plain function whose first argument is the batch.
             features_first: compile matrix products of many points as loops over them.
-            fullgraph: fail where the function does not compile into one graph.
-            scalar_doubles: it works on float64 tensors without dimensions.
+            fullgraph: trace the backward pass, too, and fail where the function does not compile
+                into one graph.
         """
         self._function = function
         self._options: Any = {**_backend(features_first=features_first), "fullgraph": fullgraph}
-        self._around = _numbers_as_they_are if scalar_doubles else None
+        self._is_whole = fullgraph
         self._of_shapes: dict[Shapes | None, Callable[..., Any]] = {}
+        self._graphs: Counter[Shapes] = Counter()
         self.calls = 0
         self.compilations = 0
         self.reasons: list[str] = []
@@ -158,11 +163,19 @@ class Compiled:
 
     @property
     def depends_on_history(self) -> bool:
-        """Whether a graph serves several shapes; what it computes may depend on the first."""
-        return None in self._of_shapes
+        """Whether what a graph computes may depend on what came before it.
+
+        One for any shape may on the first, one for a number that changes on the number.
+        """
+        return None in self._of_shapes or any(count > 1 for count in self._graphs.values())
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether one shape of batch has been compiled for again and again."""
+        return any(count > MOST_GRAPHS for count in self._graphs.values())
 
     def expect(self, shapes: list[Shapes]) -> None:
-        """Give shapes a graph of their own, those of a training that is being resumed."""
+        """Keep a graph for each of these shapes as the training has that is resumed."""
         for found in shapes:
             self._function_for(found)
 
@@ -171,11 +184,9 @@ class Compiled:
         shapes = shapes_of(batch)
         function = self._of_shapes.get(shapes) or self._function_for(shapes)
         before = counters["stats"]["unique_graphs"]
-        if self._around is None:
-            result = function(batch, *arguments)
-        else:
-            with self._around():
-                result = function(batch, *arguments)
+        if _Backward.is_traced is not self._is_whole:
+            _Backward.trace(self._is_whole)
+        result = function(batch, *arguments)
         self.calls += 1
         if counters["stats"]["unique_graphs"] != before:
             self._note_compilation(shapes)
@@ -193,6 +204,7 @@ class Compiled:
 
     def _note_compilation(self, shapes: Shapes) -> None:
         self.compilations += 1
+        self._graphs[shapes] += 1
         if self.compilations == 1:
             return
         # torch gives no reason for the first graph of a function, which each shape has of its own.

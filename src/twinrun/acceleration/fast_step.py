@@ -5,7 +5,7 @@ plain   as the module is. A step is plain when the optimizer's parameters, or wh
 whole   forward, backward and update in one piece (see `whole_step`)
 parts   the training step alone is compiled; backward pass, hooks, clipping and update are called
         as always. For good, once anything stands between them (see `between`), or the step turns
-        out not to be one piece
+        out not to be one piece. Where a Python number changes all the time, not even that
 
 Which it is follows from the step and from what `state_dict` holds, so that a training that is
 resumed does each step as the whole one did.
@@ -38,20 +38,21 @@ PARTS: Trained = ()  # stands for steps in parts, whatever they train
 class FastStep:
     """Chooses the form of each step, and does what is fast in it."""
 
-    def __init__(self, training_step: Step, variant: Variant, module: torch.nn.Module) -> None:
+    def __init__(self, training_step: Step, variant: Variant) -> None:
         """Make it ready; it compiles when it is called.
 
         Args:
             training_step: the module's, of a batch and its index.
             variant: its settings.
-            module: whose step it is; its layers may still be made.
         """
         self.in_parts: str | None = None
         """Why steps are done in parts; None while they are done in one piece."""
+        self.not_compiled: str | None = None
+        """Why steps are not even compiled in parts any more."""
         self.logged: Logged = []
         """Where `training_step` leaves what it logs."""
         self._training_step: Step = lambda batch, index: training_step(batch, index)
-        self._variant, self._module = variant, module
+        self._variant = variant
         self._is_whole = variant.compile == "step" or variant.cuda_graph
         self._part: Compiled | None = None
         self._wholes: dict[Trained, WholeStep] = {}
@@ -107,8 +108,12 @@ class FastStep:
             TwinrunError: if the step must be in one piece and cannot.
         """
         assert self._whole is not None  # noqa: S101  `form` has just chosen it
+        whole = self._whole
         try:
-            return True, self._whole(batch, index)
+            result = whole(batch, index)
+            if whole.compiled is not None and whole.compiled.is_restless:
+                self._take_apart(_restless(whole.compiled))
+            return True, result
         except OtherGradients:
             self._take_apart("other parameters get gradients than before")
         except CannotCompile as error:
@@ -121,18 +126,27 @@ class FastStep:
 
     def part(self, batch: Any, index: int) -> Any:
         """Return what `training_step` returns, with its graph; compiled where asked for."""
-        if self._variant.compile == "none":
+        if self._variant.compile == "none" or self.not_compiled is not None:
             return self._training_step(batch, index)
         if self._part is None:
-            self._part = compiled(self._training_step, self._variant, self._module)
+            self._part = compiled(self._training_step, self._variant)
             self._part.expect(self._shapes.pop(PARTS, []))
-        return self._part(batch, index)
+        result = self._part(batch, index)
+        if self._part.is_restless:
+            self.not_compiled = _restless(self._part)
+            print(f"compile: further steps are not compiled, because of {self.not_compiled}")
+        return result
 
     @property
     def compiled(self) -> list[Compiled]:
         """All that has been compiled, with its counts."""
         wholes = [whole.compiled for whole in self._wholes.values()]
         return [c for c in (self._part, *self._retired, *wholes) if c is not None]
+
+    @property
+    def depends_on_history(self) -> bool:
+        """Whether compiled code computes what it does because of steps before a checkpoint."""
+        return any(found.depends_on_history for found in self.compiled)
 
     def counts(self) -> CompilationCounts | None:
         """Return the counts of all that was compiled; None of a step that compiles nothing."""
@@ -154,6 +168,7 @@ class FastStep:
         }
         return {
             "in_parts": self.in_parts,
+            "not_compiled": self.not_compiled,
             "used": [[list(trained), list(used)] for trained, used in self._used.items()],
             "options": self._options,
             "shapes": [[list(of), found] for of, found in shapes.items()],
@@ -161,7 +176,8 @@ class FastStep:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Do further steps as the training would have done them that left this state."""
-        self.in_parts, self._options = state["in_parts"], state["options"]
+        self.in_parts, self.not_compiled = state["in_parts"], state["not_compiled"]
+        self._options = state["options"]
         self._used = {tuple(trained): tuple(used) for trained, used in state["used"]}
         self._shapes = {tuple(of): found for of, found in state["shapes"]}
 
@@ -170,12 +186,7 @@ class FastStep:
         if old is not None and old.compiled is not None:
             self._retired.append(old.compiled)
         whole = WholeStep(
-            self._training_step,
-            optimizer,
-            self._used[trained],
-            self._variant,
-            self._module,
-            self.logged,
+            self._training_step, optimizer, self._used[trained], self._variant, self.logged
         )
         if whole.compiled is not None:
             whole.compiled.expect(self._shapes.pop(trained, []))
@@ -212,3 +223,7 @@ class FastStep:
             )
         self.in_parts = reason
         print(f"compile: steps are done in parts, because of {reason}", flush=True)
+
+
+def _restless(found: Compiled) -> str:
+    return f"what compiles again and again ({found.reasons[-1]}); a tensor would not"

@@ -42,7 +42,7 @@ def device_of(variant: Variant) -> torch.device:
 def lay_out(module: torch.nn.Module, layout: str) -> None:
     """Store a module's weights in a layout; values and shapes stay."""
     if layout == "channels_last":
-        module.to(memory_format=torch.channels_last)
+        module.to(memory_format=torch.channels_last)  # pyrefly: ignore[no-matching-overload]
 
 
 def lay_out_batch(batch: Any, layout: str) -> Any:

@@ -60,7 +60,7 @@ class TrainingStep:
         self._overridden = between.of_module(module)
         self._fast: FastStep | None = None
         if variant.compile != "none" or variant.cuda_graph:
-            self._fast = FastStep(training_step, variant, module)
+            self._fast = FastStep(training_step, variant)
 
     def __call__(self, batch: Any, index: int) -> torch.Tensor | None:
         """Do a step; a batch that the module skips has no loss."""
@@ -97,7 +97,7 @@ class TrainingStep:
 class Prediction:
     """Predicts a batch."""
 
-    def __init__(self, predict_step: Step, variant: Variant, module: torch.nn.Module) -> None:
+    def __init__(self, predict_step: Step, variant: Variant) -> None:
         """Make it ready; it compiles when it is called."""
         self.compiled: Compiled | None = None
         """The compiled function, with its counts; None if there is none."""
@@ -107,7 +107,7 @@ class Prediction:
             def predict(batch: Any, index: int) -> Any:
                 return predict_step(batch, index)
 
-            self._predict = self.compiled = compiled(predict, variant, module)
+            self._predict = self.compiled = compiled(predict, variant)
 
     def __call__(self, batch: Any, index: int) -> Any:
         """Return what `predict_step` returns."""
@@ -218,5 +218,10 @@ def check(variant: Variant) -> None:
         raise TwinrunError("layout: features_first works on code compiled for the CPU only")
     if variant.optimizer != "default" and variant.compile == "step":
         raise TwinrunError("optimizer: a compiled step fuses it by itself, leave the key out")
-    if variant.cuda_graph and (is_on_cpu or not torch.cuda.is_available()):
+    if variant.cuda_graph and not captures_on(variant):
         raise TwinrunError("cuda_graph: needs a CUDA device, and the variant has none here")
+
+
+def captures_on(variant: Variant) -> bool:
+    """Say whether steps can be captured on a variant's device."""
+    return variant.accelerator != "cpu" and torch.cuda.is_available()

@@ -47,7 +47,7 @@ class Speed(pl.Callback):
         self._zero_grad, self._backward = module.optimizer_zero_grad, module.backward
         self._optimizer_step = module.optimizer_step
         if variant.compile != "none" or variant.cuda_graph:
-            self._fast = FastStep(self._own_step, variant, module)
+            self._fast = FastStep(self._own_step, variant)
             self._logged = self._fast.logged
             module.training_step = self._training_step
         elif variant.layout != "default":

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from twinrun.acceleration.compilation import Compiled, has_scalar_doubles
+from twinrun.acceleration.compilation import Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
@@ -28,6 +28,9 @@ COUNTING = (
     torch.optim.RAdam,
     torch.optim.Adagrad,
 )
+# Those that take a rate that is a tensor without reading it back, which no capture allows. Others
+# are captured anew for another rate.
+TENSOR_RATE = (torch.optim.Adam, torch.optim.AdamW)
 
 Step = Callable[[Any, int], Any]
 Logged = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
@@ -47,7 +50,6 @@ class WholeStep:
         optimizer: torch.optim.Optimizer,
         used: Sequence[bool],
         variant: Variant,
-        module: torch.nn.Module,
         logged: Logged,
     ) -> None:
         """Make it ready; it compiles or captures when it is called.
@@ -57,7 +59,6 @@ class WholeStep:
             optimizer: after its first plain step, so that its state is there.
             used: for each of its parameters, whether it gets a gradient.
             variant: its settings.
-            module: whose step it is.
             logged: where `training_step` leaves what it logs.
         """
         self.optimizer = optimizer
@@ -70,10 +71,10 @@ class WholeStep:
         self.compiled: Compiled | None = None
         self._graph: CudaGraph | None = None
         if variant.compile == "module":
-            training_step = self.compiled = compiled(training_step, variant, module)
+            training_step = self.compiled = compiled(training_step, variant)
         self._step = self._in_one_piece(training_step, used, is_mixed="mixed" in variant.precision)
         if variant.compile == "step":
-            self._step = self.compiled = compiled(self._step, variant, module, fullgraph=True)
+            self._step = self.compiled = compiled(self._step, variant, fullgraph=True)
         if variant.cuda_graph:
             self._graph = CudaGraph(self._with_logs, self._update.baked)
 
@@ -176,11 +177,11 @@ class Update:
         for group in optimizer.param_groups:
             first = group["params"][0]
             double = dict(group)
-            if first.is_cuda and "capturable" in group:
+            if on_gpu(first) and "capturable" in group:
                 double["capturable"] = True
-            elif not first.is_cuda:
+            elif not on_gpu(first):
                 double["foreach"] = False  # does not take a rate that is a tensor
-            if variant.compile == "step" or double.get("capturable"):
+            if variant.compile == "step" or (type(optimizer) in TENSOR_RATE and on_gpu(first)):
                 double["lr"] = torch.tensor(
                     group["lr"],
                     dtype=torch.float64,
@@ -190,7 +191,7 @@ class Update:
         for parameter in trained:
             state = optimizer.state[parameter]
             if type(optimizer) in COUNTING and isinstance(state.get("step"), torch.Tensor):
-                device = parameter.device if parameter.is_cuda else None
+                device = parameter.device if on_gpu(parameter) else None
                 state["step"] = state["step"].to(dtype=torch.float64, device=device)
 
     def read_rates(self) -> None:
@@ -207,21 +208,21 @@ class Update:
         return tuple(rate for rate in rates if not isinstance(rate, torch.Tensor))
 
 
-def compiled(
-    function: Step, variant: Variant, module: torch.nn.Module, *, fullgraph: bool = False
-) -> Compiled:
-    """Compile a plain function of a module's as a variant's settings ask for."""
+def compiled(function: Step, variant: Variant, *, fullgraph: bool = False) -> Compiled:
+    """Compile a plain function as a variant's settings ask for."""
     return Compiled(
-        function,
-        features_first=variant.layout == "features_first",
-        fullgraph=fullgraph,
-        scalar_doubles=has_scalar_doubles(module),
+        function, features_first=variant.layout == "features_first", fullgraph=fullgraph
     )
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
     """List an optimizer's parameters."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def on_gpu(parameter: torch.Tensor) -> bool:
+    """Tell whether a parameter is where steps can be captured."""
+    return parameter.is_cuda
 
 
 def loss_of(result: Any) -> Any:

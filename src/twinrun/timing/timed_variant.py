@@ -158,7 +158,7 @@ class TimedVariant:
                 step, optimizer_of(self._module), variant, self._module
             )
         predict = self._place.around(with_index(self._module.predict_step))
-        self._predict = Prediction(predict, variant, self._module)
+        self._predict = Prediction(predict, variant)
         if "predict" in phases:
             self._calls["predict"] = self._predict
         most = MOST_BATCHES if "predict" in phases else 1

@@ -7,7 +7,7 @@ and module draw from the generators that were seeded just before.
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -60,7 +60,8 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
     variant = training.variant
     with (
         determinism(**{key: getattr(variant, key) for key in SWITCHES}),
-        compiler_switches(),
+        # A module that compiles by itself is left to do it its own way.
+        compiler_switches() if variant.compile != "none" else nullcontext(),
         connected(
             devices=variant.devices, nodes=variant.nodes, accelerator=variant.accelerator
         ) as workers,

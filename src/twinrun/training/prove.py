@@ -129,7 +129,7 @@ def _short_training(training: Training, recorder: Recorder) -> tuple[Recorder, s
     variant = training.variant
     with (
         determinism(**{key: getattr(variant, key) for key in SWITCHES}),
-        compiler_switches(),
+        compiler_switches() if variant.compile != "none" else nullcontext(),
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
         module, data = build(training)

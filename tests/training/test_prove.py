@@ -1,0 +1,193 @@
+"""The proof of fast steps: planted faults are refused by name, and nothing of it stays behind."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from example_trainings import VARIANT, WORKLOAD
+
+from twinrun.acceleration import between, whole_step
+from twinrun.acceleration.compilation import traced_only
+from twinrun.acceleration.proof import Evidence, compare
+from twinrun.config.definitions import Training, Variant, Workload
+from twinrun.errors import TwinrunError
+from twinrun.training import prove as proving
+from twinrun.training.prove import prove, proven
+
+HERE = Path(__file__).parents[1]
+STEP = Variant(**{**VARIANT, "compile": "step"})
+
+
+def training_of(name, variant=STEP):
+    workload = Workload(
+        module=f"ordinary_modules:{name}",
+        data="ordinary_modules:Points",
+        dataset=None,
+        hyperparameters={},
+        epochs=3,
+    )
+    return Training(
+        workload=workload,
+        variant=variant,
+        seed=1,
+        dataset=None,
+        search_path=[str(HERE / "faithfulness")],
+    )
+
+
+def proof_of(name, variant=STEP):
+    with traced_only():
+        return prove(training_of(name, variant))
+
+
+def ignore_hooks(monkeypatch):
+    for name in ("of_module", "of_trainer", "of_optimizer", "of_parameters"):
+        monkeypatch.setattr(between, name, lambda *_: [])
+
+
+def freeze_rates(monkeypatch):
+    monkeypatch.setattr(whole_step.Update, "read_rates", lambda self: None)
+
+
+def count_in_float32(monkeypatch):
+    monkeypatch.setattr(whole_step, "COUNTING", ())
+
+
+@pytest.mark.parametrize(
+    ("plant", "name", "first_off"),
+    [
+        (ignore_hooks, "ClippedByHook", "loss of step 3"),
+        (ignore_hooks, "ClippedBeforeStep", "loss of step 3"),
+        (ignore_hooks, "ClippedByCallback", "loss of step 3"),
+        (ignore_hooks, "AroundBackward", "loss of step 3"),
+        (ignore_hooks, "WarmUp", "loss of step 4"),
+        (ignore_hooks, "AverageByOptimizerHook", "buffer average"),
+        (ignore_hooks, "HookFromSecondEpoch", "loss of step 5"),
+        (freeze_rates, "StepSchedule", "loss of step 4"),
+        (freeze_rates, "EpochSchedule", "loss of step 5"),
+        (count_in_float32, "Plain", "loss of step 3"),
+    ],
+)
+def test_a_planted_fault_is_refused_by_the_first_value_that_is_off(
+    plant, name, first_off, monkeypatch
+):
+    plant(monkeypatch)
+    message = rf"compile: step does not compute .*{first_off} is \S+ off, .* \(in 64-true"
+    with pytest.raises(TwinrunError, match=message):
+        proof_of(name)
+
+
+def test_a_proof_says_what_it_rests_on():
+    found = proof_of("ClippedByHook")
+    assert (found["steps"], found["shapes"]) == (6, 2)
+    assert found["in_parts"] == "configure_gradient_clipping of ClippedByHook"
+    assert found["not_in_float64"] is None
+    exact, own = found["legs"]
+    assert (exact["precision"], exact["bound"]) == ("64-true", pytest.approx(1.49e-8, rel=1e-3))
+    assert (own["precision"], own["bound"]) == ("32-true", pytest.approx(3.45e-4, rel=1e-3))
+    for leg in (exact, own):
+        assert leg["distance"] <= leg["bound"]
+        assert leg["judged"] > 40
+        assert leg["left_out"] == 0
+
+
+def test_what_only_rounding_decides_is_left_out():
+    """The gradient of a bias before batch normalisation is rounding; Adam makes a step of it."""
+    own = proof_of("BatchNorm", replace(STEP, compile="none", optimizer="foreach"))["legs"][1]
+    assert own["left_out"] > 0
+    assert own["judged"] > 10 * own["left_out"]
+
+
+def test_a_module_that_knows_no_float64_is_proven_in_its_own_precision(monkeypatch):
+    own_leg = proving._leg
+
+    def leg(training, *, is_traced):
+        if training.variant.precision == "64-true":
+            raise RuntimeError("expected Float but found Double")
+        return own_leg(training, is_traced=is_traced)
+
+    monkeypatch.setattr(proving, "_leg", leg)
+    found = proof_of("Plain", replace(STEP, compile="none", optimizer="foreach"))
+    assert found["not_in_float64"] == "RuntimeError: expected Float but found Double"
+    assert [leg["precision"] for leg in found["legs"]] == ["32-true"]
+
+
+def test_generators_switches_and_environment_are_as_before(monkeypatch):
+    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
+    monkeypatch.setenv("PL_SEED_WORKERS", "1")
+    before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())
+    proof_of("Dropout", replace(STEP, compile="none", optimizer="foreach"))
+    after = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())
+    assert before[:2] == after[:2]
+    assert torch.equal(before[2], after[2])
+
+
+def test_a_plain_variant_has_no_proof():
+    variant = Variant(**VARIANT)
+    assert proven(training_of("Plain", variant)) == (None, None)
+
+
+def test_a_run_that_is_refused_says_so(monkeypatch):
+    ignore_hooks(monkeypatch)
+    with traced_only():
+        proof, refusal = proven(training_of("ClippedByHook"))
+    assert proof is None
+    assert refusal.startswith("refused: compile: step does not compute what the plain step")
+
+
+def test_one_batch_an_epoch_is_proven_over_several_steps():
+    workload = replace(training_of("Plain").workload, data="ordinary_modules:OneBatch")
+    variant = replace(STEP, compile="none", optimizer="foreach")
+    found = prove(replace(training_of("Plain", variant), workload=workload))
+    assert (found["steps"], found["shapes"]) == (6, 1)
+
+
+def test_the_last_batch_of_many_is_among_those_that_are_proven():
+    training = Training(
+        workload=Workload(**{**WORKLOAD, "hyperparameters": {"size": 1003}}),
+        variant=Variant(**{**VARIANT, "optimizer": "foreach"}),
+        seed=1,
+        dataset=None,
+        search_path=[str(HERE)],
+    )
+    assert prove(training)["shapes"] == 2
+
+
+def evidence(**numbers):
+    return Evidence(numbers=numbers, tensors={})
+
+
+@pytest.mark.parametrize(
+    ("fast", "message"),
+    [
+        ({"loss": 1.0}, None),
+        ({"loss": 1.0 + 1e-9}, None),
+        ({"loss": 1.0 + 1e-7}, "loss is 1e-07 off, where rounding explains 1.5e-08"),
+        ({"loss": float("nan")}, "loss is inf off"),
+        ({}, "loss is there in the plain training only"),
+        ({"loss": 1.0, "other": 2.0}, "other is there in the fast training only"),
+    ],
+)
+def test_numbers_are_compared(fast, message):
+    plain = evidence(loss=1.0)
+
+    def comparison():
+        return compare(plain, plain, evidence(**fast), precision="64-true", epsilon=2.0**-52)
+
+    if message is None:
+        assert comparison()["judged"] == 1
+    else:
+        with pytest.raises(TwinrunError, match=message):
+            comparison()
+
+
+def test_a_diverged_training_is_compared_too():
+    plain = evidence(first=float("nan"), second=float("inf"))
+    found = compare(plain, plain, plain, precision="64-true", epsilon=2.0**-52)
+    assert (found["judged"], found["distance"]) == (2, 0.0)
+    other = evidence(first=float("nan"), second=float("-inf"))
+    with pytest.raises(TwinrunError, match="second is inf off"):
+        compare(plain, plain, other, precision="64-true", epsilon=2.0**-52)
