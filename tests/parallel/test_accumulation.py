@@ -100,3 +100,14 @@ class Listed(Points):
 def test_what_cannot_be_cut_is_refused(module, data, parts, message):
     with pytest.raises(TwinrunError, match=message):
         trained(parts, module(), data())
+
+
+def test_a_checkpoint_finds_what_it_must_keep_and_what_it_cannot():
+    """Data workers that outlive an epoch have RNG states of their own, held by no checkpoint."""
+    generator = torch.Generator()
+    loader = DataLoader(range(8), num_workers=1, persistent_workers=True, generator=generator)
+    cut = MicroBatches(loader, 2)
+    assert cut.persistent_workers
+    assert cut.generator is generator
+    assert cut.num_workers == 1
+    assert not MicroBatches(DataLoader(range(8)), 2).persistent_workers

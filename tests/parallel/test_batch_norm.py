@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from twinrun.parallel.batch_norm import JoinedBatchNorm, join_statistics
+from twinrun.errors import TwinrunError
+from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers, join_statistics
 from twinrun.parallel.workers import Workers
 
 SIZES = [33, 32, 32]
@@ -49,13 +50,19 @@ def workers_of(sizes):
     return found
 
 
+def joined(network, workers):
+    join = JoinedBatchNorm(workers)
+    join.watch(network)
+    return join
+
+
 @pytest.mark.parametrize("momentum", [0.1, 1.0, None])
 @pytest.mark.parametrize("sizes", [SIZES, [40, 40], [5, 0]])
 def test_running_statistics_are_those_of_the_whole_mini_batch(momentum, sizes):
     """A shard of 0 is a worker with one sample (here two, for their variance) that counts not."""
     whole = Network(momentum)
     sharded = [copy.deepcopy(whole) for _ in sizes]
-    joins = [JoinedBatchNorm(net, me) for net, me in zip(sharded, workers_of(sizes), strict=True)]
+    joins = [joined(net, me) for net, me in zip(sharded, workers_of(sizes), strict=True)]
     for step in range(3):
         batches = [torch.randn(max(n, 2), 3, 4, 4, dtype=torch.float64) * n + step for n in sizes]
         for net, batch in zip(sharded, batches, strict=True):
@@ -71,7 +78,7 @@ def test_running_statistics_are_those_of_the_whole_mini_batch(momentum, sizes):
 
 def test_layers_stay_as_they_were():
     net = Network(0.1)
-    JoinedBatchNorm(net, workers_of([4, 4])[0])
+    joined(net, workers_of([4, 4])[0])
     before = copy.deepcopy(net.state_dict())
     net.eval()
     net(torch.randn(4, 3, 4, 4, dtype=torch.float64))
@@ -81,3 +88,39 @@ def test_layers_stay_as_they_were():
     net(torch.randn(4, 3, 4, 4, dtype=torch.float64))
     assert torch.equal(net.images.running_mean, before["images.running_mean"])
     assert net.images.momentum == 0.1
+
+
+def test_layers_made_later_are_watched_once():
+    net, join = nn.Sequential(nn.BatchNorm1d(3)), JoinedBatchNorm(workers_of([4, 4])[0])
+    join.watch(net)
+    net.append(nn.BatchNorm1d(3))
+    join.watch(net)
+    net(torch.randn(4, 3))
+    assert len(join.noted()) == 2 * (1 + 3 + 3)
+    assert all(torch.equal(layer.running_mean, torch.zeros(3)) for layer in net)
+
+
+class Gathered(Workers):
+    """Two workers, of which the other found what is planted."""
+
+    def __init__(self, plant):
+        super().__init__(0, 2)
+        self._plant = plant
+
+    def gather(self, values):
+        return torch.stack([values, self._plant(values.clone())])
+
+
+def test_buffers_that_nothing_joins_are_refused_by_name():
+    net = nn.Sequential(nn.BatchNorm1d(3))
+    net.register_buffer("scale", torch.ones(()))
+    check_buffers(net, Gathered(lambda values: values))
+
+    def differs(values):
+        values[-1] += 1  # of the last buffer
+        return values
+
+    last = list(dict(net.named_buffers()))[-1]
+    with pytest.raises(TwinrunError, match=rf"devices: .* the buffer {last} from its own shard"):
+        check_buffers(net, Gathered(differs))
+    check_buffers(nn.Linear(2, 2), Gathered(lambda values: values))

@@ -87,6 +87,15 @@ class Speed(pl.Callback):
                 f"place for its update; say compile: module, or leave the key out"
             )
 
+    def hindrance(self) -> str | None:
+        """Say why a checkpoint would not lead to the same bits; `Resumable` asks."""
+        if self._fast is None or not self._fast.depends_on_history:
+            return None
+        return (
+            "compiled code depends on what came first (batches of many shapes, or Python numbers "
+            "that changed)"
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Return what decides how further steps are done, for a checkpoint."""
         return {} if self._fast is None else self._fast.state_dict()

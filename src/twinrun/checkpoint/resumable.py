@@ -219,6 +219,10 @@ def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
         yield "not every epoch is validated (check_val_every_n_epoch)"
     if any(getattr(loader, "persistent_workers", False) for loader in _loaders(trainer)):
         yield "data workers outlive an epoch (persistent_workers), with random states of their own"
+    for callback in vars(trainer)["callbacks"]:
+        hindrance = getattr(callback, "hindrance", None)
+        if callable(hindrance) and (found := hindrance()):
+            yield str(found)
 
 
 def _loaders(trainer: pl.Trainer) -> list[Any]:

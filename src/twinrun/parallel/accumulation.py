@@ -31,6 +31,9 @@ class MicroBatches:
         """By how much a micro-batch counts more than an equal one: m_j / M x their number."""
         # Where Lightning looks for `set_epoch`.
         self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
+        # Where checkpoints look for what they must keep, or cannot.
+        self.generator, self.num_workers = loader.generator, loader.num_workers
+        self.persistent_workers = loader.persistent_workers
         self._loader, self._number = loader, number
 
     def __len__(self) -> int:

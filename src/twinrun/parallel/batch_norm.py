@@ -9,15 +9,22 @@ This is exact for a mini-batch's statistics with population variance, not for ru
 it is the mini-batch's that are joined, and from them every worker updates its running ones, with
 the unbiased variance, as torch does. SyncBatchNorm differs: there the whole mini-batch's statistics
 normalise, forward and backward, at the price of two exchanges for each layer.
+
+Layers may be made in `setup` or `configure_model`: they are looked for when a fit has begun. What
+else a step computes from its own shard and keeps in a buffer (statistics of a user's own, calls of
+`functional.batch_norm`) is joined by nothing: the training is refused after its first step.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from twinrun.errors import TwinrunError
 from twinrun.parallel.workers import Workers
+from twinrun.trace.fingerprints import fingerprint
 
 
 def join_statistics(
@@ -38,16 +45,37 @@ def join_statistics(
     return mean, (weights * (variances + (means - mean) ** 2)).sum(0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    """What a layer keeps while it normalises a shard."""
+
+    momentum: float | None
+    mean: torch.Tensor
+    var: torch.Tensor
+
+
 class JoinedBatchNorm:
     """Notes the statistics of every shard, and updates the running ones from all of them."""
 
-    def __init__(self, module: nn.Module, workers: Workers) -> None:
-        """Watch the layers of `module` that keep running statistics."""
+    def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._kept: dict[_BatchNorm, tuple[float | None, torch.Tensor, torch.Tensor]] = {}
+        self._watched: set[_BatchNorm] = set()
+        self._kept: dict[_BatchNorm, _Running] = {}
         self._calls: list[tuple[_BatchNorm, float, torch.Tensor]] = []
+
+    def watch(self, module: nn.Module) -> None:
+        """Watch the layers of `module` that keep running statistics; those watched already stay.
+
+        SyncBatchNorm is one of them for torch's classes, but joins by itself.
+        """
         for layer in module.modules():
-            if isinstance(layer, _BatchNorm) and layer.running_mean is not None:
+            if (
+                isinstance(layer, _BatchNorm)
+                and not isinstance(layer, nn.SyncBatchNorm)
+                and layer.running_mean is not None
+                and layer not in self._watched
+            ):
+                self._watched.add(layer)
                 layer.register_forward_pre_hook(self._before)
                 layer.register_forward_hook(self._after)
 
@@ -65,31 +93,68 @@ class JoinedBatchNorm:
             counts = seen[:, :1]
             mean, variance = join_statistics(counts, *seen[:, 1:].chunk(2, dim=1))
             unbiased = variance * counts.sum() / (counts.sum() - 1)
-            layer.running_mean.lerp_(mean.to(layer.running_mean), factor)
-            layer.running_var.lerp_(unbiased.to(layer.running_var), factor)
+            running_mean, running_var = _running(layer)
+            running_mean.lerp_(mean.to(running_mean), factor)
+            running_var.lerp_(unbiased.to(running_var), factor)
         self._calls.clear()
 
     def _before(self, layer: _BatchNorm, inputs: Any) -> None:
         """Let the layer leave the shard's statistics where it keeps the running ones."""
         if layer.training:
-            running = layer.running_mean.clone(), layer.running_var.clone()
-            self._kept[layer] = (layer.momentum, *running)
+            mean, var = _running(layer)
+            self._kept[layer] = _Running(
+                momentum=layer.momentum, mean=mean.clone(), var=var.clone()
+            )
             layer.momentum = 1.0
 
     def _after(self, layer: _BatchNorm, inputs: Any, output: torch.Tensor) -> None:
         """Note the shard's statistics and put the running ones back."""
         if not layer.training:
             return
-        layer.momentum, mean, var = self._kept.pop(layer)
+        running_mean, running_var = _running(layer)
+        kept = self._kept.pop(layer)
+        layer.momentum = kept.momentum
         count = inputs[0].numel() // inputs[0].shape[1]
-        population = layer.running_var.double() * (count - 1) / count
+        population = running_var.double() * (count - 1) / count
         head = population.new_tensor([count if self._workers.shard else 0])
-        statistics = torch.cat([head, layer.running_mean.double(), population])
+        statistics = torch.cat([head, running_mean.double(), population])
         # A momentum of None means the plain average over all steps.
-        factor = layer.momentum
+        factor = kept.momentum
         if factor is None:
+            assert layer.num_batches_tracked is not None  # noqa: S101  as torch's layers do
             factor = 1.0 / float(layer.num_batches_tracked)
         self._calls.append((layer, factor, statistics))
         # `.data`, because autograd saved these buffers, though it does not use them in training.
-        layer.running_mean.data.copy_(mean)
-        layer.running_var.data.copy_(var)
+        running_mean.data.copy_(kept.mean)
+        running_var.data.copy_(kept.var)
+
+
+def check_buffers(module: nn.Module, workers: Workers) -> None:
+    """Make sure that all workers keep the same buffers.
+
+    Raises:
+        TwinrunError: at every worker, naming the first that differs.
+    """
+    names, buffers = zip(*module.named_buffers(), strict=True) if _has_buffers(module) else ((), ())
+    # Two halves of each fingerprint: float64 holds 53 bits.
+    halves = [half for buffer in buffers for half in divmod(fingerprint(buffer), 2**32)]
+    seen = workers.gather(torch.tensor(halves, dtype=torch.float64))
+    is_same = (seen == seen[:1]).all(0).reshape(-1, 2).all(1).tolist()
+    for name, same in zip(names, is_same, strict=True):
+        if not same:
+            raise TwinrunError(
+                f"devices: every worker computes the buffer {name} from its own shard, and nothing "
+                f"joins them; say devices: 1, or keep running statistics in torch's layers of "
+                f"batch normalisation"
+            )
+
+
+def _has_buffers(module: nn.Module) -> bool:
+    return next(module.buffers(), None) is not None
+
+
+def _running(layer: _BatchNorm) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a layer's running mean and variance; only layers that have them are watched."""
+    assert layer.running_mean is not None  # noqa: S101
+    assert layer.running_var is not None  # noqa: S101
+    return layer.running_mean, layer.running_var

@@ -47,7 +47,7 @@ class _SeveralWorkers(Team):
         *,
         joins_batch_norm: bool,
     ) -> None:
-        statistics = JoinedBatchNorm(module, workers) if joins_batch_norm else None
+        statistics = JoinedBatchNorm(workers) if joins_batch_norm else None
         self._whole_batch = WholeBatch(workers, sharded, stop, statistics)
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import Metric
 
 from twinrun.checkpoint.stop_request import Stop
-from twinrun.parallel.batch_norm import JoinedBatchNorm
+from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.workers import Workers
 from twinrun.trace.fingerprints import fingerprint, join
@@ -49,9 +49,13 @@ class WholeBatch(pl.Callback):
         self._own_gradients: list[torch.Tensor] = []
         self._intervals: list[tuple[Any, Any]] = []
         self._is_in_step = False
+        self._is_checked = False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stand between the module and its log."""
+        """Stand between the module and its log, and watch its layers, which are made by now."""
+        self._is_checked = False
+        if self._statistics is not None:
+            self._statistics.watch(pl_module)
         pl_module.log = self._joined(pl_module.log, trainer)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -93,6 +97,9 @@ class WholeBatch(pl.Callback):
         self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
         if self._statistics is not None:
             self._statistics.update(seen[:, 4:])
+        if not self._is_checked:
+            check_buffers(pl_module, self._workers)
+            self._is_checked = True
 
     def seconds(self) -> float:
         """Return the seconds since the last call in which workers exchanged or waited."""

@@ -136,9 +136,9 @@ def _short_training(training: Training, recorder: Recorder) -> tuple[Recorder, s
         speed = Speed(module, variant)
         _shorten(data)
         if variant.accumulate > 1:
-            accumulate(module, data, parts=variant.accumulate)
+            accumulate(module, data, micro_batches=variant.accumulate)
         # Each shape is warmed up and captured before it is replayed.
-        epochs = EPOCHS + (CudaGraph.CALLS_TO_SETTLE if variant.cuda_graph else 0)
+        epochs = EPOCHS + (CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0)
         trainer = trainer_of(
             variant,
             root=empty,

@@ -1,0 +1,121 @@
+"""A resumed training does its fast steps as the whole one did, or no checkpoint is written."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from example_trainings import VARIANT
+
+from twinrun.acceleration.compilation import traced_only
+from twinrun.checkpoint.resumable import Resumable
+from twinrun.config.definitions import Training, Variant, Workload
+from twinrun.training.assemble import assembled, trainer_of
+
+HERE = Path(__file__).parents[1]
+STEP = Variant(**{**VARIANT, "compile": "step"})
+
+
+class StoppedError(Exception):
+    pass
+
+
+class StopAt(pl.Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        if trainer.current_epoch == self.epoch:
+            raise StoppedError
+
+
+class Forms(pl.Callback):
+    """Notes how each step is done."""
+
+    def __init__(self, speed):
+        self.forms = []
+        own = speed._fast.form
+        speed._fast.form = lambda *arguments: self.note(own(*arguments))
+
+    def note(self, form):
+        self.forms.append(form)
+        return form
+
+
+def train(name, folder, *, epochs=4, stop=None):
+    """Train, from the last checkpoint if there is one; return the weights and the steps' forms."""
+    torch.compiler.reset()
+    said = []
+    workload = Workload(
+        module=f"ordinary_modules:{name}",
+        data="ordinary_modules:Points",
+        dataset=None,
+        hyperparameters={},
+        epochs=epochs,
+    )
+    training = Training(
+        workload=workload,
+        variant=STEP,
+        seed=1,
+        dataset=None,
+        search_path=[str(HERE / "faithfulness")],
+    )
+    with assembled(training) as assembly:
+        resumable = Resumable(folder, minutes=0, say=said.append)
+        forms = Forms(assembly.speed)
+        stops = [] if stop is None else [StopAt(stop)]
+        trainer = trainer_of(
+            STEP,
+            root=assembly.root,
+            callbacks=[resumable, assembly.speed, forms, *stops],
+            max_epochs=epochs,
+        )
+        with suppress(StoppedError):
+            trainer.fit(
+                assembly.module,
+                datamodule=assembly.data,
+                ckpt_path=resumable.last(),
+                weights_only=True,
+            )
+        weights = {name: value.clone() for name, value in assembly.module.state_dict().items()}
+    return weights, forms.forms, said
+
+
+@pytest.mark.parametrize(
+    ("name", "whole", "resumed"),
+    [
+        ("Dropout", ["plain"] + ["whole"] * 11, ["whole"] * 6),
+        # Its layer is frozen at first: to see it trained takes a plain step in both.
+        ("Unfrozen", ["plain", "whole", "whole", "plain"] + ["whole"] * 8, ["whole"] * 6),
+        ("ClippedByHook", ["parts"] * 12, ["parts"] * 6),
+        ("OneCycle", ["plain"] + ["parts"] * 11, ["parts"] * 6),
+    ],
+)
+def test_steps_after_a_resumption_take_the_form_they_had(name, whole, resumed, tmp_path):
+    with traced_only():
+        weights, forms, _ = train(name, tmp_path / "whole")
+        assert forms == whole
+        train(name, tmp_path / "stopped", stop=2)
+        again, forms, said = train(name, tmp_path / "stopped")
+    assert said == []
+    assert forms == resumed
+    assert all(torch.equal(value, again[name]) for name, value in weights.items())
+
+
+def test_code_that_depends_on_what_came_first_is_not_resumed(tmp_path):
+    with traced_only():
+        _, _, said = train("Annealed", tmp_path)
+    assert any("compiled code depends on what came first" in text for text in said)
+    # The one from before a number had changed is kept.
+    assert {path.name for path in tmp_path.glob("*.ckpt")} <= {"epoch1.ckpt"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Dropout", "StepSchedule", "Convolution"])
+def test_generated_code_is_resumed_to_the_same_bits(name, tmp_path):
+    weights, _, _ = train(name, tmp_path / "whole")
+    train(name, tmp_path / "stopped", stop=2)
+    again, forms, _ = train(name, tmp_path / "stopped")
+    assert forms == ["whole"] * 6
+    assert all(torch.equal(value, again[name]) for name, value in weights.items())
