@@ -121,32 +121,26 @@ class ProofLeg(TypedDict):
     """Fast steps compared with plain ones in one precision: see `acceleration.proof`."""
 
     precision: str
-    """Lightning's name of it."""
     distance: float
-    """The largest relative L2 distance of a value that was compared."""
+    """The largest relative L2 distance of the `judged` values."""
     bound: float
     """The distance that rounding explains."""
     judged: int
-    """Values that were compared."""
     left_out: int
     """Values that rounding alone moves too far to tell."""
 
 
 class Proof(TypedDict):
-    """That a variant's fast steps compute what plain ones compute, but for rounding."""
+    """That fast steps compute what plain ones compute, but for rounding, in so many steps and shapes of batch."""
 
     steps: int
-    """Steps of each short training."""
     shapes: int
-    """Shapes of batch in them."""
     in_parts: str | None
     """Why steps are not done in one piece, where the variant asks for that."""
     legs: list[ProofLeg]
     """In float64, and in the variant's own precision."""
     not_in_float64: str | None
-    """Why the first of them is missing."""
     seconds: float
-    """That the proof took."""
 
 
 class Origin(TypedDict):
