@@ -104,6 +104,7 @@ def write_run(
         "not_fingerprinted": [],
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
         "compilation": None,
+        "proof": None,
         "peak_memory_mb": 610 + repeat,
         "resumed_at": [],
         "was_stopped": False,

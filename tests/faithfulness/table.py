@@ -137,7 +137,7 @@ def page() -> str:
         if not why:
             return kind
         number = notes.setdefault((kind, why), len(notes) + 1)
-        return f"{kind} [{number}](#reasons)"
+        return f"{kind} [{number}](faithfulness.md#reasons)"
 
     rows = [
         f"| {module.__doc__} | "
