@@ -6,7 +6,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-# No test asserts seconds: on a machine with other work, drawing an example takes as long as it does.
+# No test asserts seconds: on a busy machine drawing an example takes as long as it does.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 

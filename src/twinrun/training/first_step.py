@@ -138,4 +138,4 @@ def without_checkpoints(module: pl.LightningModule) -> None:
         callbacks = list(found) if isinstance(found, Sequence) else [found]
         return [c for c in callbacks if not isinstance(c, pl.callbacks.Checkpoint)]
 
-    module.configure_callbacks = configure_callbacks  # type: ignore[method-assign]
+    module.configure_callbacks = configure_callbacks
