@@ -34,7 +34,9 @@ def test_check_rehearses_anew_and_shows_what_was_seen(tmp_path, monkeypatch, cap
 
     def rehearse(settings, search_path, *, is_anew):
         asked.append((search_path, is_anew))
-        label, sizes = settings.active_workloads()[0], None
+        label = settings.active_workloads()[0]
+        names = ("parameters", "parameters_bytes", "optimizer_bytes", "batch_bytes")
+        sizes = dict.fromkeys(names, 4) | {"peak_memory_mb": 400}
         found = {"label": label, "sizes": sizes, "steps_per_epoch": 3, "logged": ["loss"]}
         return [{**found, "key": f"workloads.{label}", "notes": ["a note"]}]
 
@@ -44,7 +46,9 @@ def test_check_rehearses_anew_and_shows_what_was_seen(tmp_path, monkeypatch, cap
     assert main(["check", "mine.yaml"]) == 0
     assert asked == [(["."], True)]
     shown = capsys.readouterr().out.splitlines()
-    assert shown[:2] == ["denoiser: 3 steps an epoch; logs loss", "  note: a note"]
+    assert shown[0] == "denoiser: 3 steps an epoch; logs loss"
+    assert shown[1].startswith("  4 parameters (4 bytes), optimizer 4 bytes, a batch 4 bytes; 400")
+    assert shown[2] == "  note: a note"
     (tmp_path / "mine.yaml").write_text("studies: [reproducibility]\nrehearsal: false\n")
     assert main(["check", "mine.yaml"]) == 0
     assert "not rehearsed (rehearsal: false)" in capsys.readouterr().out

@@ -56,7 +56,7 @@ def check_config(files: Sequence[str]) -> None:
         # Of trials and sizes, which differ in little, only what is to be known.
         if part["key"].startswith("workloads.") or part["notes"]:
             print("\n".join(lines_of(part)))
-    others = len([part for part in found if not part["key"].startswith("workloads.")])
+    others = len([p for p in found if p["sizes"] and not p["key"].startswith("workloads.")])
     if others:
         print(f"{others} of their trials and sizes took a step too.")
     print("The config is right, and its workloads can take a step.")
@@ -74,8 +74,9 @@ def lines_of(part: Rehearsed) -> list[str]:
     """
     logged = ", ".join(part["logged"]) or "nothing"
     steps = plural(part["steps_per_epoch"] or 0, "step")
-    lines = [f"{part['label']}: {steps} an epoch; logs {logged}"]
+    lines = [f"{part['label']}: not rehearsed to a step"]
     if sizes := part["sizes"]:
+        lines = [f"{part['label']}: {steps} an epoch; logs {logged}"]
         parameters, optimizer, batch = (
             size_in_bytes(sizes[key])
             for key in ("parameters_bytes", "optimizer_bytes", "batch_bytes")

@@ -71,16 +71,11 @@ def test_a_mistake_is_a_sentence_before_any_job(bad_ones, file):
     assert len(set(mistakes)) == expected, text
 
 
-def test_what_ends_its_process_does_not_end_the_others(bad_ones):
-    ended = [part["sizes"] is None for part in bad_ones["trial_ends_its_process"]]
-    assert ended == [False, True, False]
-
-
 # What is right
 
 
-def config_of(folder, **change):
-    """A config of one workload; `change` has its module, data and hyperparameters."""
+def config_of(folder, *, widths=(), **change):
+    """A config of one workload, swept over widths; `change` has its module, data and the like."""
     workload = {
         "module": "wrong_modules:Net",
         "data": "wrong_modules:Points",
@@ -93,6 +88,10 @@ def config_of(folder, **change):
         "workloads": {"mine": workload},
         "reproducibility": {"workloads": ["mine"], "variants": ["serial"]},
     }
+    if widths:
+        trials = [{"width": widths}]
+        config["studies"] = ["sweep"]
+        config["sweep"] = {"workloads": ["mine"], "trials": trials, "metric": "train_loss"}
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump(config))
     return resolve(merged([file]), SCHEMA, gpus=0)
@@ -106,6 +105,7 @@ def right_ones(tmp_path_factory):
         "planning": {"module": "wrong_modules:Planning"},
         "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
         "frozen": {"module": "wrong_modules:Frozen"},
+        "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
     }
     os.chdir(folder)
     try:
@@ -134,6 +134,13 @@ def test_what_a_training_can_do_without_is_a_note(right_ones):
     assert "test: KeyError: 'labels'" in untested["notes"][0]
     assert "predict_step returns a str" in untested["notes"][1]
     assert "the first step changes no parameter" in frozen["notes"][0]
+
+
+def test_a_trial_that_fails_is_a_result_and_does_not_end_the_others(right_ones):
+    parts = right_ones["sweep"]
+    assert [part["mistakes"] for part in parts] == [[]] * 4
+    assert [part["sizes"] is None for part in parts] == [False, True, False, False]
+    assert "constructing the module ended its process (exit code 3)" in parts[1]["notes"][0]
 
 
 def test_nothing_is_left(right_ones):

@@ -25,7 +25,7 @@ from twinrun.process.import_path import import_object, user_line
 from twinrun.training.explain_failure import explained_failure
 from twinrun.training.prepare_dataset import made_arrays, signature_of
 from twinrun.training.rehearsal_parts import Part, Rehearsed
-from twinrun.training.rehearse_part import placed, rehearse_part
+from twinrun.training.rehearse_part import note_failures, rehearse_part
 
 # A line on the terminal where nothing has happened for so long; each next one after twice as long.
 SILENT_SECONDS = 5.0
@@ -58,7 +58,20 @@ def rehearse(
             mistake, note = problems[part.dataset]
             done[part.label]["mistakes"] = [*mistake, *done[part.label]["mistakes"]]
             done[part.label]["notes"] = [*note, *done[part.label]["notes"]]
+    _refuse_sweeps_without_a_trial([done[part.label] for part in parts])
     artifacts.write_record(report, [done[part.label] for part in parts], list[Rehearsed])
+
+
+def _refuse_sweeps_without_a_trial(found: Sequence[Rehearsed]) -> None:
+    """A trial that fails is a result of its sweep, unless all that were rehearsed fail."""
+    trials: dict[str, list[Rehearsed]] = {}
+    for part in found:
+        if part["key"] == "sweep.trials":
+            trials.setdefault(part["label"].partition("~")[0], []).append(part)
+    for sweep in trials.values():
+        if all(part["sizes"] is None for part in sweep):
+            for part in sweep:
+                part["mistakes"], part["notes"] = part["mistakes"] + part["notes"], []
 
 
 def _groups(parts: Sequence[Part]) -> list[list[Part]]:
@@ -138,7 +151,9 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
                         return
         except TwinrunError as error:
             died = waiting.pop(0)
-            yield died, died.outcome(mistakes=[placed(died, f"{phase} {error}")])
+            found = died.outcome()
+            note_failures(died, found, [f"{phase} {error}"])
+            yield died, found
 
 
 def _rehearse_parts(send: Callable[[Any], None], parts: Sequence[Part]) -> None:

@@ -61,6 +61,9 @@ def rehearse(
     mistakes = list(dict.fromkeys(m for found in done.values() for m in found["mistakes"]))
     if mistakes:
         raise TwinrunError(listed(mistakes, "met in the rehearsal, before any job"))
+    if not is_anew:  # who asks for it anew is shown all there is
+        for note in dict.fromkeys(note for found in done.values() for note in found["notes"]):
+            say(f"Rehearsed: {note}")
     if waiting:
         keyed = {_key(part, settings, search_path, memory): done[part.label] for part in waiting}
         _remember(memory, keyed)

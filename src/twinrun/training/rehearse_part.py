@@ -60,40 +60,55 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
     _forget_peak()
     part = _on_this_machine(part, found)
     try:
-        sentences = list(_mistakes(part, found, say))
+        takers, sentences = _of_code(part, say)
+        found["mistakes"] = [placed(part, sentence) for sentence in dict.fromkeys(sentences)]
+        if not sentences:
+            of_step = dict.fromkeys(_of_step_in_a_folder(part, takers, found, say))
+            note_failures(part, found, list(of_step))
     except SystemExit as error:
         # An Exception is caught where it is raised; this is none.
-        sentences = [f"module: the code ends the program (sys.exit({error.code!r}))"]
-    found["mistakes"] = [placed(part, mistake) for mistake in dict.fromkeys(sentences)]
+        text = f"module: the code ends the program (sys.exit({error.code!r}))"
+        note_failures(part, found, [text])
     found["seconds"] = round(time.perf_counter() - started, 3)
     gc.collect()
     return found
 
 
-def _mistakes(part: Part, found: Rehearsed, say: Callable[[str], None]) -> Iterator[str]:
+def note_failures(part: Part, found: Rehearsed, sentences: list[str]) -> None:
+    """Keep what failed: as mistakes, but of a trial, whose failure is a result, as notes."""
+    for sentence in sentences:
+        is_result = part.key == "sweep.trials" and not sentence.startswith("sweep.metric")
+        found["notes" if is_result else "mistakes"].append(placed(part, sentence))
+
+
+def _of_code(part: Part, say: Callable[[str], None]) -> tuple[Takers, list[str]]:
+    """Import both classes; return their parameters, and what they do not take."""
     workload, search_path = part.training.workload, part.training.search_path
     module = data = None
+    sentences = []
     say(f"importing {workload.module.partition(':')[0]}")
     try:
         module = load_class(workload, "module", pl.LightningModule, search_path)
     except TwinrunError as error:
-        yield str(error)
+        sentences.append(str(error))
     say(f"importing {workload.data.partition(':')[0]}")
     try:
         data = load_class(workload, "data", pl.LightningDataModule, search_path)
     except TwinrunError as error:
-        yield str(error)
+        sentences.append(str(error))
     if module is None or data is None:
-        return
+        return {}, sentences
     takers = takers_of(workload, module, data)
-    static = [
+    return takers, [
         *mistakes(workload.hyperparameters, takers, workload.data),
         *booleans_as_texts(workload.hyperparameters, takers),
         *_of_run_arguments(part, takers),
     ]
-    yield from static
-    if static:
-        return
+
+
+def _of_step_in_a_folder(
+    part: Part, takers: Takers, found: Rehearsed, say: Callable[[str], None]
+) -> Iterator[str]:
     with (
         determinism(
             deterministic=False,
