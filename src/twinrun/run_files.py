@@ -121,32 +121,6 @@ class Proof(TypedDict):
     """That the proof took."""
 
 
-class ProofLeg(TypedDict):
-    """Fast steps compared with plain ones in one precision: see `acceleration.proof`."""
-
-    precision: str
-    distance: float
-    """The largest relative L2 distance of the `judged` values."""
-    bound: float
-    """The distance that rounding explains."""
-    judged: int
-    left_out: int
-    """Values that rounding alone moves too far to tell."""
-
-
-class Proof(TypedDict):
-    """That fast steps compute what plain ones compute, but for rounding, in so many steps and shapes of batch."""
-
-    steps: int
-    shapes: int
-    in_parts: str | None
-    """Why steps are not done in one piece, where the variant asks for that."""
-    legs: list[ProofLeg]
-    """In float64, and in the variant's own precision."""
-    not_in_float64: str | None
-    seconds: float
-
-
 class Origin(TypedDict):
     """What a run comes from."""
 
