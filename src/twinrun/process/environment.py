@@ -148,6 +148,8 @@ def describe() -> Environment:
         `identity`: what must be equal for two runs to be a pair. `context`: what may differ (host
         name, load, commit, time).
     """
+    started = datetime.now(UTC)  # before what follows, which takes a second
+
     import torch
 
     packages = distributions()
@@ -176,7 +178,7 @@ def describe() -> Environment:
         "gpus": len(gpus),
         "load_1min": round(os.getloadavg()[0], 2),
         "commit": _commit(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": started.isoformat(timespec="seconds"),
     }
     return {"identity": identity, "context": context, "packages": packages}
 
