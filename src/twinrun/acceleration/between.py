@@ -22,6 +22,7 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.optim import optimizer as torch_optimizer
 
+# `configure_gradient_clipping` calls `clip_gradients` by default; a module may override either.
 OF_MODULE = (
     "optimizer_step",
     "optimizer_zero_grad",
@@ -33,6 +34,7 @@ OF_MODULE = (
     "configure_gradient_clipping",
     "clip_gradients",
 )
+# Callbacks have hooks around the passes, but no `backward` and no clipping of their own.
 OF_CALLBACK = (
     "on_before_zero_grad",
     "on_before_backward",
@@ -42,6 +44,7 @@ OF_CALLBACK = (
 # A callback with this attribute set to True reads gradients in `on_before_optimizer_step` and
 # nothing else: it may be called when the update is done.
 READS_GRADIENTS_ONLY = "reads_gradients_only"
+# Exact types, since a subclass may do anything around the backward pass and the update.
 PRECISIONS = (Precision, DoublePrecision, HalfPrecision, MixedPrecision)
 # Of torch's optimizers those whose compiled update is the plain one (tests hold each to it).
 # Others, and classes of a user's own, are called as they are.
@@ -65,13 +68,16 @@ def of_module(module: pl.LightningModule) -> list[str]:
 
 def of_trainer(trainer: pl.Trainer) -> Iterator[str]:
     """Say what the Trainer, its plugins and its callbacks do between the passes."""
+    # Lightning clips in `Precision._after_closure`, between the backward pass and the update.
     if trainer.gradient_clip_val:
         yield f"Trainer(gradient_clip_val={trainer.gradient_clip_val})"
+    # Lightning's closure then zeroes gradients at every k-th batch only; updates are as rare.
     if trainer.accumulate_grad_batches > 1:
         yield f"Trainer(accumulate_grad_batches={trainer.accumulate_grad_batches})"
     if not isinstance(trainer.strategy, SingleDeviceStrategy):
         yield f"the strategy {type(trainer.strategy).__name__}"
     plugin = trainer.precision_plugin
+    # MixedPrecision has a GradScaler with 16-mixed only; bf16-mixed scales nothing.
     if type(plugin) not in PRECISIONS or getattr(plugin, "scaler", None) is not None:
         yield f"the precision {plugin.precision}, which scales gradients"
     for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
@@ -91,6 +97,7 @@ def of_optimizer(optimizer: torch.optim.Optimizer) -> Iterator[str]:
     own = vars(optimizer).get("step")
     if own is not None and not hasattr(own, "_wrapped_by_lr_sched"):
         yield f"a replaced step of {name}"
+    # torch calls these in its wrapper of `step`, which a step in one piece goes around.
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         yield f"a step hook of {name}"
     if torch_optimizer._global_optimizer_pre_hooks or torch_optimizer._global_optimizer_post_hooks:

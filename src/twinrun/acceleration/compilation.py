@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.run_files import CompilationCounts
 
 COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
+# An epoch has two shapes as a rule: whole mini-batches and a partial last one.
 MOST_SHAPES = 8  # with graphs of their own
 MOST_GRAPHS = 8  # of one shape, before a compiled function is called restless
 # Not public: whether torch's tracer can follow `torch.autograd.grad` into a graph.
@@ -46,6 +47,7 @@ Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 """Of each tensor of a batch, its shape and its strides."""
 
 _generates_code = True
+# Never reset: a name that came twice would share torch's record of what has changed.
 _numbers = itertools.count()
 
 
@@ -62,14 +64,17 @@ def compiler_switches() -> Iterator[None]:
     limit = {"recompile_limit": COMPILATIONS_AT_MOST, "fail_on_recompile_limit_hit": True}
     before = os.environ.get(TENSORIFY)
     os.environ[TENSORIFY] = "0"
+    # Its notes are the class's, and so those of every earlier training in this process.
     TensorifyState.clear()
     try:
         with (
             config.patch({"specialize_float": True, **limit}),
+            # The cache of traces may hold one that was made with the pass.
             functorch_config.patch({"enable_autograd_cache": False}),
         ):
             yield
     finally:
+        # Code that is compiled elsewhere in this process must find the switch as torch sets it.
         _Backward.trace(False)
         del os.environ[TENSORIFY]
         if before is not None:
@@ -98,6 +103,7 @@ def wake_compiler(device_type: str) -> None:
     Once a process it loads its compiler; once a machine it tries instruction sets and prepares C++
     headers, which takes 20 s on 2 cores and stays in the machine's cache.
     """
+    # Any function will do; the tensor's device decides which code generator is loaded.
     torch.compile(lambda tensor: tensor + 1)(torch.ones(8, device=device_type))
 
 
@@ -123,6 +129,7 @@ class _Backward:
     @classmethod
     def trace(cls, is_traced: bool) -> None:
         """Switch it; torch's own switch takes as long to read as a small step's loss to compute."""
+        # Without the switch `steps.check` refuses compile: step, the only setting that needs it.
         if CAN_COMPILE_BACKWARD:
             config.trace_autograd_ops = is_traced
         cls.is_traced = is_traced
@@ -183,7 +190,9 @@ class Compiled:
         """Call it, and count whether torch compiled."""
         shapes = shapes_of(batch)
         function = self._of_shapes.get(shapes) or self._function_for(shapes)
+        # A call does not say whether torch compiled: the counter before and after it does.
         before = counters["stats"]["unique_graphs"]
+        # The switch is global, but functions differ in it, and any call may compile.
         if _Backward.is_traced is not self._is_whole:
             _Backward.trace(self._is_whole)
         result = function(batch, *arguments)
@@ -250,5 +259,6 @@ def _backend(*, features_first: bool) -> Mapping[str, Any]:
 
         return {"backend": own.backend if _generates_code else own.traced}
     if not _generates_code:
+        # aot_eager traces the backward pass, too, and runs what it traced by torch's own kernels.
         return {"backend": "aot_eager"}
     return {"backend": "inductor", "options": SAME_RANDOM_NUMBERS}

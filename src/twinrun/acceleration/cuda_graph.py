@@ -36,6 +36,7 @@ class _Captured:
 class CudaGraph:
     """Replays a step; the first calls for each shape run it uncaptured, as torch asks for."""
 
+    # The default of `torch.cuda.make_graphed_callables`.
     WARM_UP_CALLS: ClassVar[int] = 3
     CALLS_TO_WARM_UP: ClassVar[int] = WARM_UP_CALLS + 1
 
@@ -58,6 +59,7 @@ class CudaGraph:
             TwinrunError: if what is no tensor in the batch has changed.
         """
         leaves, structure = tree_flatten(batch)
+        # A replay reads fixed addresses: it fits batches of one structure, shape and stride only.
         key = (structure, *map(_signature, leaves))
         warm = self._warm.get(key, 0)
         if warm < self.WARM_UP_CALLS:
@@ -68,16 +70,20 @@ class CudaGraph:
             captured = self._captured[key] = self._capture(leaves, structure, index)
         for target, leaf in zip(captured.batch, leaves, strict=True):
             if isinstance(leaf, torch.Tensor):
+                # On the stream of the replay, which so waits for the copy.
                 target.copy_(leaf, non_blocking=True)
             elif not _is_same(target, leaf):
                 raise TwinrunError(
                     f"cuda_graph: a batch holds a {type(leaf).__name__} that changes from step to "
                     f"step, which a replay does not see; make it a tensor, or leave cuda_graph out"
                 )
+        # Even a step that was just recorded: a capture records launches and runs none of them.
         captured.replay()
+        # The next replay writes to the same memory; a caller may keep a loss for longer.
         return tree_map_only(torch.Tensor, torch.clone, captured.result)
 
     def _capture(self, leaves: list[Any], structure: Any, index: int) -> _Captured:
+        # Clones, since the memory of a loader's batch is given to others.
         recorded = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
         baked = self._baked()
         replay, result = record(lambda: self._step(tree_unflatten(recorded, structure), index))
@@ -87,6 +93,7 @@ class CudaGraph:
 def record(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
     """Record what a step launches, without doing it; return the replay and the step's result."""
     graph = torch.cuda.CUDAGraph()
+    # It sets a side stream of its own, since the default stream cannot be captured.
     with torch.cuda.graph(graph):
         result = step()
     return graph.replay, result
@@ -95,6 +102,7 @@ def record(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 def aside(step: Callable[[], Any]) -> Any:
     """Do a step on a stream of its own, where allocations for the capture are warmed up."""
     stream = torch.cuda.Stream()
+    # The batch and the last update may still be under way on the current stream.
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         result = step()

@@ -51,6 +51,7 @@ class FastStep:
         """Why steps are not even compiled in parts any more."""
         self.logged: Logged = []
         """Where `training_step` leaves what it logs."""
+        # `_copy_of` rebuilds a function from its code and closure; a method would lose its module.
         self._training_step: Step = lambda batch, index: training_step(batch, index)
         self._variant = variant
         self._is_whole = variant.compile == "step" or variant.cuda_graph
@@ -92,7 +93,9 @@ class FastStep:
 
     def note_plain(self, optimizer: torch.optim.Optimizer) -> None:
         """Take note of which parameters a plain step gave gradients to."""
+        # torch's `zero_grad` sets gradients to None, and None they stay where nothing flows back.
         gradients = [parameter.grad for parameter in parameters_of(optimizer)]
+        # A step in one piece copies gradients into dense tensors that stay.
         if any(g is not None and g.layout != torch.strided for g in gradients):
             self._take_apart("a sparse gradient")
         elif any(g is not None for g in gradients):  # else the batch was skipped
@@ -114,13 +117,16 @@ class FastStep:
             if whole.compiled is not None and whole.compiled.is_restless:
                 self._take_apart(_restless(whole.compiled))
             return True, result
+        # Raised before the update, so that the batch can be done again in parts.
         except OtherGradients:
             self._take_apart("other parameters get gradients than before")
         except CannotCompile as error:
+            # The tracer wraps it in an exception of its own, whose text still names it.
             if OtherGradients.__name__ in str(error):
                 self._take_apart("other parameters get gradients than before")
             else:
                 self._take_apart(f"what does not compile into one graph ({sentence_of(error)})")
+        # The step is done again in parts, and logs again.
         self.logged.clear()
         return False, None
 
@@ -130,6 +136,7 @@ class FastStep:
             return self._training_step(batch, index)
         if self._part is None:
             self._part = compiled(self._training_step, self._variant)
+            # The resumed training gave these a graph each; past MOST_SHAPES, shapes share one.
             self._part.expect(self._shapes.pop(PARTS, []))
         result = self._part(batch, index)
         if self._part.is_restless:
@@ -184,6 +191,7 @@ class FastStep:
     def _make_whole(self, optimizer: torch.optim.Optimizer, trained: Trained) -> WholeStep:
         old = self._wholes.pop(trained, None)
         if old is not None and old.compiled is not None:
+            # Its graphs are of no more use, but its counts belong to the training.
             self._retired.append(old.compiled)
         whole = WholeStep(
             self._training_step, optimizer, self._used[trained], self._variant, self.logged
@@ -199,6 +207,7 @@ class FastStep:
         Compiled or captured it would stay what it was.
         """
         options = [
+            # `Update` takes over a new rate; all other settings are constants of a graph.
             {key: value for key, value in group.items() if key not in ("params", "lr")}
             for group in optimizer.param_groups
         ]

@@ -31,6 +31,7 @@ SETTINGS = {
     "realize_reads_threshold": 1000,
     "realize_opcount_threshold": 1000,
     "realize_acc_reads_threshold": 1000,
+    # A product and a sum may be fused, and are then rounded once instead of twice.
     "cpp.enable_floating_point_contract_flag": "fast",
 }
 
@@ -43,6 +44,7 @@ def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
             inputs,
             inner_compile=_compile_once_each,
             config_patches={**SETTINGS, **SAME_RANDOM_NUMBERS},
+            # Ours come last and so win over inductor's for the same operation.
             decompositions={**select_decomp_table(), **LOOPS},
         )
 
@@ -67,6 +69,7 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Multiply (M, K) by (K, N) where exactly one of the three is points and the others few."""
     (rows, inner), columns = left.shape, right.shape[1]
     if left.device.type != "cpu":
+        # To torch's tracer: not decomposed, the operation stays what it is.
         return NotImplemented
     if is_tall(inner, max(rows, columns)):  # a weight's gradient: one sum over points each
         left_BMS, right_BNS = _stored(left), _stored(right.t())
@@ -112,6 +115,7 @@ def _stored(matrix_FN: torch.Tensor) -> torch.Tensor:
     size = block_of(points)
     blocks_BFS = matrix_FN.reshape(features, points // size, size).permute(1, 0, 2)
     copied = blocks_BFS.clone(memory_format=torch.contiguous_format)
+    # Inductor chooses the strides of what it computes, unless it is told.
     return force_stride_order(copied, (features * size, size, 1))
 
 

@@ -34,6 +34,7 @@ def device_of(variant: Variant) -> torch.device:
     if variant.accelerator == "cpu":
         return torch.device("cpu")
     for kind, is_there in (("cuda", torch.cuda), ("mps", torch.backends.mps)):
+        # ASSUME the first GPU that torch sees is the one to use.
         if is_there.is_available():
             return torch.device(kind, 0)
     raise JobError("no GPU: torch sees none on this machine")
@@ -71,6 +72,7 @@ def is_tall(points: Any, features: Any) -> bool:
 
 def block_of(points: int) -> int:
     """Return the largest number of points that fits in a core's cache and divides them all."""
+    # `_stored` reshapes into whole blocks, so that no rest may be left.
     return max(size for size in range(1, BLOCK_AT_MOST + 1) if points % size == 0)
 
 
@@ -131,5 +133,6 @@ def _with_channels_last(tensor: torch.Tensor) -> torch.Tensor:
 
 def _with_features_first(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dim() == 2 and is_tall(*tensor.shape):
+        # Only the strides change: the module sees the shape that it knows.
         return tensor.t().contiguous().t()
     return tensor

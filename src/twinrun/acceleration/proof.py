@@ -61,6 +61,7 @@ class Recorder(pl.Callback):
         """Change the initial weights."""
         if not self._perturbation:
             return
+        # A generator of its own, so that the global ones draw the same in all three trainings.
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for parameter in pl_module.parameters():
@@ -79,6 +80,7 @@ class Recorder(pl.Callback):
         """Keep the step's loss and logs."""
         self.steps += 1
         self.shapes.add(shapes_of(batch))
+        # Lightning hands on the loss divided by accumulate_grad_batches, to all trainings alike.
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         if isinstance(loss, torch.Tensor):
             self.evidence.numbers[f"the loss of step {self.steps}"] = float(loss)
@@ -104,6 +106,7 @@ class Recorder(pl.Callback):
                 for key, value in state.items():
                     if isinstance(value, torch.Tensor):
                         kept[f"{of} {key} of {name}"] = _copy(value)
+            # A schedule that a fast step had thrown off would show in the rate.
             for number, group in enumerate(optimizer.param_groups):
                 self.evidence.numbers[f"the final rate of group {number + 1}"] = float(group["lr"])
         for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
@@ -135,6 +138,7 @@ def compare(
     Raises:
         TwinrunError: naming the first value that is further off than rounding explains.
     """
+    # ASSUME two orders of the same sums agree to half of the digits.
     bound = math.sqrt(epsilon)
     farthest, judged, left_out = 0.0, 0, 0
     for name, expected, moved, found, scale in _values(plain, perturbed, fast):
@@ -143,12 +147,14 @@ def compare(
             raise TwinrunError(f"{name} is there in the {there} training only")
         # What rounding leaves of a value that should be 0 is no information.
         floor = epsilon * scale
+        # ASSUME what rounding alone moves this far cannot be judged; it is counted.
         if moved is None or _distance(moved, expected, floor) > MARGIN * bound:
             left_out += 1
             continue
         judged += 1
         distance = _distance(found, expected, floor)
         farthest = max(farthest, distance)
+        # Written so that a distance of NaN is off, too.
         if not distance <= bound:
             raise TwinrunError(
                 f"{name} is {distance:.2g} off, where rounding explains {bound:.2g} (in {precision}"
@@ -204,6 +210,7 @@ def epsilon_of(precision: str, *, is_tf32: bool) -> float:
     if precision == "64-true":
         return torch.finfo(torch.float64).eps
     if precision.startswith("32"):
+        # ASSUME all float32 arithmetic is TF32 where it is allowed: the wider of two bounds.
         return torch.finfo(torch.float16 if is_tf32 else torch.float32).eps  # TF32: 10 bits, too
     return torch.finfo(torch.float16 if precision.startswith("16") else torch.bfloat16).eps
 

@@ -54,6 +54,7 @@ class TrainingStep:
         Raises:
             TwinrunError: if the settings contradict each other, the device or the optimizer.
         """
+        # Before `set_up`, which changes the optimizer.
         check(variant)
         set_up(optimizer, variant)
         self._training_step, self._optimizer = training_step, optimizer
@@ -66,6 +67,7 @@ class TrainingStep:
         """Do a step; a batch that the module skips has no loss."""
         if self._fast is None:
             return plain_step(self._training_step, self._optimizer, batch, index)
+        # Lazy, since `form` reads it at every step, and only up to the first reason.
         form = self._fast.form(self._optimizer, self._between())
         if form == "whole":
             is_done, result = self._fast.whole(batch, index)
@@ -111,6 +113,7 @@ class Prediction:
 
     def __call__(self, batch: Any, index: int) -> Any:
         """Return what `predict_step` returns."""
+        # As the Trainer predicts, whose `inference_mode` is on by default.
         with torch.inference_mode():
             return self._predict(batch, index)
 
@@ -123,6 +126,7 @@ def plain_step(
     training_step: Step, optimizer: torch.optim.Optimizer, batch: Any, index: int
 ) -> torch.Tensor | None:
     """Do the step that a plain loop does, and return its loss."""
+    # The order of Lightning's closure: `training_step`, `zero_grad`, `backward`.
     loss = loss_of(training_step(batch, index))
     optimizer.zero_grad()
     if loss is None:
@@ -144,6 +148,7 @@ def with_index(step: Callable[..., Any]) -> Step:
             "training_step takes the argument dataloader_iter, and fast steps need batches; leave "
             "compile, layout, optimizer and cuda_graph out"
         )
+    # `batch_idx` is optional in Lightning's `training_step`.
     if len(parameters) > 1:
         return step
     return lambda batch, index: step(batch)
@@ -194,6 +199,7 @@ def set_up(optimizer: torch.optim.Optimizer, variant: Variant) -> None:
     if form not in optimizer.defaults:
         raise TwinrunError(f"optimizer: {type(optimizer).__name__} has no {form} form")
     for group in optimizer.param_groups:
+        # Both keys, since the module may have asked for the other form.
         group["fused"], group["foreach"] = form == "fused", form == "foreach"
 
 

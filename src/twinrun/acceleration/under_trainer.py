@@ -76,10 +76,12 @@ class Speed(pl.Callback):
         """
         check(self._variant)
         lay_out(self._module, self._variant.layout)
+        # The Trainer's `strategy.setup` has made them just before this hook.
         for optimizer in trainer.optimizers:
             set_up(optimizer, self._variant)
         if self._variant.compile != "step" and not self._variant.cuda_graph:
             return
+        # In manual optimization Lightning never calls the module's `optimizer_step`.
         if not pl_module.automatic_optimization:
             key = "compile: step" if self._variant.compile == "step" else "cuda_graph: true"
             raise TwinrunError(
@@ -113,6 +115,7 @@ class Speed(pl.Callback):
         assert self._fast is not None  # noqa: S101  set where this is put in place
         if self._form == "plain":
             return self._plain(batch, batch_idx)
+        # Outside of the compiled function, which keeps a graph for each set of strides.
         batch = lay_out_batch(batch, self._variant.layout)
         with self._collected():
             is_done, result = False, None
@@ -136,6 +139,7 @@ class Speed(pl.Callback):
         """Stand for the module's `optimizer_step`, around which Lightning builds a whole step."""
         assert self._fast is not None  # noqa: S101
         torchs = getattr(optimizer, "optimizer", optimizer)  # without Lightning's wrapper
+        # At every step: a hook may freeze a layer or add a group of parameters at any time.
         self._form = self._fast.form(torchs, self._between(torchs))
         before = self._form
         try:
@@ -144,6 +148,7 @@ class Speed(pl.Callback):
             else:
                 self._optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         finally:
+            # Outside of a step `backward` and `optimizer_zero_grad` are the module's own.
             self._form = "parts"
         if before == "plain":
             self._fast.note_plain(torchs)
@@ -151,6 +156,7 @@ class Speed(pl.Callback):
     def _between(self, optimizer: torch.optim.Optimizer) -> Iterator[str]:
         parameters = parameters_of(optimizer)
         held = {id(parameter) for parameter in parameters}
+        # `backward` would fill their gradients; `torch.autograd.grad` takes the optimizer's only.
         others = (p for p in self._module.parameters() if p.requires_grad and id(p) not in held)
         return chain(
             (f"{name} of {type(self._module).__name__}" for name in self._overridden),
@@ -170,12 +176,14 @@ class Speed(pl.Callback):
     ) -> None:
         """Have Lightning's closure do a step in one piece, or go on in parts if it was none."""
         assert closure is not None  # noqa: S101  Lightning always gives one
+        # Called here it misses `Precision._wrap_closure`, which calls hooks and clips after it.
         loss = closure()
         if self._form == "whole":
             # Of callbacks that only read gradients; with any other, nothing is done in one piece.
             trainer = self._module.trainer
             call._call_callback_hooks(trainer, "on_before_optimizer_step", torchs)
         else:
+            # Both passes are done: the optimizer must not have the closure do them again.
             self._optimizer_step(epoch, batch_idx, optimizer, lambda: loss)
 
     def _unless_whole(self, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,6 +206,7 @@ class Speed(pl.Callback):
             vars(module).update(before)  # several workers put their own in place
 
     def _collect_log(self, *arguments: Any, **options: Any) -> None:
+        # Detached, since a log keeps no graph unless `enable_graph` is set.
         self._logged.append(("log", _detached(arguments), options))
 
     def _collect_log_dict(self, *arguments: Any, **options: Any) -> None:

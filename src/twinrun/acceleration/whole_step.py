@@ -63,8 +63,10 @@ class WholeStep:
         """
         self.optimizer = optimizer
         self.parameters = parameters_of(optimizer)
+        # Weight decay moves a parameter whose gradient is 0, but none that has no gradient.
         trained = [p for p, is_used in zip(self.parameters, used, strict=True) if is_used]
         self._unused = [p for p, is_used in zip(self.parameters, used, strict=True) if not is_used]
+        # Tensors that stay, since a replay writes to the addresses that its capture saw.
         self._kept = [(p, torch.zeros_like(p) if p.grad is None else p.grad) for p in trained]
         self._update = Update(optimizer, trained, variant)
         self._logged = logged
@@ -82,6 +84,7 @@ class WholeStep:
         """Tell whether the optimizer still has these parameters, and the state that it had."""
         return (
             optimizer is self.optimizer
+            # `load_state_dict` gives an optimizer a new dict for its state.
             and optimizer.state is self._update.double.state
             and len(parameters) == len(self.parameters)
             and all([a is b for a, b in zip(parameters, self.parameters, strict=True)])  # noqa: C419
@@ -99,6 +102,7 @@ class WholeStep:
         for parameter, gradient in self._kept:
             if parameter.grad is not gradient:  # `zero_grad` takes it away
                 parameter.grad = gradient
+        # A plain step leaves None there, and tracing tells None from a gradient of zeros.
         for parameter in self._unused:
             parameter.grad = None
         if self._graph is None:
@@ -121,6 +125,7 @@ class WholeStep:
         device_type = self.parameters[0].device.type
 
         def backward_and_update(loss: torch.Tensor) -> None:
+            # Unlike `backward` it accumulates nothing, so that no gradient need be zeroed.
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             if [gradient is not None for gradient in gradients] != expected:
                 raise OtherGradients
@@ -168,8 +173,10 @@ class Update:
     ) -> None:
         """Make the double; the optimizer itself stays what it is, but for its count of steps."""
         # Without the wrapper that calls step hooks; there are none (see `between`).
+        # Unwrapped it lacks torch's switch of gradients, too: callers are under `no_grad`.
         self.step = inspect.unwrap(type(optimizer).step)
         self._groups = optimizer.param_groups
+        # `__init__` would make a new state.
         self.double = object.__new__(type(optimizer))
         vars(self.double).update(vars(optimizer))
         vars(self.double).pop("step", None)  # a scheduler's wrapper
@@ -178,6 +185,7 @@ class Update:
             first = group["params"][0]
             double = dict(group)
             if on_gpu(first) and "capturable" in group:
+                # Else Adam computes with its count as a Python number, which a capture keeps.
                 double["capturable"] = True
             elif not on_gpu(first):
                 double["foreach"] = False  # does not take a rate that is a tensor

@@ -18,6 +18,7 @@ EPOCH = 1  # the second
 FILE = "interruption.ckpt"
 
 
+# The Trainer moves subclasses of Checkpoint behind all other callbacks (`_reorder_callbacks`).
 class Interrupt(pl.callbacks.Checkpoint):
     """Ends the process at a kind of point; Lightning calls it after all other callbacks."""
 
@@ -42,6 +43,7 @@ class Interrupt(pl.callbacks.Checkpoint):
     ) -> None:
         """Stop after a batch of the right number, if it is to be after a batch."""
         parts, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
+        # At the end of a mini-batch, where no accumulated gradient can be lost.
         middle = max(batches // parts // 2, 1) * parts
         done = {"mid_epoch": middle, "mid_accumulation": middle + 1, "last_batch": batches}
         is_between_parts = parts > 1 or self._stop != "mid_accumulation"
@@ -70,9 +72,11 @@ class Interrupt(pl.callbacks.Checkpoint):
         drop_hyperparameters(checkpoint)
 
     def _end(self, trainer: pl.Trainer) -> None:
+        # A training of one epoch is stopped in its first.
         if trainer.current_epoch != min(EPOCH, (trainer.max_epochs or 1) - 1):
             return
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            # weights_only=True would leave out optimizers, schedulers and callbacks.
             trainer.save_checkpoint(self._file, weights_only=False)
         os._exit(0)  # nothing is tidied up, as after a kill

@@ -84,6 +84,7 @@ class Resumable(pl.Callback):
             others = [k for k, v in self._identity.items() if entry["identity"].get(k) != v]
             if is_whole and not others:
                 _check_it_is_data(path)
+        # A damaged entry can be of any type, with any keys.
         except (TwinrunError, LookupError, TypeError, AttributeError):
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
@@ -107,6 +108,7 @@ class Resumable(pl.Callback):
             self._restored = None
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
+        # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch == 0 or self._is_hindered or not is_due:
             return
         hindrance = next(_hindrances(trainer), None)
@@ -139,6 +141,7 @@ class Resumable(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Keep what is to be put back later."""
+        # Lightning restores callbacks before it asks for the training loader and its generators.
         self._restored = checkpoint.get(KEY)
 
     def _give_up(self, why: str) -> None:
@@ -152,8 +155,10 @@ class Resumable(pl.Callback):
         try:
             with artifacts.atomic(path) as temporary:
                 trainer.save_checkpoint(temporary, weights_only=False)
+                # Before it replaces an older one: `fit` loads it with weights_only=True.
                 _check_it_is_data(temporary)
             entry = {"file": path.name, "sha256": artifacts.sha256(path)}
+            # After the checkpoint, so that an entry never names one that is not whole.
             artifacts.write_json(self._entry, {**entry, "identity": self._identity})
         except OSError as error:
             self._say(f"{path} could not be written ({error.strerror}): training goes on without")
@@ -163,6 +168,7 @@ class Resumable(pl.Callback):
             return
         finally:
             self._is_writing = False
+        # Last, so that there is a whole one at any moment.
         for other in self._folder.glob("*.ckpt"):
             if other != path:
                 other.unlink()
@@ -172,6 +178,7 @@ class Resumable(pl.Callback):
     ) -> None:
         for generator, saved in zip(_generators(trainer), state["generators"], strict=True):
             generator.set_state(saved)
+        # A callback may monitor what was logged before the stop.
         trainer.callback_metrics.update(
             {name: value.to(module.device) for name, value in state["metrics"].items()}
         )
@@ -196,6 +203,7 @@ def _check_it_is_data(path: Path) -> None:
         TwinrunError: if it holds other objects, or what runs code.
     """
     try:
+        # With mmap the tensors stay on the disk.
         torch.load(path, weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
         # torch's message has several paragraphs of advice; what matters is the class it met.

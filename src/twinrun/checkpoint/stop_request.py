@@ -43,6 +43,7 @@ class Stop(pl.Callback):
 
     def agree(self, asked: Iterable[float]) -> None:
         """Take every worker's answer; one that asks is enough."""
+        # All workers see the same answers, and so choose the same one.
         by = next((int(number) for number in asked if number), 0)
         if by:
             name = "the file STOP was found" if by == FILE else signal.Signals(by).name
@@ -64,10 +65,12 @@ class Stop(pl.Callback):
 
     def _listen(self, *_: object, **__: object) -> None:
         """Take the signals, also back from Lightning, which takes SIGTERM at every start."""
+        # Lightning's handler (`_sigterm_notifier_fn`) may broadcast in the midst of a step.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._hear)
 
     on_train_start = on_test_start = on_predict_start = _listen
 
     def _hear(self, number: int, frame: object) -> None:
+        # A handler may run between any two lines: it only takes note.
         self._signal = self._signal or number

@@ -37,17 +37,20 @@ class MicroBatches:
         self._loader, self._number = loader, number
 
     def __len__(self) -> int:
+        # Lightning takes the batches of an epoch from it (`num_training_batches`).
         return len(self._loader) * self._number
 
     def __iter__(self) -> Iterator[Any]:
         for whole in self._loader:
             self.whole, size = whole, _size(whole)
+            # A micro-batch of no samples has no mean.
             if size < self._number:
                 raise _not_cut(
                     f"a mini-batch of {size} is not enough for {self._number} micro-batches"
                 )
             start = 0
             for shard in shards(size, self._number):
+                # Lightning divides each loss by accumulate_grad_batches; what is left is m_j / M.
                 self.factor = self._number * shard / size
                 yield _cut(whole, start, start + shard)
                 start += shard
@@ -68,6 +71,7 @@ class WholeSteps(Tracer):
         step, index = divmod(batch_idx, self._number)
         if index == 0 or not self._start:  # a training may be resumed between two of them
             self._losses = []
+            # The Trainer converts each micro-batch and never sees the whole one.
             whole = trainer.precision_plugin.convert_input(self._made[0].whole)
             super().on_train_batch_start(trainer, pl_module, whole, step)
 
@@ -120,16 +124,20 @@ def accumulate(
                 f"train_dataloader gives a {type(loader).__name__}, where a torch DataLoader with "
                 f"a length is needed"
             )
+        # In place, since the tracer and the step hold this list.
         made[:] = [MicroBatches(loader, micro_batches)]
         return made[0]
 
+    # Lightning reads the signature of `training_step` to choose what it hands over.
     @functools.wraps(plain_step)
     def training_step(*arguments: Any, **options: Any) -> Any:
         found, factor = plain_step(*arguments, **options), made[0].factor
+        # Micro-batches of one size add no operation to the step.
         if factor == 1 or found is None:
             return found
         if isinstance(found, Mapping):
             return {**found, "loss": found["loss"] * factor}
+        # ASSUME the loss is a mean over the samples.
         return found * factor
 
     data.train_dataloader, module.training_step = train_dataloader, training_step
@@ -142,6 +150,7 @@ def _size(batch: object) -> int:
     others = [type(leaf).__name__ for leaf in found if not isinstance(leaf, torch.Tensor)]
     if others:
         raise _not_cut(f"a mini-batch holds a {others[0]}, where tensors are needed")
+    # ASSUME a sample is one row of every tensor.
     lengths = {len(tensor) if tensor.ndim else 0 for tensor in tensors(batch)}
     if len(lengths) != 1:
         raise _not_cut(f"a mini-batch holds tensors of {len(lengths)} lengths")

@@ -82,11 +82,14 @@ class JoinedBatchNorm:
     def noted(self) -> torch.Tensor:
         """Return what this worker noted in the step, (k,) float64."""
         parts = [statistics for _, _, statistics in self._calls]
+        # On the CPU, since small exchanges go by gloo.
         return torch.cat(parts).cpu() if parts else torch.empty(0, dtype=torch.float64)
 
     def update(self, noted: torch.Tensor) -> None:
         """Update the running statistics, call by call, from what all workers noted, (N, k)."""
         start = 0
+        # ASSUME all workers call the same layers in the same order. A layer that is called twice in
+        # a step is updated twice, as torch does.
         for layer, factor, statistics in self._calls:
             seen = noted[:, start : start + len(statistics)]
             start += len(statistics)
@@ -105,6 +108,7 @@ class JoinedBatchNorm:
             self._kept[layer] = _Running(
                 momentum=layer.momentum, mean=mean.clone(), var=var.clone()
             )
+            # With momentum 1 torch keeps nothing of the old statistics.
             layer.momentum = 1.0
 
     def _after(self, layer: _BatchNorm, inputs: Any, output: torch.Tensor) -> None:
@@ -115,13 +119,16 @@ class JoinedBatchNorm:
         kept = self._kept.pop(layer)
         layer.momentum = kept.momentum
         count = inputs[0].numel() // inputs[0].shape[1]
+        # torch stores the unbiased variance, and refuses a single value per channel by itself.
         population = running_var.double() * (count - 1) / count
+        # A worker whose shard is empty has computed a sample that counts nothing.
         head = population.new_tensor([count if self._workers.shard else 0])
         statistics = torch.cat([head, running_mean.double(), population])
         # A momentum of None means the plain average over all steps.
         factor = kept.momentum
         if factor is None:
             assert layer.num_batches_tracked is not None  # noqa: S101  as torch's layers do
+            # torch has counted this call by now.
             factor = 1.0 / float(layer.num_batches_tracked)
         self._calls.append((layer, factor, statistics))
         # `.data`, because autograd saved these buffers, though it does not use them in training.

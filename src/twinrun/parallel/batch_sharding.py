@@ -69,6 +69,7 @@ class CanonicalBatches(ShardedBatches):
         self._batches = batches
         self._scale = scale
         self._workers = workers
+        # What is left at the end makes a smaller mini-batch, unless the loader drops such.
         drops = getattr(batches, "drop_last", False)
         self._length = len(batches) // scale if drops else -(-len(batches) // scale)
 
@@ -77,6 +78,7 @@ class CanonicalBatches(ShardedBatches):
 
     def __iter__(self) -> Iterator[Any]:
         # The first worker's generators are those of a single process; the others have their own.
+        # The order of a whole epoch is exchanged once, instead of one mini-batch at every step.
         drawn = [_checked(b) for b in self._batches] if self._workers.is_first else None
         order = self._workers.first(drawn)
         starts = range(0, self._length * self._scale, self._scale)
@@ -85,6 +87,7 @@ class CanonicalBatches(ShardedBatches):
         rank = self._workers.rank
         for batch, sizes in zip(whole, self.sizes, strict=True):
             start = sum(sizes[:rank])
+            # A worker without a backward pass would leave the others waiting for its gradients.
             yield batch[start : start + sizes[rank]] if sizes[rank] else batch[:1]
 
 
@@ -114,6 +117,7 @@ class PartitionedBatches(ShardedBatches):
         self._workers = workers
         self._size = own_sizes[workers.rank]
         self._samples = samples
+        # Dealt in turn and then permuted: parts differ by one sample at most.
         owners = np.arange(samples) % workers.count
         self._is_own = np.random.default_rng(seed).permutation(owners) == workers.rank
         steps = [
@@ -129,6 +133,7 @@ class PartitionedBatches(ShardedBatches):
         return len(self.sizes)
 
     def __iter__(self) -> Iterator[list[int]]:
+        # Every worker draws, so that each sampler moves on; the first one's order counts.
         order = np.array(self._workers.first(list(self._order)))
         # An index beyond the samples names a sample again, in a later epoch: see workloads.order.
         own = order[self._is_own[order % self._samples]].tolist()
@@ -179,6 +184,7 @@ def shard_training(
             sharded = PartitionedBatches(batches, samples=samples, seed=seed, **options)
         # DataLoader refuses this by assignment, for fear of a sampler of another kind.
         object.__setattr__(loader, key, sharded)
+        # In place, since the callers hold this list.
         made[:] = [sharded]
         return loader
 
@@ -201,11 +207,13 @@ def _check_partition(loader: DataLoader, batches: Any) -> int:
 
 def _place_of_batches(loader: DataLoader) -> str:
     """Name the attribute of a loader that yields batches of indices."""
+    # A subclass that iterates in its own way need not look at its batch sampler.
     if type(loader).__iter__ is not getattr(DataLoader, "__iter__", None):
         kind = type(loader).__name__
         raise _not_sharded(f"is a {kind}, and what can be sharded is a torch DataLoader")
     if isinstance(loader.dataset, IterableDataset):
         raise _not_sharded("reads an iterable dataset, and what can be sharded has indices")
+    # With batch_size=None torch has no batch sampler: what the sampler yields makes a batch.
     key = "sampler" if loader.batch_sampler is None else "batch_sampler"
     if not hasattr(getattr(loader, key), "__len__"):
         raise _not_sharded(f"has a {key} without a length")

@@ -53,6 +53,7 @@ class _SeveralWorkers(Team):
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
         self.callbacks = [self._whole_batch]
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
+        # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.
         self.strategy = DDPStrategy(
             broadcast_buffers=False, find_unused_parameters=not module.automatic_optimization
         )
@@ -81,6 +82,7 @@ def join_team(
     if workers.count == 1 or stop is None:
         return Team()
     if not workers.is_first:
+        # The sum of seed and rank would be the seed of another run.
         own = np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0]
         pl.seed_everything(int(own), workers=True, verbose=False)
     # Lightning would go back to this seed when it sets up the strategy, but not for one process.
@@ -107,6 +109,7 @@ def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
     if workers.count == 1:
         return
     own = {name: fingerprint(parameter) for name, parameter in module.named_parameters()}
+    # DDP sums gradients and never compares parameters: a drift would stay unseen.
     for rank, other in enumerate(workers.collect(own)):
         for name in own:
             if other[name] != own[name]:

@@ -61,6 +61,7 @@ class WholeBatch(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Weigh the gradients; Lightning itself registers such hooks on GPUs only."""
         # Under DDP it is the DistributedDataParallel that wraps the module.
+        # torch takes one such hook, before the first backward pass.
         cast(DistributedDataParallel, trainer.strategy.model).register_comm_hook(
             self, _weighted_sum
         )
@@ -85,9 +86,11 @@ class WholeBatch(pl.Callback):
         self._is_in_step = False
         loss = loss_of(outputs)
         weight = self._workers.weight
+        # Not 0 * loss: the loss of a sample that counts nothing may be NaN.
         weighted = float(loss) * weight if weight and loss is not None else 0.0
         # A fingerprint's two halves: float64 holds 53 bits.
         halves = divmod(join([fingerprint(bucket) for bucket in self._own_gradients]), 2**32)
+        # All in one exchange, since each waits for the slowest worker.
         own = torch.tensor([self._stop.asked(), weighted, *halves], dtype=torch.float64)
         if self._statistics is not None:
             own = torch.cat([own, self._statistics.noted()])
@@ -97,6 +100,7 @@ class WholeBatch(pl.Callback):
         self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
         if self._statistics is not None:
             self._statistics.update(seen[:, 4:])
+        # ASSUME buffers that agree after the first step agree after all: a check is an exchange.
         if not self._is_checked:
             check_buffers(pl_module, self._workers)
             self._is_checked = True
@@ -110,11 +114,14 @@ class WholeBatch(pl.Callback):
 
     def weighted_sum(self, gradients: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """Begin to sum gradients over the workers, weighted by their shards."""
+        # A clone, since what follows changes DDP's bucket in place.
         self._own_gradients.append(gradients.clone())
         started = _now(gradients.device)
+        # DDP does not divide by the number of workers what a hook returns: the weights do.
         future = dist.all_reduce(gradients.mul_(self._workers.weight), async_op=True).get_future()
 
         def ended(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+            # An exchange may end while the backward pass still fills other buckets.
             self._intervals.append((started, _now(gradients.device)))
             return future.value()[0]
 
@@ -124,7 +131,9 @@ class WholeBatch(pl.Callback):
         """Return a log that makes of this worker's value the whole mini-batch's."""
 
         def joined(name: str, value: Any, *flags: Any, **options: Any) -> None:
+            # ASSUME Lightning joins sums, extremes and torchmetrics as a user means them.
             is_mean = options.get("reduce_fx", "mean") in ("mean", "avg", torch.mean)
+            # Every worker validates on the whole set, so that no exchange is needed there.
             options["sync_dist"] = trainer.training
             if self._is_in_step and is_mean and not isinstance(value, Metric):
                 shard = self._workers.shard
@@ -166,6 +175,7 @@ def _now(device: torch.device) -> Any:
 def _in_seconds(intervals: Sequence[tuple[Any, Any]]) -> list[tuple[float, float]]:
     if not intervals or isinstance(intervals[0][0], float):
         return list(intervals)
+    # An event has no time before the GPU has come to it.
     torch.cuda.synchronize()
     base = intervals[0][0]
     return [tuple(base.elapsed_time(mark) / 1000 for mark in marks) for marks in intervals]
@@ -177,6 +187,7 @@ def covered(intervals: Sequence[tuple[float, float]]) -> float:
     >>> covered([(0, 2), (1, 3), (5, 6)])
     4.0
     """
+    # Exchanges of several buckets overlap: their plain sum would count a second twice.
     length, reached = 0.0, float("-inf")
     for start, end in sorted(intervals):
         length += max(end - max(start, reached), 0.0)

@@ -25,7 +25,9 @@ class WholeBatchTracer(Tracer):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the mini-batch's fingerprint, its shards put together."""
+        # On the host, since it is pickled and sent by gloo.
         own = with_tensors(batch, torch.Tensor.cpu)
+        # A worker whose shard is empty holds a sample that is another one's.
         found = self._workers.collect(own if self._workers.shard else None)
         if found:
             whole = put_together([shard for shard in found if shard is not None])
@@ -65,6 +67,7 @@ def put_together(shards: Sequence[Any]) -> Any:
     leaves = [
         torch.cat(parts)
         if all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
+        # ASSUME what is no tensor with rows is the same in all shards.
         else parts[0]
         for parts in zip(*(leaves for leaves, _ in flattened), strict=True)
     ]

@@ -50,6 +50,7 @@ class Workers:
         """Return every worker's values to everyone: (k,) on the CPU to (N, k)."""
         if self.count == 1:
             return values[None]
+        # Gathered, not reduced: in which order a reduction adds is left to the backend.
         found = [torch.empty_like(values) for _ in range(self.count)]
         with self._clock():
             dist.all_gather(found, values, group=self._group)
@@ -96,6 +97,7 @@ def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers
     Raises:
         JobError: if there are more or fewer than the variant's devices.
     """
+    # Not by WORLD_SIZE alone, which another launcher may have set.
     count = int(os.environ["WORLD_SIZE"]) if "TWINRUN_MEETING" in os.environ else 1
     if count != devices:
         raise JobError(f"devices: the variant wants {devices} workers, but {count} started")
@@ -112,6 +114,7 @@ def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers
         rank=rank,
         world_size=count,
     )
+    # NCCL carries tensors on GPUs only, and small things are on the host.
     group = dist.new_group(backend="gloo") if accelerator == "gpu" else dist.group.WORLD
     yield Workers(rank, count, group)
     # Not after an exception: NCCL would wait for those that have gone.

@@ -37,8 +37,10 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the plain tensors that a sparse or nested one is made of."""
     if tensor.is_nested:
         parts = list(tensor.unbind())
+        # Without the lengths, the same values cut in other places would look alike.
         return [*parts, torch.tensor([len(part) for part in parts if part.ndim])]
     if tensor.layout is torch.sparse_coo:
+        # Uncoalesced, equal tensors may hold their entries in another order, or in parts.
         tensor = tensor.coalesce()
         return [tensor.indices(), tensor.values()]
     if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -119,8 +121,10 @@ def fingerprint_optimizers(
     states = [0] * len(parameters)
     for optimizer in optimizers:
         for place, parameter in enumerate(parameters):
+            # Asked first: the state is a defaultdict, and reading would add an entry to it.
             if parameter in optimizer.state:
                 values = optimizer.state[parameter].values()
+                # Several optimizers may hold one parameter.
                 states[place] = join([states[place], *map(_fingerprint_value, values)])
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     left_out = {"params", *OPTIMIZER_FORMS}
@@ -134,6 +138,7 @@ def fingerprint_streams(cuda: bool) -> dict[str, int]:
     Args:
         cuda: include the generators of the CUDA devices; asking for them starts CUDA.
     """
+    # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
     _, words, gauss = random.getstate()
     numpy = np.random.get_state(legacy=False)
     key = numpy["state"]["key"].tobytes()

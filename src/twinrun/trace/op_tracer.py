@@ -68,7 +68,9 @@ class OpTracer(TorchDispatchMode):
     def following(self) -> Iterator[None]:
         """Trace the body, and follow which module it is in."""
         hooks = [
+            # Global hooks: what the module has registered itself stays as it is.
             register_module_forward_pre_hook(self._enter),
+            # Also after an exception, or the path would never be left again.
             register_module_forward_hook(self._leave, always_call=True),
         ]
         try:
@@ -82,15 +84,18 @@ class OpTracer(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        # torch marks every optimizer step with `record_function`, which computes nothing.
         if func.namespace == "profiler":
             return func(*args, **kwargs)
         module, parameter, (source, code) = self._place(tree_leaves((args, kwargs)))
         name = func._schema.name
         key = (self.phase, module, name)
         self._calls[key] += 1
+        # Before the call, which may write to its arguments.
         inputs = self._fingerprint_inputs(args, kwargs)
         result = func(*args, **kwargs)
         written = [*_tensors(result), *_written(func, args, kwargs)]
+        # An operation in place returns what it has written: once is enough.
         outputs = list({id(tensor): tensor for tensor in written}.values())
         fingerprints = self._fingerprint_outputs(func, outputs)
         row = {
@@ -108,12 +113,16 @@ class OpTracer(TorchDispatchMode):
 
     def _place(self, leaves: list[Any]) -> tuple[str, str, tuple[str, str]]:
         """Return the module, the parameter and the source line that an operation belongs to."""
+        # Not public: the node that autograd is running; None outside of a backward pass.
         node = torch._C._current_autograd_node()
         if node is None:
             module, source = self._path[-1] if self._path else "", _users_line()
+            # Autograd numbers a node before the operation runs, so that the last number is its own.
+            # A later operation without a node must not take this place.
             self._places.setdefault(torch.autograd._get_sequence_nr() - 1, (module, source))
             owned = (self._parameters.get(id(leaf)) for leaf in leaves)
             return module, next(filter(None, owned), ""), source
+        # A parameter's node is AccumulateGrad, which holds it as `variable`.
         variables = [node, *(following for following, _ in node.next_functions)]
         owned = (self._parameters.get(id(getattr(v, "variable", None))) for v in variables)
         parameter = next(filter(None, owned), "")
@@ -125,13 +134,16 @@ class OpTracer(TorchDispatchMode):
         for leaf in tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
                 found.update(f"{leaf.dtype}{tuple(leaf.shape)}{self._fingerprint(leaf)}".encode())
+            # ASSUME other arguments make no difference; written out they would hold addresses.
             elif isinstance(leaf, _PLAIN):
                 found.update(repr(leaf).encode())
         return found.intdigest()
 
     def _fingerprint_outputs(self, func: Any, outputs: list[torch.Tensor]) -> int:
+        # Such memory holds what was left there: other bytes in another process.
         if func._opname.lstrip("_").removeprefix("new_").startswith(("empty", "set_")):
             self._unwritten |= {_storage(t): t.untyped_storage() for t in outputs if _storage(t)}
+        # A view writes nothing: its memory stays unwritten.
         elif not _is_view(func):
             for tensor in outputs:
                 self._unwritten.pop(_storage(tensor), None)
@@ -191,8 +203,10 @@ def _is_users(file: str) -> bool:
     path = Path(file)
     if path.is_relative_to(_PACKAGE):
         return path.is_relative_to(_PACKAGE / "workloads")
+    # `<string>` and frozen modules have no file.
     if not path.is_absolute() or file.startswith(_LIBRARIES):
         return False
+    # site-packages lies inside of the standard library's folder.
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 

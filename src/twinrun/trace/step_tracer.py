@@ -72,7 +72,9 @@ class Tracer(pl.Callback):
         self._sampled = list(_sampled_elements(list(self._parameters.values())))
         if any(p.dtype not in NARROW for p in self._parameters.values()):
             self._sample_dtype = torch.float64
+        # Asking for the state of a GPU's generator would start CUDA where it is not used.
         self._traces_cuda = torch.cuda.is_initialized()
+        # A resumed training has them from its checkpoint.
         if not self.resumed_at:
             initial, buffers = map(_of_each, (self._parameters, self._buffers))
             self._initial = {"initial": initial, "initial_buffers": buffers}
@@ -92,6 +94,7 @@ class Tracer(pl.Callback):
             "before": join(_of_each(self._parameters)),
             "random": join(list(self._streams.values())),
             "batch": whole,
+            # A sum knows no order, and may wrap around.
             "samples": int(self._samples.sum(dtype=np.uint64)),
         }
 
@@ -99,6 +102,7 @@ class Tracer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """Take the gradients' fingerprints, before clipping."""
+        # Lightning clips after the hooks of callbacks, in `Precision._after_closure`.
         found = [fingerprint(p.grad) for p in self._parameters.values()]
         # Several optimizers may step in one batch: each adds to what the step has seen.
         earlier = self._gradients
@@ -116,6 +120,7 @@ class Tracer(pl.Callback):
     ) -> None:
         """Add the step's row."""
         loss = loss_of(outputs)
+        # Lightning has moved schedulers by step, but for ReduceLROnPlateau, before this hook.
         states, settings = fingerprint_optimizers(
             trainer.optimizers, list(self._parameters.values())
         )
@@ -129,6 +134,7 @@ class Tracer(pl.Callback):
         for key, values in found.items():
             self._per_step[key].append(values)
         self._elements.append(self._sample())
+        # A step keeps all of its samples or none, so that their number tells.
         samples = self._samples if len(self._samples) <= self._room else _NO_SAMPLES
         self._kept_samples.append(samples)
         self._room -= len(samples)
@@ -168,6 +174,7 @@ class Tracer(pl.Callback):
             **{key: np.array(found, dtype=np.str_) for key, found in names.items()},
             **{key: np.array(found, dtype=np.uint64) for key, found in self._initial.items()},
             **{
+                # RNG states are noted where a step starts: one under way has no row yet.
                 key: np.array(found[:size], dtype=np.uint64).reshape(size, widths[key])
                 for key, found in self._per_step.items()
             },
@@ -178,6 +185,7 @@ class Tracer(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, for a checkpoint: tensors and plain values."""
+        # torch has no type for strings.
         arrays = {name: a for name, a in self.arrays().items() if a.dtype.kind != "U"}
         # Not all of torch knows uint64.
         arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
@@ -204,6 +212,7 @@ class Tracer(pl.Callback):
         self._elements = list(arrays["sample"])
         ends = np.cumsum(arrays["num_samples"])[:-1]
         samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)
+        # np.split makes one part of nothing.
         self._kept_samples = samples if self.rows else []
         self._room = MOST_SAMPLES - sum(map(len, self._kept_samples))
 
