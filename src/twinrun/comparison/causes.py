@@ -15,17 +15,23 @@ CAUSE_OF_QUANTITY = {
     "RNG states": "RNG state",
     "order of the batch": "data order",
     "content of the batch": "data content",
+    # Before buffers and loss: the random numbers that a step draws, as in dropout, decide both.
     "RNG states after the step": "RNG state",
     "buffers": "forward",
     "loss": "forward",
     "workers' own gradients": "backward",
     "gradients": "backward",
+    # Gradients are fingerprinted before they are clipped, and this state with its settings:
+    # another clipping or learning rate is found here or in the parameters, not in the gradients.
     "optimizer state": "optimizer",
     "parameters": "optimizer",
+    # ASSUME the data decide how many steps there are. A callback that stops early does so too.
     "number of steps": "data order",
 }
 # What no rounding explains: the two trainings were not given the same.
 ALGORITHMIC_CAUSES = ("initial weights", "RNG state", "data order", "data content")
+# dict.fromkeys drops repeats and keeps the order, which a set would not. No quantity stands for
+# `collective` alone: it takes several workers.
 CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
 
 # What to look at, a clause for each class.
@@ -95,6 +101,8 @@ def remedy_of(op: str, *, deterministic: bool) -> str:
         op: its name, such as `aten::index_put`.
         deterministic: whether only reproducible algorithms were asked for already.
     """
+    # torch's list tells devices, types and modes apart, which the name of an operation does not:
+    # hence "on every device".
     if op in NOT_REPRODUCIBLE:
         return "torch documents no reproducible algorithm for it on every device: use another one"
     if op in REPRODUCIBLE and not deterministic:

@@ -92,6 +92,7 @@ def compare_seeds(
     """
     seeds: dict[int, list[str | Path]] = {}
     for run in runs:
+        # `read_ended`, not `read_run`: a seed whose training failed keeps its row.
         seeds.setdefault(run_files.read_ended(run)["seed"], []).append(run)
     found = {seed: _compared(group, across=across) for seed, group in seeds.items()}
     _name_same(seeds, {seed: compared for seed, (compared, _, _) in found.items()})
@@ -114,6 +115,8 @@ def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Co
         for seed, runs in seeds.items()
     }
     for seed, compared in found.items():
+        # One run of each is enough to show that the seed did not decide it. A seed without a
+        # network has an empty set, and meets nobody.
         compared["same_as_seeds"] = [
             other for other in found if other != seed and weights[seed] & weights[other]
         ]
@@ -123,6 +126,7 @@ def _compared(
     runs: Sequence[str | Path], *, across: bool
 ) -> tuple[Comparison, pd.DataFrame, pd.DataFrame]:
     """Return the summary and the tables of tensors and steps."""
+    # First: a failed run has a manifest of another form, and otherwise empty files.
     reason = _why_not_run(runs, across=across)
     if reason is not None:
         return _not_run(runs, reason, across=across)
@@ -135,6 +139,7 @@ def _compared(
     firsts: list[FirstDifference] = []
     distances: list[float] = []
     tables = [] if reason else [read_tables(*run) for run in zip(folders, manifests, strict=True)]
+    # A generator: without tables, `tables[0]` is never asked for.
     for first, other in ((tables[0], other) for other in tables[1:]):
         repeat = {"repeat": other.manifest["repeat"]}
         rows += [repeat | row for row in tensor_rows(first, other)]
@@ -145,6 +150,8 @@ def _compared(
         firsts += [] if difference is None else [difference]
         distances.append(relative_l2(first, other))
     table = pd.DataFrame(rows, columns=TENSOR_COLUMNS)
+    # Both count: a callback may change weights after the last step, and steps that differ may
+    # still end in equal weights.
     differs = bool(firsts) or not table["equal"].all()
     parameters = table[table["kind"] == "parameter"]
     compared = Comparison(
@@ -158,6 +165,7 @@ def _compared(
         steps=manifests[0]["steps"],
         parameters=counts(table, "parameter"),
         buffers=counts(table, "buffer"),
+        # The built-in max: that of pandas gives NaN where there is no parameter.
         max_abs=None if reason else float(max(parameters["max_abs"], default=0)),
         max_ulp=None if reason else int(max(parameters["max_ulp"], default=0)),
         relative_l2=None if reason else max(distances),
@@ -171,6 +179,8 @@ def _compared(
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
+    # The empty table is for no pair at all, since pd.concat refuses an empty list. Among full ones
+    # it would change the types of their columns.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
 
 

@@ -34,6 +34,7 @@ def conditions_of_seeds(comparisons: Sequence[Comparison]) -> list[str]:
     seeds: dict[str, list[int]] = {}
     for found in comparisons:
         for clause in conditions(found):
+            # By its text: a clause with other numbers is another one.
             seeds.setdefault(clause, []).append(found["seed"])
     every = len(comparisons)
     return [
@@ -51,6 +52,8 @@ def same_trainings(comparisons: Sequence[Comparison]) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     for found in comparisons:
+        # ASSUME being the same is transitive, as it is where the runs of each seed are equal: a
+        # seed that meets two groups joins the first.
         known = next((g for g in groups if set(g) & set(found["same_as_seeds"])), None)
         if known is None:
             groups.append([found["seed"]])
@@ -84,6 +87,7 @@ def _losses(first_steps: Sequence[int | None]) -> Iterator[str]:
 def _weights(found: Comparison) -> Iterator[str]:
     numbers, whole = found["non_finite_parameters"], found["parameters"]["elements"]
     runs = [(f" of run {run}", number) for run, number in enumerate(numbers, start=1)]
+    # ASSUME as many elements are the same ones: a comparison keeps only their number.
     if len(set(numbers)) == 1:
         runs = [("", numbers[0])]
     for of_run, number in runs:

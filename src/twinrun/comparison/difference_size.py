@@ -69,6 +69,8 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     looked = _losses_looked_at(found, first, steps)
     if first["cause"] == "optimizer":
         looked.append(_parameters_looked_at(found, first, steps))
+    # The one that goes farthest beyond its bound. The bound is 0 where all parameters are
+    # integers, and must not divide.
     return max(looked, key=lambda size: (size.apart or 0) / (size.bound or math.inf), default=None)
 
 
@@ -86,16 +88,22 @@ def _losses_looked_at(
 ) -> list[DifferenceSize]:
     """Judge the loss of each step that is looked at, where there is one."""
     differences = pd.read_csv(steps)["loss_difference"].to_numpy()
+    # Two runs and no more: with the rows of a further repeat, a row's place would not be its step.
     baseline, changed = (run_files.read_run(Path(run, "run.json")) for run in found["runs"])
     losses = pd.read_csv(Path(found["runs"][0], "steps.csv"))["loss"].abs().to_numpy()
+    # Steps count from 1 and rows from 0. Step 0 is before training: the first row shows it.
     start = max(first["step"] - 1, 0)
     looked = []
     for index in range(start, min(start + STEPS_LOOKED_AT, len(differences))):
         loss = losses[index]
+        # Nothing can be measured relative to it. A step without a loss, as with manual
+        # optimization, is written as NaN.
         if not np.isfinite(loss) or loss == 0:
             continue
         if index == start and first["step"] and first["quantity"] not in OF_FORWARD_PASS:
             continue  # this loss was computed before what differs
+        # nanmax, since an earlier step may have given no loss. After an infinite loss the bound is
+        # infinite: nothing is called algorithmic by it.
         bound = rounding.bound(
             baseline,
             changed,
@@ -109,6 +117,7 @@ def _losses_looked_at(
 def _parameters_looked_at(found: Comparison, first: FirstDifference, steps: Path) -> DifferenceSize:
     """Judge the parameters after the step in which equal gradients led to other ones."""
     run = run_files.read_run(Path(found["runs"][0], "run.json"))
+    # ASSUME the elements that tracing samples stand for all parameters: no step keeps them whole.
     apart = float(pd.read_csv(steps)["relative_l2"][first["step"] - 1])
     return _judged("parameters", apart, rounding.update_bound(run))
 

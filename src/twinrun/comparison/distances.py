@@ -71,9 +71,12 @@ def differences(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray
     >>> differences(np.float32([1.5, np.nan]), np.float32([1.0, 0.0]), "float32").tolist()
     [0.5, inf]
     """
+    # Infinity minus infinity is NaN, and large float64 numbers overflow: both are meant to come
+    # out infinite.
     with np.errstate(invalid="ignore", over="ignore"):
         apart = np.abs(values(second, dtype) - values(first, dtype))
     apart[np.isnan(apart)] = np.inf
+    # Last, so that two NaNs of the same bits are 0 apart and not infinitely far.
     apart[~differing_elements(first, second)] = 0
     return apart
 
@@ -85,7 +88,9 @@ def squares(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
     [4.0, 25.0]
     """
     apart, size = differences(first, second, dtype), values(first, dtype)
+    # One infinite weight in the size would make every finite distance 0.
     size = size[np.isfinite(size)]
+    # Squares, not norms: those of several tensors add up before the root is taken.
     return np.array([apart @ apart, size @ size])
 
 
@@ -96,6 +101,7 @@ def relative(distance: np.ndarray | float, size: np.ndarray | float) -> np.ndarr
     [0.0, inf, 0.25]
     """
     with np.errstate(divide="ignore", invalid="ignore"):
+        # np.where computes both sides: 0 / 0 happens, and is thrown away.
         return np.where(np.equal(distance, 0), 0.0, np.divide(distance, size))
 
 
@@ -112,6 +118,7 @@ def ulps(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
     [1]
     """
     left, right = (_places(array, dtype) for array in (first, second))
+    # The smaller from the larger: unsigned numbers wrap below 0.
     return np.maximum(left, right) - np.minimum(left, right)
 
 
@@ -124,11 +131,13 @@ def values(array: np.ndarray, dtype: str) -> np.ndarray:
     flat = array.reshape(-1)
     if dtype == "bfloat16":  # the upper half of a float32
         flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    # ASSUME integers stay below 2**53: larger ones are rounded here, but not in bytes and ULP.
     return flat.astype(np.float64)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
     """Return the elements' bits; flat, unsigned."""
+    # `view` needs the bytes of neighbours side by side.
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(f"u{flat.dtype.itemsize}")
 
@@ -137,9 +146,11 @@ def _places(array: np.ndarray, dtype: str) -> np.ndarray:
     """Number the values of a type in their order; flat, uint64."""
     if dtype == "bfloat16" or np.issubdtype(array.dtype, np.floating):
         bits, size = _bits(array).astype(np.uint64), 8 * array.dtype.itemsize
+        # `every` is as wide as the type: ~bits would set the upper bits of a uint64 too.
         sign, every = np.uint64(2 ** (size - 1)), np.uint64(2**size - 1)
         # The magnitude of a negative number grows with its bits, so these are turned around.
         return np.where(bits & sign, bits ^ every, bits | sign)
     if np.issubdtype(array.dtype, np.signedinteger):
+        # In two's complement the flipped sign bit puts negative numbers before the others.
         return array.reshape(-1).astype(np.int64).view(np.uint64) ^ np.uint64(2**63)
     return array.reshape(-1).astype(np.uint64)

@@ -44,14 +44,18 @@ def first_difference(
             return _found(second, WORDS[key], tensor=tensor, workers=workers)
     equal = steps[[f"{quantity}_equal" for quantity in QUANTITIES]].to_numpy()
     if equal.all():
+        # Asked only here: a step that differs explains another number of steps, not the reverse.
         if len(first.steps) == len(second.steps):
             return None
         longer = max(first.steps, second.steps, key=len)
         row = longer.iloc[min(len(first.steps), len(second.steps))]
         return _found(second, "number of steps", row=row, workers=workers)
+    # argmax of booleans finds the first True. The columns must be bool: in an array of objects
+    # ~True is -2.
     index = int((~equal).any(axis=1).argmax())
     quantity = list(QUANTITIES)[int((~equal[index]).argmax())]
     tensor = None
+    # Loss, batch and what the step starts with are one fingerprint each, without names.
     if quantity in PER_STEP:
         tensor = _differing_name(first, second, quantity, PER_STEP[quantity], index)
     words = WORDS.get(quantity, quantity)
@@ -87,6 +91,7 @@ def _differing_name(
         for run in (first, second)
         for values in [run.fingerprints[key]]
     )
+    # ASSUME what one run lacks, such as the generator of a GPU, is no difference.
     differing = [str(name) for name in left if name in right and left[name] != right[name]]
     # ASSUME the module's order is that of its forward pass. The backward pass goes the other
     # way, so of the gradients that differ the last one was computed first.
@@ -100,6 +105,7 @@ def _is_other_order(first: Run, second: Run, index: int) -> bool:
     the other run's epoch; a last partial batch that is dropped leaves a few out. Beyond the samples
     that a run keeps, only an order inside the batch is told from another content.
     """
+    # `samples` is a sum of fingerprints, so it forgets the order.
     if first.steps["samples"][index] == second.steps["samples"][index]:
         return True
     own, other = (np.split(*_samples_of_steps(run))[index] for run in (first, second))
@@ -107,7 +113,10 @@ def _is_other_order(first: Run, second: Run, index: int) -> bool:
     others = second.fingerprints["samples_of_steps"][
         np.repeat(epoch, second.fingerprints["num_samples"])
     ]
+    # By fingerprint: a sample that occurs twice in the data is the same one.
     moved = np.isin(np.setdiff1d(own, other), others)
+    # Of a run beyond what it keeps there are no samples here: that is no evidence of another
+    # order. With none missing in the other batch, only their numbers differ.
     return len(own) > 0 and (not len(moved) or bool(moved.mean() > 0.5))
 
 

@@ -27,12 +27,14 @@ def why_not_resumed(manifest: RunManifest) -> str | None:
         return "the training never comes to this point"
     if manifest["not_resumed"] is not None:
         return f"the checkpoint was refused: {manifest['not_resumed']}"
+    # Its checkpoint was taken, and loading it broke off: that is a result, not a missing stop.
     return None
 
 
 def what_did_not_happen(manifest: RunManifest) -> str | None:
     """Say what the variant asks for and the finished run did not do; None if it did everything."""
     compilation = manifest["compilation"]
+    # By torch's own counter: that something was to be compiled proves nothing.
     is_compiled = compilation is not None and compilation["compilations"] > 0
     if variant_of(manifest).compile != "none" and not is_compiled:
         return "nothing was compiled"

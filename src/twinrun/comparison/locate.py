@@ -74,6 +74,7 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations:
     """
     locations, tables = [], []
     for compared in read_comparisons(comparisons):
+        # One rule locates for all seeds of a variant, and its runs differ in nothing else.
         training = msgspec.convert({**run, "seed": compared["seed"]}, Training)
         found, rows = _located(compared, training)
         found["sentence"] = " ".join([found["sentence"], *_resumed(compared)])
@@ -83,6 +84,8 @@ def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations:
             {"seed": compared["seed"], "place": place, **row}
             for place, row in enumerate(rows, start=1)
         ]
+    # `reindex` adds columns that no row has: without a diverging repeat there is no row, and a row
+    # that was not measured has no distances.
     artifacts.write_csv(operations, pd.DataFrame(tables).reindex(columns=OPERATION_COLUMNS))
     write_locations(output, locations)
 
@@ -142,16 +145,20 @@ def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
 def _replayed(run: Training, step: int, recorded: Path) -> Replayed:
     """Do the step again in fresh processes and return what they found."""
     variant = run.variant
+    # That of the run itself: threads and environment variables decide bits.
     environment = environment_of(
         seed=run.seed,
         deterministic=variant.deterministic,
         threads=variant.threads,
         further=variant.environment,
     )
+    # The start is a pickle, because a batch may be any object: it never leaves this folder.
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"
         saving = {"run": run, "step": step, "recorded": str(recorded), "start": start}
         launch("twinrun.comparison.replay:save_start", saving, environment)
+        # The record comes from a process of its own. What a process decides once, as the order of
+        # a set of strings, is the same in all repeats of one process.
         replaying = {"run": run, "start": start, "record": folder}
         launch("twinrun.comparison.replay:replay", replaying | {"repeats": 1}, environment)
         again = replaying | {"repeats": REPEATS, "found": found}
@@ -171,8 +178,11 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
             f"happen again."
         )
         return
+    # ASSUME the first repeat that diverged is like the others: its operations are the ones kept.
     op = fired[0]
     found["answer"], found["op"], found["fired"] = "located", op, len(fired)
+    # The operation knows better than the fingerprints of whole steps, and a race may have moved
+    # the step that was saved.
     found["cause"], found["step"] = "RNG state" if op["draws"] else op["phase"], step
     found["sentence"] = sentence_of(
         op, step=step, fired=len(fired), repeats=found["repeats"], run=run
@@ -181,6 +191,7 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
 
 def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
     """Say which operation made the runs diverge, how far, how often, and what to do."""
+    # The LightningModule's own path is empty: its class speaks for it.
     owner = op["module"] or run.workload.module.partition(":")[2]
     parameter = f", parameter {op['parameter']}" if op["parameter"] else ""
     source = f", {op['source']}" if op["source"] else ""
@@ -206,6 +217,7 @@ def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Trai
 
 def _size(op: Operation) -> str:
     differing, ulp = op.get("elements_differing"), op.get("max_ulp", 0)
+    # Of a large output only a sample is measured, which may be equal where the whole is not.
     if not differing:
         return ""
     return (

@@ -52,6 +52,7 @@ def tabulate(
     doubt = None if repeat is None else _doubt(repeat.found)
     scale = None if seed is None else losses_apart(seed.found, seed.steps)
     rows = [_row(cell, compared.get(cell["name"]), doubt=doubt) for cell in cells]
+    # A list is no cell of a CSV: the conditions are in the JSON, and in the sentence.
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     write_matrix(
         summary,
@@ -80,6 +81,7 @@ class CellComparison:
     @property
     def baseline(self) -> RunManifest:
         """The run of the baseline, which must not have failed."""
+        # Read when it is asked for: `read_run` refuses a training that failed.
         return run_files.read_run(self.folders[0] / "run.json")
 
     @property
@@ -128,6 +130,8 @@ def _row(
         sentence="",
     )
     if comparison is not None:
+        # The repeat is the doubt itself: its cell shows how far the baseline is from its own
+        # repeat.
         _fill(row, comparison, doubt=None if cell["name"] == "repeat" else doubt)
     row["sentence"] = sentence(row)
     return row
@@ -137,6 +141,8 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
     """Put into the row of a cell that was run what its comparison says."""
     found = comparison.found
     reason = found["reason"]
+    # Before the answer is believed: a stop that never came leaves the bits of the whole run, which
+    # are equal and prove nothing. A failed run has no manifest to ask.
     if found["answer"] != "not run":
         reason = what_did_not_happen(comparison.changed)
     if reason is not None:
@@ -163,6 +169,7 @@ def _findings(row: MatrixCell, comparison: CellComparison) -> Iterator[str]:
     """Say where nothing differs that must."""
     if row["answer"] != "equal":
         return
+    # Equal is no good news here: a seed or a precision that changes nothing is a finding.
     if row["cell"] == "seed":
         yield "though the seed is another one: it decides nothing of this training"
     precisions = {
@@ -198,6 +205,7 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
 
 
 def _divergence(row: MatrixCell) -> str:
+    # Every step is equal and the weights are not.
     if row["first_step"] is None:
         return "differs after the last step"
     of_tensor = f" of {row['tensor']}" if row["tensor"] else ""

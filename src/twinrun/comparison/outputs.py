@@ -39,6 +39,7 @@ def test_metrics(manifests: Sequence[RunManifest]) -> Agreement | None:
     Returns:
         None if there is no metric, and no test that failed.
     """
+    # repr tells -0.0 from 0.0, and a NaN equals itself as text.
     first, *others = (
         {name: repr(value) for name, value in run["metrics"].items()} for run in manifests
     )
@@ -70,6 +71,7 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     first, second = (
         artifacts.read_tensors(folder / "predictions.safetensors") for folder in folders
     )
+    # ASSUME a tensor that only one run predicts is no change; `predictions` counts it.
     both = [name for name in first if name in second]
     shares = [(_changed(first[name], second[name]), first[name]) for name in both]
     classes = [share for share, array in shares if _is_scores(array)]
@@ -95,12 +97,14 @@ def _logged(folder: Path) -> dict[str, str]:
 def _of_values(
     first: Mapping[str, str], second: Mapping[str, str], noun: str, failures: Sequence[str]
 ) -> Agreement | None:
+    # A dict keeps the order in which values were logged; a set would not.
     names = list({**first, **second})
     if not names:
         return _nothing(failures)
     differing = [name for name in names if first.get(name) != second.get(name)]
     measured = _counted(len(differing), len(names), noun)
     if differing:
+        # pandas writes NaN as an empty cell; a name that a run lacks altogether is `none`.
         left, right = (found.get(differing[0], "none") or "NaN" for found in (first, second))
         measured += f", first {differing[0]}: {left} and {right}"
     return Agreement(
@@ -121,6 +125,7 @@ def _of_tensors(
         left, right = first.get(name), second.get(name)
         size = max(array.size for array in (left, right) if array is not None)
         compared += size
+        # In another shape or type no element has a counterpart: all of them differ.
         if left is None or right is None or _form(left) != _form(right):
             differing += size
             others.append(name)
@@ -169,6 +174,7 @@ def _worst(found: Iterable[Agreement | None]) -> Agreement | None:
 
 
 def _is_scores(array: np.ndarray) -> bool:
+    # ASSUME no network predicts uint16: reading has lost torch's name of the type.
     is_floating = array.dtype.kind == "f" or array.dtype == np.uint16  # bfloat16 comes as its bits
     return is_floating and array.ndim == 2 and array.shape[1] > 1
 
@@ -187,6 +193,7 @@ def _changed(first: np.ndarray, second: np.ndarray) -> float:
             values(array, dtype).reshape(array.shape)
             for array, dtype in zip((first, second), dtypes, strict=True)
         )
+        # argmax takes the first of equal scores, and the first NaN, in both runs alike.
         left, right = (array.argmax(1) for array in scores)
         return float((left != right).mean()) if len(left) else 0.0
     if _form(first) != _form(second):

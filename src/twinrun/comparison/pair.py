@@ -55,6 +55,7 @@ def _identity(manifest: RunManifest, *, across: bool) -> dict[str, Any]:
         "data": data and {"sha256": data["sha256"]},
         "source_sha256": manifest["source_sha256"],
         "environment": machine,
+        # What follows takes tensors by name and compares them element by element.
         "tensors": {
             tensor["name"]: f"{tensor['kind']} {tensor['dtype']} {shape_of(tensor)}"
             for tensor in manifest["tensors"]

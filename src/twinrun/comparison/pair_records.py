@@ -167,6 +167,7 @@ class Location(TypedDict):
 
 def write_comparisons(path: str | Path, found: list[Comparison]) -> None:
     """Write the comparisons of one rule: a list, of one seed or cell or of several seeds."""
+    # Always a list, so that no reader needs to know which rule wrote it.
     artifacts.write_record(path, found, list[Comparison])
 
 

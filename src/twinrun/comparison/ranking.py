@@ -48,15 +48,20 @@ def rank(
     ]
     _check_metric(trials, metric)
     sign = -1 if best == "highest" else 1
+    # Infinity has no sign here: where the highest is best, too, a trial without a number comes
+    # last. Sorting is stable, so trials of one value stay in the order of the runs.
     trials.sort(key=lambda trial: sign * trial["value"] if _is_number(trial["value"]) else math.inf)
     for rank_of_trial, trial in enumerate(trials, start=1):
         if _is_number(trial["value"]):
             trial["rank"] = rank_of_trial
+    # ASSUME no metric has the name of a hyperparameter: it would take its column.
     rows = [
         {"rank": trial["rank"], **trial["point"], metric: trial["value"], **trial["metrics"]}
         | {"ended": trial["ended"]}
         for trial in trials
     ]
+    # Int64 with a capital knows missing values: one trial without a rank would make all of them
+    # floats.
     artifacts.write_csv(table, pd.DataFrame(rows).astype({"rank": "Int64"}))
     write_ranking(
         summary,
@@ -76,6 +81,7 @@ def _same(
 ) -> list[list[str]]:
     """Group the labels of the finished trials that end in the same weights, in their order."""
     weights = {
+        # Spelled as in `_trial`: the path is the key.
         Path(run).as_posix(): manifest["weights_sha256"]
         for run, manifest in zip(runs, manifests, strict=True)
         if "weights_sha256" in manifest
@@ -102,6 +108,7 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
         for manifest in manifests
     ]
     names = dict.fromkeys(name for values in of_trials for name in values)
+    # repr, since a list has no hash, and 1 and 1.0 are two settings.
     varied = [n for n in names if len({repr(values.get(n)) for values in of_trials}) > 1]
     return [{name: values.get(name) for name in varied} for values in of_trials]
 

@@ -43,9 +43,11 @@ def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
         recorded: steps.csv of the first run of the pair.
         start: path of the file.
     """
+    # As text: fingerprints without a letter would be read as numbers.
     steps = pd.read_csv(recorded, dtype=str)
     tracer = Tracer()
     saver = _Saver(tracer, steps, step, Path(start))
+    # The tracer first: the saver looks at the row that it has just written.
     with _trained(run, [tracer, saver]) as (trainer, module, data):
         _fit(trainer, module, data)
 
@@ -109,6 +111,7 @@ class _Saver(pl.Callback):
     ) -> None:
         step = len(self._tracer.rows) + 1
         place = {"step": step, "epoch": trainer.current_epoch + 1, "batch_idx": batch_idx}
+        # At every step, since a race may decide which one is the last.
         self._start = place | {"batch": copied(batch), "state": state_of(trainer, pl_module)}
         if step == self._step:
             self._end()
@@ -156,6 +159,7 @@ class _Replayer(pl.Callback):
         loop.on_run_start = begin_at_the_step
         pl_module.log = pl_module.log_dict = _log_nothing  # it adds up from repeat to repeat
         cast(Any, trainer.fit_loop.epoch_progress.current).processed = start["epoch"] - 1
+        # Lightning has no hook after an optimizer's step.
         for optimizer in trainer.optimizers:
             optimizer.register_step_post_hook(lambda *_: self._set_phase("forward"))
 
@@ -164,6 +168,7 @@ class _Replayer(pl.Callback):
     ) -> None:
         set_state(trainer, pl_module, self._start["state"])
         set_progress(trainer, self._start["state"]["progress"], batches_begun=1)
+        # A step may change its batch in place.
         self._batch = copied(self._start["batch"])
         self._tracer = OpTracer(pl_module, self.watch)
         self._following = self._tracer.following()
@@ -216,6 +221,7 @@ class _Comparer(_Replayer):
         row["is_known"] = recorded is not None
         for side in ("inputs", "outputs"):
             row[f"{side}_equal"] = recorded is not None and recorded[side] == row[side]
+        # Measured up to the first repeat that diverged: the table is of that one.
         if recorded is not None and not row["outputs_equal"] and not self._operations:
             row |= self._measured(row, outputs)
 
@@ -238,6 +244,7 @@ class _Comparer(_Replayer):
             recorded = np.load(self._record / f"{_file_of(row)}.{place}.npy")
             own = sample_of(tensor)
             if own.shape == recorded.shape and own.dtype == recorded.dtype:
+                # torch's name of the type: to NumPy a bfloat16 is a uint16.
                 found.append(distances(recorded, own, str(tensor.dtype).split(".")[1]))
         return max(found, key=lambda distance: distance["relative_l2"], default={})
 
@@ -274,6 +281,7 @@ def sample_of(tensor: torch.Tensor) -> np.ndarray:
     """Return at most MOST_ELEMENTS evenly spaced elements, flat; of bfloat16 the bits as uint16."""
     if tensor.layout is not torch.strided:
         tensor = tensor.coalesce().values()
+    # Conjugate and negative views are resolved: NumPy knows neither.
     flat = tensor.detach().reshape(-1)
     flat = flat[:: max(1, -(-flat.numel() // MOST_ELEMENTS))].cpu().resolve_conj().resolve_neg()
     return (flat.view(torch.uint16) if flat.dtype == torch.bfloat16 else flat).numpy()

@@ -46,6 +46,7 @@ def diagnose(
         TwinrunError: if a file of a run is corrupt or missing.
     """
     rows = [_row(pair, Path(folder)) for pair in pairs]
+    # ASSUME all pairs share the whole run: they differ in stop and type of checkpoint alone.
     whole = pairs[0]["whole"]
     is_whole = run_files.failure_of(whole) is None
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
@@ -95,6 +96,7 @@ def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
         summary=evidence,
         tensors=evidence.with_suffix(".tensors.csv"),
         steps=evidence.with_suffix(".steps.csv"),
+        # The stop is a setting of the variant, so the two runs are of two variants.
         across=True,
     )
     (found,) = read_comparisons(evidence)
@@ -117,6 +119,7 @@ def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Compar
         found: the comparison of the two, which differ.
     """
     named = []
+    # Row `at` is the first step after the resumption: steps count from 1, rows from 0.
     if at < min(len(whole), len(resumed)):
         named = list(_first_step(whole, resumed, at))
     missing = len(whole) - len(resumed)
@@ -125,6 +128,7 @@ def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Compar
     first = found["first_difference"]
     if first is None:
         named.append("something that no step shows")
+    # The first step after the resumption was the right one: what was lost shows later.
     elif not named:
         of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
         named.append(f"from step {count(first['step'])} another {first['quantity']}{of_tensor}")
@@ -135,6 +139,7 @@ def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Compar
 
 def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator[str]:
     """Compare the first step after the resumption with the one that it should be."""
+    # Fingerprints alone are read from it: a loss that is NaN would differ from itself.
     equal = whole.iloc[at] == resumed.iloc[at]
     if not equal["batch"]:
         yield _order(whole, resumed, at)
@@ -145,6 +150,7 @@ def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator
         *others, last = (name.removeprefix(RNG_STATE) for name in states)
         names = " and ".join(filter(None, [", ".join(others), last]))
         yield f"the RNG states of {names} are not those of the stop"
+    # Other gradients lead to another state by themselves, whatever was lost of it.
     if equal["gradients"] and not equal["optimizer"]:
         yield "the optimizer's state or settings are not those of the stop"
 
@@ -155,6 +161,7 @@ def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
     left = whole["batch"][at:][whole["epoch"][at:] == epoch]
     seen = resumed["batch"][at : at + len(left)]
     # The first step of each batch: full-batch training has the same one in every step.
+    # Reversed, because of equal keys a dict keeps the last one.
     first_steps = {batch: step for step, batch in reversed(list(enumerate(whole["batch"])))}
     repeated = first_steps.get(seen.iloc[0])
     if repeated is None:
@@ -172,5 +179,6 @@ def _steps_of(run: str) -> pd.DataFrame:
     folder = Path(run).parent
     arrays = artifacts.read_arrays(folder / "fingerprints.npz")
     states = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
+    # As text in both tables: batches of one are looked up in the other.
     steps = pd.read_csv(folder / "steps.csv", dtype={"batch": str})
     return steps.assign(**{f"{RNG_STATE}{name}": state for name, state in states.items()})

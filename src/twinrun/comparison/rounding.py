@@ -78,6 +78,8 @@ def error(run: RunManifest, *, steps_after: int) -> float:
     """Return the bound of a loss's relative error, beside the same loss in exact arithmetic."""
     stored, summed = units(run)
     parameters = [tensor["shape"] for tensor in run["tensors"] if tensor["kind"] == "parameter"]
+    # ASSUME the first dimension counts outputs, as in torch's linear and convolutional layers: the
+    # others are the terms of an inner product.
     terms = sum(math.prod(shape[1:]) for shape in parameters if len(shape) > 1)
     variance = ROUNDINGS_PER_TENSOR * len(parameters) * stored**2 + terms * summed**2
     variance *= 1 + CHAINS_PER_STEP * steps_after
@@ -90,11 +92,13 @@ def update_bound(run: RunManifest) -> float:
     elements = sum(math.prod(tensor["shape"]) for tensor in parameters)
     # Types that no optimizer changes (integers) have no unit, and differ by nothing.
     unit = max((UNIT_OF_DTYPE.get(tensor["dtype"], 0.0) for tensor in parameters), default=0.0)
+    # Twice, since both runs may err.
     return 2 * _factor((UPDATE_ROUNDINGS + elements) * unit**2)
 
 
 def _factor(variance: float) -> float:
     """Return the bound of a relative error from the sum of the squared units."""
+    # expm1: with float64 the exponent is so small that exp(x) - 1 would lose most digits.
     return math.expm1(CONFIDENCE * math.sqrt(variance) + variance)
 
 

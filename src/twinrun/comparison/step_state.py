@@ -21,8 +21,10 @@ def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
     return {
         "parameters": {name: p.detach().clone() for name, p in parameters.items()},
+        # A module that accumulates by itself starts a step with gradients.
         "gradients": {name: copied(p.grad) for name, p in parameters.items()},
         "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
+        # Deep, because a state_dict hands out the optimizer's own tensors, which a step changes.
         "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
         "schedulers": [copy.deepcopy(s.state_dict()) for s in schedulers],
         "progress": _progress_of(trainer),
@@ -34,15 +36,18 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[st
     """Put back what `state_of` copied, but for the progress."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
+            # In place: the optimizers hold these very tensors.
             parameter.copy_(state["parameters"][name])
             parameter.grad = copied(state["gradients"][name])
         for name, buffer in module.named_buffers():
             buffer.copy_(state["buffers"][name])
     for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
+        # Deep once more: the optimizer may keep what it is given, and every repeat needs it.
         optimizer.load_state_dict(copy.deepcopy(saved))
     # A scheduler that goes on from repeat to repeat would come to its end.
     for config, saved in zip(trainer.lr_scheduler_configs, state["schedulers"], strict=True):
         config.scheduler.load_state_dict(copy.deepcopy(saved))
+    # Last, so that nothing draws a random number after it.
     restore(state["process"])
 
 
@@ -66,6 +71,7 @@ def set_progress(trainer: pl.Trainer, progress: Mapping[str, Any], *, batches_be
     vars(trainer.fit_loop.epoch_progress.current).update(
         processed=progress["epoch"], completed=progress["epoch"]
     )
+    # `trainer.num_training_batches`, of which a schedule may be made, is read from it.
     trainer.fit_loop.max_batches = progress["batches"]
 
 

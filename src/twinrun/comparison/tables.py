@@ -25,6 +25,7 @@ QUANTITIES = {
     "batch": "batch",
     "random_after": "random_after",
     "buffers": "buffers",
+    # The column `loss` is the number, from which distances are taken.
     "loss": "loss_fingerprint",
     "own_gradients": "own_gradients",
     "gradients": "gradients",
@@ -85,6 +86,7 @@ def _read_steps(path: Path, size: int) -> pd.DataFrame:
     types |= {"step": "int64", "epoch": "int64", "loss": "float64"}
     try:
         table = pd.read_csv(path, dtype=types)
+        # A cell that is missing is NaN, and so is its length: it equals nothing.
         is_whole = len(table) == size and (
             table[columns]
             .apply(lambda column: column.str.len())
@@ -101,6 +103,8 @@ def _read_steps(path: Path, size: int) -> pd.DataFrame:
 def _read_fingerprints(path: Path, size: int) -> dict[str, np.ndarray]:
     arrays = artifacts.read_arrays(path)
     needed = {*PER_STEP, *PER_STEP.values(), *INITIAL, *SAMPLES, "sample"}
+    # Names first: a length can be asked only of what is there. `samples_of_steps` has a length of
+    # its own.
     if needed - set(arrays) or any(
         len(arrays[key]) != size for key in (*PER_STEP, "num_samples", "sample")
     ):
@@ -115,6 +119,7 @@ def _not_whole(path: Path, size: int, what: str) -> Exception:
 def tensor_rows(first: Run, second: Run) -> Iterator[dict[str, Any]]:
     """Compare the tensors of two runs, a row each with TENSOR_COLUMNS but `repeat`."""
     for tensor in first.manifest["tensors"]:
+        # Two runs with other names, types or shapes are no pair, and never come here.
         name, dtype = tensor["name"], tensor["dtype"]
         yield {
             "tensor": name,
@@ -128,6 +133,7 @@ def tensor_rows(first: Run, second: Run) -> Iterator[dict[str, Any]]:
 def counts(table: pd.DataFrame, kind: str) -> Counts:
     """Count tensors of a kind and their elements, and those that differ in the worst repeat."""
     found = Counts(tensors=0, elements=0, tensors_differing=0, elements_differing=0)
+    # By repeat: the rows of several repeats are about the same tensors.
     for _, rows in table[table["kind"] == kind].groupby("repeat"):
         found = Counts(
             tensors=max(found["tensors"], len(rows)),
@@ -142,6 +148,7 @@ def counts(table: pd.DataFrame, kind: str) -> Counts:
 
 def relative_l2(first: Run, second: Run) -> float:
     """Return the relative L2 distance over all parameters together."""
+    # Squares add up over the tensors. A mean of their distances would count a bias like a layer.
     total = np.zeros(2)
     for tensor in first.manifest["tensors"]:
         if tensor["kind"] == "parameter":
@@ -174,8 +181,10 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
     """Compare the steps that both runs have, a row each with STEP_COLUMNS but `repeat`."""
     size = min(len(first.steps), len(second.steps))
     left, right = first.steps.iloc[:size], second.steps.iloc[:size]
+    # Of one type: a run in float64 keeps its sample in it, one in float32 does not.
     samples = [run.fingerprints["sample"][:size].astype(np.float64) for run in (first, second)]
     rows = [squares(a, b, "float64") for a, b in zip(*samples, strict=True)]
+    # reshape, since without a step the list is empty and has no second dimension.
     apart, sizes = np.sqrt(np.reshape(rows, (size, 2))).T
     return pd.DataFrame(
         {
@@ -185,6 +194,8 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
                 f"{quantity}_equal": left[column] == right[column]
                 for quantity, column in QUANTITIES.items()
             },
+            # In place of those above: the joined fingerprint of a run on a GPU has a generator
+            # more.
             **{f"{key}_equal": _rng_states_equal(first, second, key, size) for key in RNG_STATES},
             "loss_difference": differences(
                 left["loss"].to_numpy(), right["loss"].to_numpy(), "float64"

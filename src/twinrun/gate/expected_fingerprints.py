@@ -73,6 +73,8 @@ def failures(runs: Sequence[str | Path]) -> list[str]:
 
 
 def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
+    # As text: a fingerprint without a letter would be read as a number, and so would
+    # 12e4567890123456.
     steps = pd.read_csv(run.with_name("steps.csv"), dtype={"parameters": str})
     parameters = dict(zip(steps["step"].tolist(), steps["parameters"], strict=True))
     last = manifest["steps"]
@@ -81,6 +83,7 @@ def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
     kept = [2**n for n in range(last.bit_length()) if 2**n < last] + [last]
     return {
         "weights": manifest["weights_sha256"],
+        # JSON has no other keys than text.
         "parameters": {str(step): parameters[step] for step in kept if step in parameters},
         "steps": last,
         "loss": float(steps["loss"].iloc[-1]) if last else None,
@@ -104,6 +107,7 @@ def read(path: str | Path) -> list[Entry]:
         TwinrunError: if it is no such file.
     """
     try:
+        # FileNotFoundError is an OSError, so it is caught before that.
         return artifacts.read_record(path, list[Entry])
     except FileNotFoundError:
         return []
@@ -131,14 +135,17 @@ def judge(
                 unknown.append(_other_environment(expected, entry))
             elif name not in known["runs"]:
                 unknown.append(f"nothing is expected of {name}")
+            # By the weights alone: the rest says by which step and how far they moved.
             elif run["weights"] != known["runs"][name]["weights"]:
                 moved.append(f"{name}: {'; '.join(movements(known['runs'][name], run))}")
             else:
                 kept += 1
+    # One run that moved is a fault, whatever else could not be compared.
     if moved:
         return "fail", "; ".join(moved)
     if unknown:
         return "not comparable", "; ".join(dict.fromkeys(unknown))
+    # Without a run nothing moved and nothing is unknown: that must be no pass.
     if not kept:
         return "not comparable", "no run was made whose weights are expected"
     return "pass", f"{plural(kept, 'run')} end{'s' if kept == 1 else ''} in the expected weights"
@@ -171,6 +178,7 @@ def movements(expected: Fingerprint, found: Fingerprint) -> Iterator[str]:
         yield f"{count(expected['steps'])} steps to {count(found['steps'])}"
     old, new = expected["parameters"], found["parameters"]
     diverged = [step for step in old if step in new and old[step] != new[step]]
+    # JSON keeps the order of keys, and they were written by step: the first is the earliest.
     if diverged:
         yield f"diverged by step {diverged[0]}"
     values = {"loss": expected["loss"], **expected["metrics"]}
@@ -194,6 +202,7 @@ def accepted(expected: Sequence[Entry], found: Sequence[Entry]) -> tuple[list[En
     """Make what was found the expectation in its environment; say what moved, a line a run."""
     entries, lines = copy.deepcopy(list(expected)), []
     for entry in found:
+        # Entries of other environments stay: they hold on other machines.
         known = _entry(entries, entry["environment"])
         for name, run in entry["runs"].items():
             old = known["runs"].get(name)

@@ -86,6 +86,7 @@ def require(
         elif name == "fingerprint":
             fingerprint = wanted
             judged = [expected_fingerprints.judge(expected_fingerprints.read(wanted), found)]
+            # A training that failed has no fingerprint, and must not pass by being left out.
             for why in expected_fingerprints.failures(runs):
                 judged.append(("fail", why))
         else:
@@ -128,6 +129,7 @@ def _costs(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
 
     The ratio itself is compared, not an end of its interval: see docs/gate.md.
     """
+    # The schema has one space between sign and number.
     sign, _, limit = wanted.partition(" ")
     ratios = [ratio for ratio in timing["ratios"] if ratio["phase"] == "train"]
     if not ratios:
@@ -162,6 +164,7 @@ def _cell(matrix: Matrix, name: str) -> Judged:
     if cell is None:
         return "not comparable", f"{matrix['workload']}: the matrix has no cell {name}"
     why = f"{matrix['workload']}, {cell['label']}: {cell['sentence']}"
+    # A cell cannot be required to be anything else than equal, so no open answer passes.
     if cell["answer"] in OPEN:
         return "not comparable", why
     return "pass" if cell["answer"] == "equal" else "fail", why
@@ -227,6 +230,7 @@ def _accept(found: GateOutcome) -> int:
         raise TwinrunError("require.fingerprint: the config names no file to accept it into")
     expected = expected_fingerprints.read(file)
     entries, moved = expected_fingerprints.accepted(expected, found["found"])
+    # Shown before it is written: who stops it here keeps what was expected.
     print(*moved, sep="\n", flush=True)
     expected_fingerprints.write(file, entries)
     print(f"accepted into {file}")

@@ -28,6 +28,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
     for run in runs:
         path = folder / run
         if not path.is_file():
+            # Not corrupt: whoever deletes a run has it made again.
             reasons.setdefault(str(run), f"{run} is gone")
             continue
         ended = read_ended(path)
@@ -50,6 +51,7 @@ def _changes(
     data = manifest["data"]
     if data is not None:
         path = folder / data["path"]
+        # Hashed once: many runs rest on the same file.
         if data["path"] not in hashes:
             hashes[data["path"]] = artifacts.sha256(path) if path.is_file() else "gone"
         if hashes[data["path"]] != data["sha256"]:
@@ -60,5 +62,6 @@ def _changes(
         return
     for key, value in identity.items():
         recorded = environment["identity"].get(key)
+        # What a run did not record cannot be said to have changed.
         if recorded not in (None, value):
             yield key, f"{key} has become {value}, from {recorded},"

@@ -91,12 +91,14 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
     """
     identities = [run_files.read_ended(run) for run in runs]
     failures = {run: run_files.failure_of(run) for run in runs}
+    # A training that failed has no seconds. `_skipped` names a variant of which all runs failed.
     manifests = [run_files.read_run(run) for run in runs if failures[run] is None]
     found = [row for manifest in manifests for row in _epochs(manifest)]
     rows = pd.DataFrame(found, columns=COLUMNS)
     artifacts.write_csv(epochs, rows)
     baseline = identities[0]["variant"]
     # With one epoch there is no other.
+    # ASSUME all runs train as many epochs: beside longer ones, a run of one epoch has no row left.
     steady = rows[rows["epoch"] > 1] if (rows["epoch"] > 1).any() else rows
     groups = {variant: steady[steady["variant"] == variant] for variant in rows["variant"].unique()}
     firsts = rows[rows["epoch"] == 1].groupby("variant")["seconds"].median()
@@ -107,6 +109,7 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
             _median(variant, group, first_epoch=firsts.loc[variant])
             for variant, group in groups.items()
         ],
+        # The baseline itself may have failed: then there is no ratio, and the medians stand alone.
         "ratios": [
             _ratio(variant, group, groups[baseline])
             for variant, group in groups.items()
@@ -152,6 +155,7 @@ def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochM
     iqr_share = (high - low) / middle
     return {
         "variant": variant,
+        # A number of NumPy, like those below: `write_record` makes them Python's.
         "workers": epochs["workers"].iloc[0],
         "size": None,
         "phase": "train",
@@ -161,6 +165,8 @@ def _median(variant: str, epochs: pd.DataFrame, *, first_epoch: float) -> EpochM
         "iqr_share": iqr_share,
         "epochs": len(epochs),
         "unstable": iqr_share > UNSTABLE_IQR_SHARE,
+        # Of all seconds together. The mean of the epochs' shares would count short epochs like
+        # long ones.
         "communication": epochs["communication"].sum() / epochs["seconds"].sum(),
         "first_epoch": first_epoch,
     }
@@ -196,4 +202,5 @@ def interval_of_ratio(values: np.ndarray, baseline: np.ndarray) -> tuple[float, 
     # ASSUME that epochs are independent, also those of one run.
     confidence = 1 - (1 - CONFIDENCE) / 2
     own, base = (median_interval(array, confidence) for array in (values, baseline))
+    # The smallest ratio has the largest baseline below it.
     return None if own is None or base is None else (own[0] / base[1], own[1] / base[0])

@@ -210,6 +210,7 @@ def measure_rounds(
         except Exception as error:  # a user's module, a compiler or a device may raise anything
             traceback.print_exc()
             reasons[name] = sentence_of(error)
+            # There is something to pop: `setdefault` was called before `act`.
             rows.pop(name)
             timed.pop(name, None)
             report_progress(f"{label}: {name} is skipped, {reasons[name]}")
@@ -219,6 +220,7 @@ def measure_rounds(
             initial, variants[name], phases=timing.phases, steps=timing.steps
         )
         if compares:
+            # First: the steps of the warm-up change the weights.
             outputs[name] = timed_variant.output()
         warmed_up = timed_variant.warm_up()
         timed[name] = timed_variant

@@ -48,7 +48,9 @@ def effect_of(ratio: Interval) -> Effect:
     if low is None or high is None:
         return "too few measurements"
     # Both the ratio and its inverse are printed, and both must look like what is said of them.
+    # 1.0546 prints as 1.05, within the bound; its inverse prints as 0.948, outside of 0.952.
     least, most = _shown(1 / (1 + MATTERS)), _shown(1 + MATTERS)
+    # Asked first: an interval of 1.003 to 1.04 lies above 1, and yet does not matter.
     if all(least <= _shown(end) <= most for end in (low, high, 1 / low, 1 / high)):
         return "no difference that matters"
     # The end next to 1 must not look like 1.
@@ -123,6 +125,7 @@ def speed_up(ratio: Interval) -> str:
 
 def _shown(value: float) -> float:
     """Round to the digits that are printed."""
+    # By way of its text: `round` counts decimals, and a reader sees significant digits.
     return float(f"{value:.{DIGITS - 1}e}")
 
 
@@ -132,5 +135,7 @@ def _printed_ends(ratio: Interval) -> tuple[float | None, float | None]:
     if low is None or high is None:
         return None, None
     if effect_of(ratio) == "no difference measured":
+        # 1.001 is printed as 1.00, but its inverse as 0.999: the words and both numbers must
+        # agree.
         return min(low, 1.0), max(high, 1.0)
     return low, high

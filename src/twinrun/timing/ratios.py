@@ -32,7 +32,9 @@ def medians(rounds: pd.DataFrame) -> list[Median]:
     """
     rows: list[Median] = []
     groups = ["variant", "device", "size", "phase"]
+    # dropna: a timing without sizes has none in this column, and pandas would leave its rows out.
     for (variant, device, size, phase), group in rounds.groupby(groups, sort=False, dropna=False):
+        # A round repeats its steps until it is long enough, so rounds differ in their number.
         seconds = (group.seconds / group.steps).to_numpy()
         low, middle, high = np.quantile(seconds, [0.25, 0.5, 0.75])
         iqr_share = float((high - low) / middle)
@@ -62,9 +64,11 @@ def ratios(rounds: pd.DataFrame, baseline: str) -> list[Ratio]:
     rows: list[Ratio] = []
     steady = rounds[~rounds.phase.isin(ONCE)]
     for (size, phase), group in steady.groupby(["size", "phase"], sort=False, dropna=False):
+        # A variant that failed has left no row at all, so no round lacks one of a pair.
         pairs = group.assign(seconds=group.seconds / group.steps).pivot(
             index="round", columns="variant", values="seconds"
         )
+        # The baseline failed at this size, or was skipped.
         if baseline not in pairs:
             continue
         for variant in group.variant.unique():
@@ -89,6 +93,7 @@ def overheads(rounds: pd.DataFrame) -> list[Overhead]:
             index="round", columns="phase", values="seconds"
         )
         if {"train", "trainer"} <= set(pairs.columns):
+            # Rounds without the Trainer have NaN in its column.
             values = (pairs["trainer"] / pairs["train"]).dropna().to_numpy()
             rows.append({"variant": variant, "size": _size(size), **interval(values)})
     return rows
@@ -131,8 +136,10 @@ def rank_of_interval(number: int, confidence: float) -> int | None:
     """
     # ASSUME that rounds are independent: what lasts for several rounds must slow both variants.
     k = np.arange(1, number + 1)
+    # In logarithms: beyond a thousand rounds a binomial coefficient is no float64 any more.
     logs = np.concatenate([[0.0], np.cumsum(np.log((number - k + 1) / k))]) - number * np.log(2)
     below = np.cumsum(np.exp(logs))  # at k: the probability of at most k values below the median
+    # `below` grows with k, so the count is the largest k. Of 0 even the whole range is too narrow.
     return int(np.count_nonzero(below <= (1 - confidence) / 2)) or None
 
 
@@ -158,6 +165,7 @@ def crossover(sizes: np.ndarray, ratios: np.ndarray) -> float | None:
     if last == len(sizes) - 1:
         return None
     x, y = np.log(sizes[last : last + 2]), np.log(ratios[last : last + 2])
+    # Rounded, since exp and log do not quite undo each other: 1000 comes as 1000.0000000000007.
     return float(np.exp(x[0] - y[0] * (x[1] - x[0]) / (y[1] - y[0])).round(6))
 
 
@@ -174,6 +182,7 @@ def crossing(summary: TimingSummary) -> list[Crossing]:
     """Find for each variant of a timing with sizes from which on it is faster than the baseline."""
     points: dict[str, dict[int, Ratio]] = {}
     for ratio in summary["ratios"]:
+        # ASSUME who asks for a size asks about training: prediction may cross at another one.
         if ratio["phase"] == "train" and ratio["size"] is not None:
             points.setdefault(ratio["variant"], {})[ratio["size"]] = ratio
     return [
@@ -195,6 +204,7 @@ def _measured_crossover(ratios: Mapping[int, Ratio]) -> float | None:
     proven = sizes[sizes.index(unproven[-1]) + 1 :]
     if not proven:
         return None
+    # Straight lines need a point above 1. This one lies below, but its interval does not.
     if ratios[unproven[-1]]["time_ratio"] < 1:
         return float(proven[0])
     around = [unproven[-1], *proven]
@@ -210,6 +220,7 @@ def exponents(sizes: np.ndarray, seconds: np.ndarray) -> Iterator[float]:
         sizes: (S,) ascending.
         seconds: (S,) per step.
     """
+    # Between neighbours, not one line through all: where a fixed cost ends, the slope changes.
     slopes = np.diff(np.log(seconds)) / np.diff(np.log(sizes))
     yield from map(float, slopes)
 

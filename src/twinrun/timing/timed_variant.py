@@ -77,6 +77,7 @@ class InitialState:
         if (phase, most) not in self._found:
             with self._seeded():
                 loader = getattr(self._data, f"{phase}_dataloader")()
+                # ASSUME these stand for the epoch, where it has more batches than are kept.
                 found = list(_while_small(islice(loader, most)))
             if not found:
                 raise TwinrunError(f"{phase}_dataloader gives no batch")
@@ -89,6 +90,7 @@ class InitialState:
             return None
         try:
             return len(getattr(self._data, f"{phase}_dataloader")())
+        # A dataset that is only iterated has no length.
         except TypeError:
             return None
 
@@ -148,6 +150,7 @@ class TimedVariant:
             self._first_calls = empty_cache
         self._loop: TrainerLoop | None = None
         if "trainer" in phases:
+            # A module of its own: neither loop may train the other's weights.
             self._loop = TrainerLoop(initial.module(), initial.data, variant, self._place.device)
         self._module = self._place.module(initial.module())
         self._module.log = self._module.log_dict = _log_nothing
@@ -161,6 +164,7 @@ class TimedVariant:
         self._predict = Prediction(predict, variant)
         if "predict" in phases:
             self._calls["predict"] = self._predict
+        # To compare predictions one batch is enough. Where they are timed, all are kept anyway.
         most = MOST_BATCHES if "predict" in phases else 1
         self._first = initial.batches("predict", most)[:1] if initial.has("predict") else []
         self._next = dict.fromkeys(self._calls, 0)
@@ -183,6 +187,7 @@ class TimedVariant:
         First calls are those that compile, allocate or capture something. Every batch shape is
         seen before the first round: a new one may cost a compilation.
         """
+        # Switches belong to the process: every variant sets its own and puts the former ones back.
         with determinism(**self._switches):
             _wake_threads()
             first = self._first_prediction if "predict" in self._calls else 0.0
@@ -191,10 +196,13 @@ class TimedVariant:
                     first += self._seconds("train", self._warming_up)
             for phase, batches in self._batches.items():
                 shapes = [_shapes(batch) for batch in batches]
+                # Each shape once, in the order of the batches: that of a set is left to chance.
                 for shape in dict.fromkeys(shapes):
                     for _ in range(self._warming_up):
                         self._next[phase] = shapes.index(shape)
                         self._seconds(phase, 1)
+                # The jumps to the shapes are undone: all variants begin their rounds with the same
+                # batch.
                 self._next[phase] = 0
                 self._seconds(phase, WARM_UP_CALLS)
             if self._loop is not None:
@@ -220,6 +228,7 @@ class TimedVariant:
         seconds, steps = 0.0, 0
         with determinism(**self._switches):
             _wake_threads()
+            # ASSUME a sum of short measurements is as good as a long one: each is synchronised.
             while not steps or seconds < ROUND_SECONDS:
                 seconds += self._seconds(phase, self._steps)
                 steps += self._steps
@@ -236,6 +245,7 @@ class TimedVariant:
             return self._loop.seconds(calls)
         call, batches = self._calls[phase], self._batches[phase]
         first = self._next[phase]
+        # Chosen before the clock starts: only the calls themselves are inside it.
         chosen = [((first + i) % len(batches)) for i in range(calls)]
         self._next[phase] += calls
         self._module.train(phase == "train")

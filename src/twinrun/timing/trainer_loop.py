@@ -42,6 +42,7 @@ class TrainerLoop:
         self._variant = replace(variant, validation=False, checkpointing=False, logging=False)
         self._device = device
         self._speed = Speed(self._module, variant)
+        # Lightning asks in each fit anew, but the optimizer's state must last from round to round.
         configured = self._module.configure_optimizers()
         self._module.configure_optimizers = lambda: configured
 
@@ -54,6 +55,7 @@ class TrainerLoop:
                 root=empty,
                 callbacks=[self._speed, clock],
                 strategy=_Staying(self._device),
+                # Without a limit of epochs: the steps alone end the fit.
                 max_epochs=-1,
                 max_steps=LEAD_IN + steps,
             )
@@ -69,6 +71,8 @@ class _Clock(pl.Callback):
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         self._ended += 1
+        # From end to end of a step: what lies between two steps is inside, what begins a fit is
+        # not.
         if self._ended == self._first:
             self._started = timer()
         elif self._ended == self._last:

@@ -62,6 +62,7 @@ def _outputs(
     found = [(agreement, seed) for seed in seeds if (agreement := seed.found[output]) is not None]
     if not found:
         return []
+    # min keeps the first of equals: of several seeds that differ, the first one is shown.
     worst, shown = min(found, key=lambda pair: OUTPUTS_WORST_FIRST.index(pair[0]["answer"]))
     measured = worst["measured"]
     if len(seeds) > 1:
@@ -121,6 +122,7 @@ def first_operations(locations: Iterable[Located]) -> list[Verdict]:
     """
     diverging = [location for location in locations if location.found["answer"] not in CLOSED]
     return [
+        # False sorts before True, and min keeps the first of equals.
         _first_operation(min(seeds, key=lambda location: location.found["answer"] != "located"))
         for seeds in _by_variant(diverging)
     ]
@@ -133,6 +135,7 @@ def _first_operation(location: Located) -> Verdict:
         "workload": found["workload"],
         "variant": found["variant"],
         "question": FIRST_OPERATION,
+        # A race may stay silent in the replay: not found is no answer that it was not there.
         "answer": "differs" if found["answer"] == "located" else "undecided",
         "measured": found["sentence"],
         "evidence": location.path,
@@ -170,6 +173,7 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
         if not shown.found["parameters"]["elements_differing"]:
             question = entirely
     elif refused or failed:
+        # The worst one, as the module says: a refused pair before a training that failed.
         shown = [*refused, *failed][0]
         answer = "not comparable" if refused else "not run"
         measured = shown.found["reason"] or "without a reason"
@@ -188,6 +192,7 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
     if answer in ("equal", "differs"):
         runs, steps = plural(shown.found["repeats"], "run"), plural(shown.found["steps"], "step")
         measured += f" ({runs}, {steps})"
+    # Of all seeds: one that is not shown may rest on a resumed run.
     measured = "; ".join([measured, *conditions_of_seeds([seed.found for seed in seeds])])
     return {
         "key": key,
@@ -230,6 +235,7 @@ def _difference(comparison: Comparison) -> str:
         # Beyond a million, which a change of sign easily is, no digit but the first ones matters.
         steps = count(ulp) if ulp < 1_000_000 else measure(ulp)
         clauses[0] += f" by up to {measure(comparison['max_abs'])} ({steps} ULP)"
+    # Buffers alone: statistics may differ where nothing that is learned does.
     elif buffers["elements_differing"]:
         clauses.append(_share(buffers, "buffer element"))
     return ", ".join([*clauses, _beginning(comparison["first_difference"])])
@@ -249,6 +255,7 @@ def _beginning(first: FirstDifference | None) -> str:
     if first is None:  # as after a callback that changes weights when the last step is done
         return "at no step, so after the last one"
     step, quantity = count(first["step"]), first["quantity"]
+    # Nothing inside this step differs: one of the runs has no such step.
     if quantity == "number of steps":
         return f"first at step {step}, which not every run has"
     of_tensor = f" of {first['tensor']}" if first["tensor"] else ""

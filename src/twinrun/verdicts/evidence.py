@@ -34,6 +34,7 @@ def read(
 ) -> list[Evidence[Record]]:
     """Read the records of files by the reader of their kind."""
     return [
+        # Relative to the results folder, so that it holds wherever that is moved.
         Evidence(path=Path(path).relative_to(results).as_posix(), found=found)
         for path in paths
         for found in reader(path)

@@ -35,6 +35,7 @@ def judge(
         output: path of the CSV.
         locations: JSON that says where its pairs diverge, likewise.
     """
+    # The table lies in results/verdicts/.
     results = Path(output).parents[1]
     missing: list[Missing] = [
         {"workload": workload, "variant": variant, "reason": reason}
@@ -44,6 +45,7 @@ def judge(
     rows = STUDIES[study](
         StudyFiles(comparisons=comparisons, timings=timings, missing=missing, results=results)
     )
+    # Of every study whose pairs are located, whatever else it asks.
     rows += first_operations(read(locations, read_locations, results=results))
     order = {workload: position for position, workload in enumerate(workloads)}
     # Sorting is stable: within a workload the questions stay in the order of the study.
@@ -60,6 +62,7 @@ def summary_lines(verdicts: str | Path) -> list[str]:
     """Return the verdicts as lines for a terminal, by question."""
     rows = read_rows(verdicts)
     cells = [(row["workload"], row["variant"], row["answer"]) for row in rows]
+    # Over all questions, so that their columns stand below each other.
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for question in dict.fromkeys(row["question"] for row in rows):

@@ -15,6 +15,7 @@ def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
     found = matrix.found
     measured = found["reason"] or _reason_of_repeat(found)
     if found["answer"] == "equal" and found["steps"] is not None:
+        # A matrix trains its baseline twice, whatever the config says elsewhere.
         measured = f"2 runs, {plural(found['steps'], 'step')}"
     measured = "; ".join([measured, *_conditions_of_repeat(found)])
     return {
@@ -31,6 +32,7 @@ def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
 def seed_matters(matrix: Evidence[Matrix]) -> list[Verdict]:
     """Say that another seed leads to the same training; nothing if it does not, or did not run."""
     found = matrix.found
+    # Only bad news is said: that another seed changes something is what all expect.
     same = [c for c in found["cells"] if c["cell"] == "seed" and c["answer"] == "equal"]
     return [
         {
@@ -92,11 +94,13 @@ def _changes(found: Matrix) -> tuple[Answer, str]:
     # A change that could not be compared may break equality; one that could not run is not asked of
     # this machine.
     answer: Answer = "undecided" if labels["not comparable"] else "yes"
+    # One change that breaks equality is enough, whatever could not be compared.
     if labels["differs"]:
         answer = "no"
     clauses = [f"{count(len(labels['equal']))} of {plural(compared, 'change')} leave it equal"]
     for name in ("differs", "not comparable", "not run"):
         clauses += [f"{name}: {', '.join(labels[name])}"] if labels[name] else []
+    # Said once: every cell is compared with the same run of the baseline.
     of_baseline = _conditions_of_repeat(found)
     clauses += of_baseline
     clauses += [

@@ -49,6 +49,7 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
     }
     number = len(stops) - len(places["not run"])
     if not number:
+        # Each reason once; dict.fromkeys keeps their order.
         return "not run", "; ".join(dict.fromkeys(stop["lost"] for stop in stops))
     # As with seeds: one stop after which it differs is enough, one refused is not "equal".
     answer: Answer = "equal"

@@ -83,6 +83,7 @@ COLUMNS = (
 
 def write_rows(path: str | Path, rows: Iterable[VerdictRow]) -> None:
     """Write verdicts as CSV, a line each."""
+    # An unknown key or answer shows here, where it is made, and not where the table is read.
     checked = [msgspec.convert(row, VerdictRow) for row in rows]
     # newline="": the csv module ends its lines itself, and a cell may hold line breaks.
     with (
@@ -103,11 +104,13 @@ def read_rows(path: str | Path) -> list[VerdictRow]:
     """
     with Path(path).open(encoding="utf-8", newline="") as file:
         table = csv.DictReader(file)
+        # Inside of `with`, since the reader takes a line at a time.
         rows = list(table)
     if tuple(table.fieldnames or ()) != COLUMNS:
         found = ", ".join(table.fieldnames or ()) or "none"
         raise _corrupt(path, f"its columns are {found}, not {', '.join(COLUMNS)}")
     try:
+        # A line with too few cells has None in the last ones, and one with too many a key None.
         return msgspec.convert(rows, list[VerdictRow])
     except msgspec.ValidationError as error:
         raise _corrupt(path, str(error)) from None

@@ -83,6 +83,7 @@ def prediction_speeds(timing: Timing) -> list[Verdict]:
 def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
     """Say of each variant whether its epochs are faster than the baseline's."""
     baseline = scaling.found["baseline"]
+    # By variant alone: epochs are measured at one size only.
     medians = {median["variant"]: median for median in scaling.found["medians"]}
     question = EPOCH_FASTER.format(baseline=baseline)
     rows = [
@@ -105,6 +106,7 @@ def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
 def trainer_costs(timing: Timing) -> list[Verdict]:
     """Say of each variant what Lightning's Trainer adds to its bare step, at the largest size."""
     largest: dict[str, Overhead] = {}
+    # `or 0`, since None is no number to sort by. The last one of a variant stays: the largest.
     for overhead in sorted(timing.found["trainer"], key=lambda overhead: overhead["size"] or 0):
         largest[overhead["variant"]] = overhead
     rows = []
@@ -132,6 +134,7 @@ def agreements(timing: Timing) -> list[Verdict]:
 
 
 def _agreement(row: Agreement) -> tuple[Answer, str]:
+    # NaN is neither below nor above a tolerance.
     if math.isnan(row["distance"]):
         return "no", "a prediction of the first batch is not a number"
     distance, tolerance = measure(row["distance"]), measure(row["tolerance"])
@@ -154,6 +157,7 @@ def _speeds(timing: Timing, phase: str) -> Iterator[Answered]:
 def _without_ratio(timing: Timing, phase: str) -> Iterator[Answered]:
     """Say what has no ratio: variants that could not be measured, and those without a baseline."""
     baseline = timing.found["baseline"]
+    # A variant is skipped as a whole: it has no ratio in any phase.
     for skipped in timing.found["skipped"]:
         yield skipped["variant"], skipped["size"], ("not run", skipped["reason"])
     medians = [median for median in timing.found["medians"] if median["phase"] == phase]
@@ -174,6 +178,7 @@ def medians_behind(timing: TimingSummary, ratio: Ratio) -> list[Median]:
 
 
 def _median(timing: TimingSummary, variant: str, phase: str, size: int | None) -> Median:
+    # There always is one: a ratio is made of the rounds of both.
     return next(
         median
         for median in timing["medians"]
@@ -189,7 +194,9 @@ def answer(ratio: Interval, medians: Sequence[Steadiness], *, yes: Effect) -> An
         medians: of the two.
         yes: the effect that the question asks for, `faster` or `slower`.
     """
+    # Only the answer rests on the widened interval; what is printed is the measured one.
     effect = effect_of(_widened(ratio, medians))
+    # An interval that holds 1 and much else says neither yes nor no.
     if effect in ("no difference measured", "too few measurements"):
         return "undecided"
     return "yes" if effect == yes else "no"
@@ -197,6 +204,7 @@ def answer(ratio: Interval, medians: Sequence[Steadiness], *, yes: Effect) -> An
 
 def _spread(medians: Sequence[Steadiness]) -> float:
     """Return the largest interquartile range, as a share of its median, of what is unstable."""
+    # ASSUME the rounds are steady below the limit of `unstable`: their spread widens nothing.
     return max((median["iqr_share"] for median in medians if median["unstable"]), default=0.0)
 
 
@@ -204,6 +212,7 @@ def _widened(ratio: Interval, medians: Sequence[Steadiness]) -> Interval:
     factor, low, high = 1 + _spread(medians), ratio["low"], ratio["high"]
     if low is None or high is None:
         return ratio
+    # Divided and multiplied, so that a ratio and its inverse are widened alike.
     return {"time_ratio": ratio["time_ratio"], "low": low / factor, "high": high * factor}
 
 
@@ -230,6 +239,7 @@ def _disagreement(ratio: Interval, medians: Sequence[Median]) -> str:
 
 def instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) -> str:
     """Say which measurements behind a ratio are unstable, and whether that leaves it in doubt."""
+    # Once each: the two medians of the Trainer's cost are of one variant.
     names = dict.fromkeys(median["variant"] for median in medians if median["unstable"])
     if not names:
         return ""

@@ -104,6 +104,7 @@ def parallel(
     missing: Sequence[Missing],
 ) -> list[Verdict]:
     """Say for each variant whether it repeats, whether it is faster, and what it changes."""
+    # Both kinds come in one list: only a comparison across variants has another one's name.
     contrasts = [compared for compared in comparisons if compared.found["against"]]
     return [
         *repeats([compared for compared in comparisons if not compared.found["against"]]),
@@ -171,6 +172,7 @@ def _study(
 
 
 _timing, _scaling = _one(summary.read), _one(epoch_times.read)
+# One signature for all: a study without timings gets an empty list of them.
 STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
     "reproducibility": _study(reproducibility, read_comparisons, _timing),
     "devices": _study(devices, read_comparisons, _timing),

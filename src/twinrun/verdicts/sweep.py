@@ -31,6 +31,7 @@ def _and(labels: Sequence[str]) -> str:
 def best(ranking: Evidence[Ranking]) -> list[Verdict]:
     """Name the first trial, and say whether every seed confirms it; nothing if none has a rank."""
     found = ranking.found
+    # Trials without a rank come last: where the first has none, nobody has one.
     first = found["trials"][0]
     if first["rank"] is None:
         return []
@@ -66,6 +67,7 @@ def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
 
 def _choice(trial: Trial) -> str:
     """Return what was chosen in a trial: its hyperparameters and variant, not the seed."""
+    # repr, since a hyperparameter may be a list, which has no hash.
     return repr({name: value for name, value in trial["point"].items() if name != "seed"})
 
 
