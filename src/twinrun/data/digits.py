@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 SIZE = 28
 LARGEST_ANGLE = 45
+# ASSUME that 20 text fonts are variety enough. Their order matters: the generator draws an index.
 FONTS = (
     *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
     *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -45,6 +46,7 @@ def make(*, images_per_class: int, seed: int) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
     arrays = {}
     for split in ("train", "test"):
+        # Shuffled below: a loader that keeps the order still mixes the classes.
         labels = np.repeat(np.arange(10), images_per_class // 2)
         generator.shuffle(labels)
         angles = generator.integers(-LARGEST_ANGLE, LARGEST_ANGLE, labels.size, endpoint=True)
@@ -79,12 +81,14 @@ def _image(generator: np.random.Generator, label: int, angle: int) -> np.ndarray
     return np.asarray(bent.filter(ImageFilter.GaussianBlur(blur)).reduce(_OVERSAMPLING))
 
 
+# 200 glyphs for 10,000 images. `transform` returns a new image, so that a cached one stays.
 @cache
 def _glyph(font: str, character: str) -> Image.Image:
     """Draw a character in the centre of a canvas, with two thirds of its height."""
     path = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{font}.ttf"
     drawn = ImageFont.truetype(path, size=_GLYPH_SIZE)
     left, top, right, bottom = drawn.getbbox(character)
+    # A point size says nothing of a digit's height: measured first, so that all are equally tall.
     drawn = ImageFont.truetype(path, size=round(_GLYPH_SIZE * _GLYPH_SIZE * 0.66 / (bottom - top)))
     image = Image.new("L", (_GLYPH_SIZE, _GLYPH_SIZE))
     left, top, right, bottom = drawn.getbbox(character)

@@ -46,11 +46,16 @@ def _draw(
     spread = quartiles(rounds, "variant")
     middle = spread["middle"]
     axes.bar(measured, middle, color=[colour_of(v, variants) for v in measured], width=0.62)
+    # (2, V): errorbar takes distances from the bar's end, not positions.
     errors = np.stack([middle - spread["low"], spread["high"] - middle])
     axes.errorbar(measured, middle, yerr=errors, fmt="none", ecolor=INK, capsize=5)
     axes.grid(visible=False, axis="x")
+    # From 0, since a bar says its value by its length; above it room for two lines of text.
     axes.set_ylim(0, 1.28 * spread["high"].max())
+    # The median of the rounds' ratios: it may differ from the ratio of the two bars.
+    # ASSUME one size, as the study has it: a variant has one ratio in a phase.
     speedups = {ratio["variant"]: 1 / ratio["time_ratio"] for ratio in ratios}
+    # Bars over words stand at 0, 1, 2, ... on matplotlib's axis of categories.
     for position, variant in enumerate(measured):
         label = f"\n{measure(speedups[variant])} times" if variant in speedups else ""
         axes.annotate(

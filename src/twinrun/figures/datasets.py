@@ -8,7 +8,7 @@ from twinrun.artifacts import read_arrays
 from twinrun.figures.style import canvas, empty, shorten, show_mosaic
 
 COLUMNS = 10
-MOST_ROWS = 20
+MOST_ROWS = 20  # more classes are left out: our choice
 WHITE = 255  # of images in bytes
 
 
@@ -39,15 +39,20 @@ def contact_sheet(
     classes = np.unique(arrays[rows])[:MOST_ROWS]
     members = [np.flatnonzero(arrays[rows] == label) for label in classes]
     if columns is None:
+        # Rows of one picture are equally long, so the smallest class sets their length.
         values, number = [], min(COLUMNS, *map(len, members))
         chosen = [indices[:number] for indices in members]
     else:
         numbers = arrays[columns].astype(np.float64)
+        # ASSUME that classes share one range: a class without a value shows its nearest image,
+        # and may show it in several columns.
         values = np.linspace(numbers.min(), numbers.max(), COLUMNS)
         chosen = [_nearest(indices, numbers, values) for indices in members]
     shown = arrays[images][np.stack(chosen)]
+    # Of what is shown, not of each image: a dark image stays dark.
     white = WHITE if shown.dtype == np.uint8 else max(1.0, float(shown.max()))
     with canvas(output, title=title, height=0.7 + 0.45 * len(classes)) as (_, grid):
+        # `axes.unicode_minus` holds for matplotlib's own labels only.
         above = [f"{value:.3g}".replace("-", "−") for value in values]
         beside = [shorten(str(label), 12) for label in classes]
         show_mosaic(grid[0, 0], shown, highest=white, rows=beside, columns=above)
@@ -55,6 +60,7 @@ def contact_sheet(
 
 def _nearest(indices: np.ndarray, numbers: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return for each value that of some indices whose number is nearest to it."""
+    # (M,) - (C, 1) is (C, M): an index for each of C columns.
     return indices[np.abs(numbers[indices] - values[:, None]).argmin(1)]
 
 

@@ -31,8 +31,10 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
         for variant, times in rounds.groupby("variant", sort=False):
             _draw_growth(axes, str(variant), times, variants)
         axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
+        # Both logarithmic: time ~ size^k is a straight line of slope k, and crossings stay visible.
         for axis in (axes.xaxis, axes.yaxis):
             log_axis(axis)
+        # ASSUME straight lines between sizes: a crossing may lie where nothing was measured.
         for row in crossing(summary):
             if row["crossover"] is not None:
                 _draw_crossover(axes, row["variant"], row["crossover"])
@@ -66,5 +68,6 @@ def _draw_crossover(axes: Axes, variant: str, size: float) -> None:
         textcoords="offset points",
         va="top",
         color=INK,
+        # Over lines of the grid a label needs paper of its own, which a page may colour.
         bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
     )

@@ -12,7 +12,7 @@ from twinrun.comparison.pair_records import read_comparisons
 from twinrun.figures.style import band, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.formatting import count
 
-MOST_STEPS = 400
+MOST_STEPS = 400  # the figure is 360 points wide
 
 
 def growth(
@@ -56,12 +56,15 @@ def _draw(
         if variant in tables:
             what = _divergence(tables[variant])
             steps = _thin(tables[variant])
+            # A logarithmic axis has no 0, so a line begins where the pair diverges.
             visible = steps if are_equal else steps[steps["relative_l2"] > 0]
             band(axes, visible, x="step", y="relative_l2", colour=colour, dashes=dashes)
+        # An empty line for the legend: `band` draws none for a variant that has no distance.
         axes.plot([], label=f"{variant}: {what}", color=colour, linestyle=dashes)
     if are_equal:
         axes.set_yticks([0], ["0"])
         note(axes, "every pair is equal, bit for bit, after every step" if tables else "no pair")
+    # Not finite where nothing was drawn: differences may lie outside of the sampled elements.
     elif np.isfinite(axes.dataLim.y1):
         log_axis(axes.yaxis)
 
@@ -74,5 +77,5 @@ def _divergence(steps: pd.DataFrame) -> str:
 def _thin(steps: pd.DataFrame) -> pd.DataFrame:
     """Keep so many steps as a line can show, evenly spaced, the last included."""
     last = steps["step"].max()
-    stride = -(-last // MOST_STEPS)
+    stride = -(-last // MOST_STEPS)  # rounded up
     return steps[(last - steps["step"]) % stride == 0]

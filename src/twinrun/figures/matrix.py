@@ -31,6 +31,7 @@ def cells(matrix: str | Path, *, output: str | Path) -> None:
     title = "What each change of the baseline does"
     with canvas(output, title=title, height=0.7 + ROW_INCHES * len(rows)) as (_, grid):
         axes = grid[0, 0]
+        # Words in boxes, not a colour bar: a cell's measures have no common scale.
         for position, row in enumerate(rows):
             for column, text in enumerate(_words(row)):
                 _box(axes, column, position, text, FILLS[_class(row)])
@@ -45,6 +46,7 @@ def _label(text: str) -> str:
 def _class(row: MatrixCell) -> str:
     if row["answer"] == "equal":
         return "equal"
+    # No size: the cell was not run, or nothing can be said about how large it is.
     return row["size"] or "none"
 
 
@@ -73,6 +75,7 @@ def _box(axes: Axes, column: int, row: int, text: str, fill: str) -> None:
 
 
 def _frame(axes: Axes, labels: list[str]) -> None:
+    # Upside down, so that the first cell of the config is on top.
     axes.set(xlim=(0, EDGES[-1]), ylim=(len(labels), 0))
     axes.set_xticks((EDGES[:-1] + EDGES[1:]) / 2, COLUMNS, color=MUTED, fontsize=8)
     axes.set_yticks(np.arange(len(labels)) + 0.5, labels, color=INK, fontsize=7.5, linespacing=0.9)

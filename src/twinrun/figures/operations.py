@@ -26,9 +26,11 @@ def operations(
     located: dict[str, tuple[Location, Operation, pd.DataFrame]] = {}
     for path in map(Path, locations):
         for found in read_locations(path):
+            # ASSUME that one seed stands for a variant; the table of the page counts the others.
             is_drawn = found["answer"] == "located" and found["variant"] not in located
             if is_drawn and found["op"] is not None:
                 table = pd.read_csv(path.with_suffix(".operations.csv"))
+                # The table holds all seeds: the index starts anew, to count in this step.
                 table = table[table["seed"] == found["seed"]].reset_index()
                 located[found["variant"]] = found, found["op"], table
     rows = max(len(located), 1)
@@ -52,9 +54,11 @@ def _draw(axes: Axes, op: Operation, table: pd.DataFrame, colour: str) -> None:
     drawn = sizes.notna()
     axes.plot(table["place"][drawn], sizes[drawn], "o", color=colour, markersize=4, gid="differing")
     axes.set_xlim(0, len(table) + 1)
+    # Before the circle, which may stand at this axis' lower end.
     if drawn.any():
         log_axis(axes.yaxis)
     same = table["place"][table["outputs_equal"]]
+    # x in data, y as a fraction of the axes: 0 has no place on a logarithmic axis.
     foot = axes.get_xaxis_transform()
     axes.plot(same, np.full(len(same), 0.03), "|", color=MUTED, transform=foot, gid="equal")
     starts = table.groupby("phase")["place"].agg(["min", "max"])
@@ -63,7 +67,15 @@ def _draw(axes: Axes, op: Operation, table: pd.DataFrame, colour: str) -> None:
         if last - first > len(table) / 12:  # else its name has no room
             axes.text(first, 1.02, str(phase), transform=foot, color=MUTED, fontsize="small")
     circled = op["place"]
+    # An operation may differ by nothing that has a size (signed zeros, NaN): circled at the foot.
     height = sizes.iloc[circled] if drawn.iloc[circled] else axes.get_ylim()[0]
     axes.plot(
-        circled + 1, height, "o", color=INK, markersize=9, markerfacecolor="none", gid="first"
+        # The JSON counts operations from 0, the table from 1.
+        circled + 1,
+        height,
+        "o",
+        color=INK,
+        markersize=9,
+        markerfacecolor="none",
+        gid="first",
     )

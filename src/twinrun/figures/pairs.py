@@ -51,6 +51,7 @@ class Pair:
         """Second minus first, flat, float64; 0 where it is no number in either run."""
         first, second = (values(run[name], self.dtypes[name]) for run in (self.first, self.second))
         with np.errstate(invalid="ignore", over="ignore"):
+            # ASSUME that a NaN has no size: drawn as 0, but counted among the elements that differ.
             return np.nan_to_num(second - first, nan=0, posinf=0, neginf=0)
 
     def differing(self, name: str) -> np.ndarray:
@@ -59,6 +60,7 @@ class Pair:
 
     def largest(self, name: str) -> float:
         """Return the largest |difference|."""
+        # A tensor may have no element, and `max` of nothing raises without `initial`.
         return float(np.abs(self.difference(name)).max(initial=0))
 
     def is_equal(self) -> bool:
@@ -80,6 +82,7 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         reason = next(iter(reasons.values()), "The module has no parameters.")
         empty(output, title="First layer", reason=reason)
         return
+    # ASSUME that the first tensor of the first variant is that of all: they train one module.
     name, shape = next(iter(pairs[0].shapes.items()))
     title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, shape)) or 'scalar'})"
     weights = values(pairs[0].first[name], pairs[0].dtypes[name])
@@ -98,10 +101,14 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         smallest = np.spacing(np.float32(np.abs(weights).max(initial=0)))
         limit = 1.15 * max([pair.largest(name) for pair in pairs] + [float(smallest)])
         exponent = int(np.floor(np.log10(limit)))
+        # Both signs on one scale: a difference is no size, and 0 stays in the middle.
         grid[0, 0].set(xlim=(1 - weights.size / 50, weights.size * 1.02), ylim=(-limit, limit))
+        # Shared axes share their formatter, so this one call is for all panels. The power of ten
+        # stands in the label once; matplotlib would write it above each panel.
         grid[0, 0].yaxis.set_major_formatter(
             FuncFormatter(lambda value, _: f"{value / 10.0**exponent:.3g}".replace("-", "−"))
         )
+        # ASSUME that the other variants have these repeats too: a study repeats all alike.
         earlier, later = pairs[0].repeats
         label = f"repeat {later} − {earlier}, in {power_of_ten(exponent)}"
         figure.supylabel(label, fontsize="medium")
@@ -123,6 +130,7 @@ def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:
     if difference.size <= MOST_BARS:
         axes.bar(numbers, difference, color=colour, linewidth=0)
         return
+    # Extremes, not means: in a mean, differences of both signs cancel.
     bins = np.array_split(difference, BINS)
     axes.vlines(
         [part.mean() for part in np.array_split(numbers, BINS)],
@@ -175,6 +183,7 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
             axes.set_title(f"equal, bit for bit, in {plural(len(pairs[0].shapes), 'tensor')}")
         for pair in pairs:
             end = ": equal, bit for bit" if pair.is_equal() else ""
+            # Equal pairs have no box, but the legend has to name them.
             axes.plot([], color=colour_of(pair.variant, variants), lw=5, label=pair.variant + end)
         for variant, reason in reasons.items():
             label = f"{variant}: {shorten(reason, 50)}"
@@ -192,6 +201,7 @@ def _draw_boxes(
         for index, pair in enumerate(pairs)
     ]
     shares = [_draw_box(axes, *box, variants) for box in boxes]
+    # Upside down: the module's first tensor on top.
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), [shorten(name) for name in names])
     _label_right(axes, [y for y, _, _ in boxes], shares)
@@ -206,6 +216,7 @@ def _draw_boxes(
 def _most_different(pairs: Sequence[Pair]) -> list[str]:
     """Name the tensors to draw, in the module's order; of many, those that differ most."""
     names = list(pairs[0].shapes)
+    # By the largest difference of any variant, so that no variant's worst tensor is hidden.
     worst = sorted(names, key=lambda name: -max(pair.largest(name) for pair in pairs))
     return [name for name in names if name in worst[:MOST_TENSORS]]
 
@@ -214,6 +225,7 @@ def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[st
     """Draw one box at height `y`; return the share of differing elements in words."""
     differing = pair.differing(name)
     sizes = np.abs(pair.difference(name)[differing])
+    # A logarithmic axis has no 0. Signed zeros and NaN count in the percentage alone.
     sizes = sizes[sizes > 0]
     colour = colour_of(pair.variant, variants)
     if sizes.size:
@@ -228,6 +240,7 @@ def _label_right(axes: Axes, heights: Sequence[float], shares: Sequence[str]) ->
     """Write the share of differing elements at the end of each box."""
     right = axes.twinx()
     right.grid(visible=False)
+    # Only x is common to twins; y would be scaled anew.
     right.set_ylim(axes.get_ylim())
     right.set_yticks(heights, shares)
     right.tick_params(length=0)
@@ -249,6 +262,7 @@ def read_pairs(runs: Sequence[str | Path]) -> tuple[list[Pair], dict[str, str]]:
         run = read_ended(path)
         by_variant.setdefault(run["variant"], []).append((run["seed"], run["repeat"], path))
     for variant, found in by_variant.items():
+        # By seed, then by repeat. ASSUME at least two repeats of a seed, as the schema demands.
         chosen = [path for *_, path in sorted(found)[:2]]
         failure = next(filter(None, map(failure_of, chosen)), None)
         if failure is not None:
@@ -263,6 +277,7 @@ def read_pairs(runs: Sequence[str | Path]) -> tuple[list[Pair], dict[str, str]]:
 def _pair(variant: str, runs: Sequence[Path]) -> Pair | None:
     """Read two runs; None if there are not two, or they hold different parameters."""
     manifests = [read_run(run, "weights.safetensors") for run in runs]
+    # Of other names or shapes no element has a counterpart.
     if len(runs) < 2 or manifests[0]["tensors"] != manifests[1]["tensors"]:
         return None
     parameters = [t for t in manifests[0]["tensors"] if t["kind"] == "parameter"]

@@ -42,13 +42,16 @@ def strip(run: str | Path, *, names: Sequence[str], output: str | Path) -> None:
     images = [_channels_last(predictions[name]) for name in names]
     low, high = _range(images[-1])
     number = min(EXAMPLES, len(images[-1]))
+    # Evenly spaced: the denoiser's test images come class by class, the first are all of one.
     chosen = np.linspace(0, len(images[-1]) - 1, number).round().astype(int)
     shown = np.stack([(rows[chosen].astype(np.float64) - low) / (high - low) for rows in images])
     labels = [shorten(name, 16) for name in names]
+    # The decibels are of all images, not only of those that are shown.
     labels[:-1] = [
         f"{label}\n{_decibels(rows, images[-1], peak=high - low)}"
         for label, rows in zip(labels[:-1], images[:-1], strict=True)
     ]
+    # In inches: what the labels leave of 5.
     width = 4.3 / number
     height = 0.5 + len(names) * width * shown.shape[2] / shown.shape[3]
     with canvas(output, title=title, height=height) as (_, grid):
@@ -74,6 +77,7 @@ def _channels_last(images: np.ndarray) -> np.ndarray:
 def _range(images: np.ndarray) -> tuple[float, float]:
     """Return what is black and what is white: 0 and 1 where all lies between, else the extremes."""
     low, high = float(images.min()), float(images.max())
+    # ASSUME that values between 0 and 1 are meant as grey: a dark picture is not stretched.
     return (0.0, 1.0) if (low >= 0 and 0 < high <= 1) or low == high else (low, high)
 
 
@@ -107,6 +111,7 @@ def worse_than_first(run: str | Path, *, names: Sequence[str]) -> list[str]:
         return []
     low, high = _range(predictions[names[-1]])
     first, *others = (
+        # Three significant digits, as printed: a difference that no reader sees is no verdict.
         float(f"{mean_psnr(predictions[name], predictions[names[-1]], peak=high - low):.2e}")
         for name in names[:-1]
     )
@@ -138,6 +143,7 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
             problem = reason
             continue
         surface, target = _square(found[predicted]), _square(found[wanted])
+        # ASSUME that all runs have the target of the first: one data module, one seed.
         pictures = pictures or [(wanted, target)]
         pictures.append((f"{variant}\nRMSE {measure(rmse(surface, target))}", surface))
     title = "The surface to fit, and the networks"
@@ -145,11 +151,14 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
         empty(output, title=title, reason=problem)
         return
     target = pictures[0][1]
+    # The target's range: a network that runs away must not flatten the others. What lies beyond
+    # has the end's colour, hence `extend` below.
     scale = Normalize(target.min(), target.max())
     height = 0.95 + 4.4 / len(pictures)
     columns = len(pictures)
     with canvas(output, title=title, height=height, columns=columns) as (figure, grid):
         for axes, (label, surface) in zip(grid[0], pictures, strict=True):
+            # Rows are x2, growing upwards; without `origin` the surface would stand on its head.
             shown = axes.imshow(surface, origin="lower", cmap="viridis", norm=scale)
             axes.set_title(label)
             axes.set(xticks=[], yticks=[], xlabel="x1")
@@ -177,6 +186,7 @@ def _square(values: np.ndarray) -> np.ndarray:
     """Return values as (rows, columns)."""
     if values.ndim == 2 and values.shape[1] > 1:
         return values
+    # Row by row, since x1 varies fastest: (x2, x1).
     return values.reshape(round(values.size**0.5), -1)
 
 

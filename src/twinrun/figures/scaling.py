@@ -53,6 +53,7 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         times.set_ylabel("seconds an epoch")
         _draw(speeds, _speedups(summary), variants, span)
         if summary["baseline"] in workers:
+            # ASSUME that N times as many workers are N times as fast at best.
             ideal = [end / workers[summary["baseline"]] for end in ends]
             speeds.plot(ends, ideal, color=MUTED, linestyle=(0, (4, 2)), linewidth=1.2, zorder=1)
         else:
@@ -64,6 +65,7 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         communication.set_xlabel("workers (dashed: as many times as fast)")
         communication.xaxis.set_major_locator(MaxNLocator(integer=True))
         communication.set_xlim(ends[0] - MARGIN * span, ends[1] + MARGIN * span)
+        # Of one panel: a figure's own legend would list each variant three times.
         figure.legend(*times.get_legend_handles_labels(), loc="outside lower left", ncols=3)
 
 
@@ -92,6 +94,7 @@ def _speedups(summary: Scaling) -> list[Point]:
             variant=ratio["variant"],
             workers=workers[ratio["variant"]],
             value=1 / ratio["time_ratio"],
+            # The inverse swaps the ends. Fewer than 7 epochs give no interval: a point alone.
             low=1 / (ratio["high"] or ratio["time_ratio"]),
             high=1 / (ratio["low"] or ratio["time_ratio"]),
             label=f"{measure(1 / ratio['time_ratio'])}\n"
@@ -134,4 +137,5 @@ def _draw(axes: Axes, points: Sequence[Point], variants: Sequence[str], span: in
             color=INK,
             bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
         )
+    # One worker exchanges nothing: without 1e-3 the axis would go from 0 to 0.
     axes.set_ylim(0, 1.25 * max([point.high for point in points] + [1e-3]))

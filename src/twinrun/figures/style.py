@@ -33,11 +33,16 @@ GAP = 2  # pixels between the images of a mosaic
 
 # matplotlib's: a name, or an offset and the lengths of ink and gap in points.
 Dashes: TypeAlias = str | tuple[float, tuple[float, ...]]
+# Vermilion and blue come first: a study of two variants needs no others. seaborn's light pink (6)
+# and yellow (8) are left out, too pale on white.
+# ASSUME at most 8 variants: the ninth has the colour and the dashes of the first.
 _COLOURS = [sns.color_palette("colorblind").as_hex()[i] for i in (3, 0, 2, 4, 5, 7, 1, 9)]
 _DASHES: list[Dashes] = ["solid", (0, (4, 1.5)), (0, (1.5, 1)), (0, (6, 1, 1.5, 1))]
 _SETTINGS: Mapping[str, object] = {
     **sns.axes_style("whitegrid"),
+    # Text stays text, which a reader can search and select.
     "svg.fonttype": "none",
+    # Without a salt matplotlib makes random ids, and the same figure has other bytes.
     "svg.hashsalt": "twinrun",
     # Names come from configs and modules: a dollar sign in one is a dollar sign.
     "text.parse_math": False,
@@ -56,6 +61,7 @@ _SETTINGS: Mapping[str, object] = {
     "figure.titlesize": 10.5,
     "figure.titleweight": "bold",
     "figure.facecolor": PAPER,
+    # PAPER is drawn once, so that a page has one rectangle to colour.
     "axes.facecolor": "none",
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -97,6 +103,8 @@ def canvas(
         row_heights: of the rows relative to each other; all equal where it is None.
     """
     with mpl.rc_context(dict(_SETTINGS)):
+        # Not pyplot's: that would pick a backend and keep each figure open. Legends with a `loc` of
+        # "outside ..." need the constrained layout.
         figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         figure.suptitle(title, x=0.01, ha="left")
         axes = figure.subplots(
@@ -107,7 +115,9 @@ def canvas(
             sharey=share_y,
             height_ratios=row_heights,
         )
+        # A body that raises leaves no file: the lines below are not in a `finally`.
         yield figure, axes
+        # Date and matplotlib's version would change the bytes of a figure that shows the same.
         metadata = {"Title": title, "Date": None, "Creator": None}
         with atomic(output) as temporary:
             figure.savefig(temporary, format="svg", metadata=metadata)
@@ -163,6 +173,7 @@ def reason_instead(output: str | Path) -> Iterator[None]:
     except JobError:
         raise
     except Exception as error:
+        # The page has room for one sentence only; this is for whoever has to mend it.
         traceback.print_exc()
         empty(output, title="This figure could not be drawn", reason=sentence_of(error))
 
@@ -197,6 +208,7 @@ def band(
         width: of the line, in points.
         marker: at each point, as matplotlib names it.
     """
+    # seaborn's percentile interval of 100 %: from the smallest to the largest value.
     errorbar = ("pi", 100) if table[x].duplicated().any() else None
     sns.lineplot(
         table,
@@ -217,10 +229,13 @@ def log_axis(axis: Axis) -> None:
     """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks."""
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log"})
+    # Draw first, then call this: empty axes have an interval from inf to -inf.
     low, high = axis.get_data_interval()
     low, high = np.floor(np.log10(low)), np.ceil(np.log10(high))
+    # At least one decade: equal limits are no axis.
     axis.axes.set(**{f"{name}lim": (10.0**low, 10.0 ** max(high, low + 1))})
     axis.set_major_locator(LogLocator(numticks=7))
+    # matplotlib's own labels are mathtext, which `text.parse_math` leaves as dollars.
     axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(round(np.log10(value)))))
     axis.set_minor_formatter(NullFormatter())
 
@@ -243,11 +258,13 @@ def show_mosaic(
         columns: what stands above each column.
     """
     if images.ndim == 4:
-        images = np.repeat(images[..., None], 3, axis=-1)
+        images = np.repeat(images[..., None], 3, axis=-1)  # (R, C, H, W, 3)
     num_rows, num_columns, height, width, _ = images.shape
     framed = np.zeros((num_rows, num_columns, height + GAP, width + GAP, 4))  # gaps show the page
     framed[:, :, GAP:, GAP:, :3] = np.clip(images / highest, 0, 1)
     framed[:, :, GAP:, GAP:, 3] = 1
+    # One picture, not an axes for each image: a contact sheet has up to 200.
+    # (R, C, H, W, 4) to (R, H, C, W, 4), then to (R x H, C x W, 4).
     pixels = framed.swapaxes(1, 2).reshape(num_rows * (height + GAP), -1, 4)
     axes.imshow(pixels, interpolation="none")
     axes.grid(visible=False)
@@ -258,4 +275,5 @@ def show_mosaic(
 
 
 def _centres(number: int, size: int) -> np.ndarray:
+    # imshow puts the centre of pixel k at k, not at k + 1/2.
     return np.arange(number) * (size + GAP) + GAP + (size - 1) / 2

@@ -11,7 +11,7 @@ from twinrun.comparison.study_records import Trial, read_ranking
 from twinrun.figures.style import MUTED, canvas, note
 from twinrun.formatting import measure
 
-MOST_PANELS = 3
+MOST_PANELS = 3  # our choice, as the next
 MOST_NAMED = 8
 
 
@@ -26,7 +26,9 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
     drawn = [trial for trial in summary["trials"] if trial["ended"] == "finished"]
     others = [trial for trial in summary["trials"] if trial["ended"] != "finished"]
     tables = [pd.read_csv(Path(trial["run"]).with_name("epochs.csv")) for trial in drawn]
+    # ASSUME that all trials log what the best one logs: they train one module.
     names = [name for name in tables[0] if name != "epoch"][:MOST_PANELS] if tables else [""]
+    # Not up to 1: the yellow end is too pale on white. Colours are ranks, not variants.
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, max(len(drawn), 1)))
     named = min(len(drawn), MOST_NAMED) + min(len(others), MOST_NAMED)
     title = f"The trials by epoch, ranked by {summary['metric']}"
@@ -45,6 +47,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
         for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:
             grid[0, 0].plot([], color=colour, linewidth=2.5, label=_label(trial))
         for trial in others[:MOST_NAMED]:
+            # What failed has no curve, but a place in the legend: it was tried.
             grid[0, 0].plot([], "x", color=MUTED, label=_label(trial))
         grid[-1, 0].set_xlabel("epoch")
         grid[-1, 0].xaxis.set_major_locator(MaxNLocator(7, integer=True))

@@ -32,6 +32,7 @@ def why_nothing_measured(found: TimingSummary) -> str:
 
 def quartiles(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """Return the quartiles of the milliseconds: columns `low`, `middle`, `high`, index `by`."""
+    # sort=False keeps the order of the rounds; by name, variants would change places.
     groups = table.groupby(by, sort=False)["milliseconds"]
     return pd.DataFrame(
         {"low": groups.quantile(0.25), "middle": groups.median(), "high": groups.quantile(0.75)}
@@ -54,6 +55,7 @@ def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> 
     if not measured:
         empty(output, title=title, reason=why_nothing_measured(found))
         return
+    # Without any ratio the panel keeps a row, for the note that says why.
     heights = [len(measured), max(len(ratios), 1)]
     height = 1.5 + 0.45 * sum(heights)
     with canvas(output, title=title, height=height, rows=2, row_heights=heights) as (_, grid):
@@ -71,6 +73,7 @@ def _draw_rounds(
     """Draw a row of points for each variant, the first round on top."""
     for row, variant in enumerate(measured):
         times = rounds.loc[rounds["variant"] == variant, "milliseconds"]
+        # In the order of time: a machine that became slower shows as a slant.
         heights = np.linspace(row - 0.25, row + 0.25, len(times))
         axes.scatter(times, heights, s=18, color=colour_of(variant, variants), linewidth=0)
         axes.vlines(times.median(), row - 0.36, row + 0.36, color=INK, linewidth=2, zorder=5)
@@ -89,6 +92,7 @@ def _draw_ratios(
     axes.set_xlabel(f"time relative to {baseline} (line: 95% interval)")
     for row, ratio in enumerate(ratios):
         colour = colour_of(ratio["variant"], variants)
+        # Of fewer than 6 rounds there is no interval, and the point stands alone.
         if ratio["low"] is not None and ratio["high"] is not None:
             axes.hlines(row, ratio["low"], ratio["high"], color=colour, linewidth=2.5)
         axes.plot(ratio["time_ratio"], row, marker="o", color=colour, markersize=8)

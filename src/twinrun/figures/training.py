@@ -26,6 +26,7 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         output: path of the SVG.
     """
     title = "Training (solid) and validation (dashed) per epoch"
+    # A training that failed has no epochs; the page names it elsewhere.
     trained = [Path(run) for run in runs if failure_of(run) is None]
     if not trained:
         empty(output, title=title, reason=f"not run: {failure_of(runs[0])}")
@@ -56,6 +57,7 @@ def _draw_metric(
     axes: Axes, metric: pd.DataFrame, drawn: Sequence[str], variants: Sequence[str]
 ) -> None:
     for (variant, phase), rows in metric.groupby(["variant", "phase"], sort=False):
+        # Equal curves cover each other: a thin line on a thick one shows both.
         width = 4.5 / (1 + drawn.index(variant)) ** 0.8
         band(
             axes,
@@ -65,6 +67,7 @@ def _draw_metric(
             colour=colour_of(variant, variants),
             dashes=PHASES.get(phase, "solid"),
             width=width,
+            # A line of one point is invisible.
             marker="o" if rows["epoch"].nunique() == 1 else None,
         )
 
@@ -73,6 +76,7 @@ def _metrics(run: Path) -> pd.DataFrame:
     """Return a run's metrics in long form: variant, epoch, phase, metric, value; finite ones."""
     variant = read_run(run, "epochs.csv")["variant"]
     table = pd.read_csv(run.with_name("epochs.csv")).melt(id_vars="epoch", var_name="name")
+    # A metric may be inf, whose axis has no end, or a word.
     table["value"] = pd.to_numeric(table["value"], errors="coerce").where(np.isfinite)
     parts = table["name"].astype(str).str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
     return table.join(parts).dropna(subset="value").assign(variant=variant)

@@ -46,6 +46,7 @@ class Denoiser(pl.LightningModule):
         # The mean of the training inputs, (1, 32, 32). The data module computes it; as a
         # buffer it is saved with the weights.
         self.register_buffer("mean", torch.zeros(1, SIZE, SIZE))
+        # The order of the layers is part of what a seed means: each draws from the same generator.
         for name, parameter in self.named_parameters():
             if name.endswith("weight"):
                 nn.init.xavier_uniform_(parameter)
@@ -53,11 +54,13 @@ class Denoiser(pl.LightningModule):
                 nn.init.zeros_(parameter)
 
     def forward(self, noisy_NCHW: torch.Tensor) -> torch.Tensor:
+        # (N, 1, 32, 32) to (N, 32, 4, 4) and back. A clipped pixel has no gradient.
         return self.decoder(self.encoder(noisy_NCHW - self.mean)).clamp(0.0, 1.0)
 
     def on_fit_start(self) -> None:
         # Trainer.fit sets `datamodule` without declaring it.
         data = self.trainer.datamodule  # pyrefly: ignore[missing-attribute]
+        # In place: the buffer stays on the device to which Lightning has moved the module.
         self.mean.copy_(data.training_mean)
 
     def _step(self, batch: tuple[torch.Tensor, torch.Tensor], name: str) -> torch.Tensor:
@@ -86,6 +89,7 @@ class Denoiser(pl.LightningModule):
         self, batch: tuple[torch.Tensor, torch.Tensor], batch_idx: int
     ) -> dict[str, torch.Tensor]:
         noisy, clean = batch
+        # All three are kept: the figure shows them in this order, and compares with the last.
         return {"noisy": noisy, "denoised": self(noisy), "clean": clean}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -98,6 +102,8 @@ class Denoiser(pl.LightningModule):
         return torch.optim.Adam(groups, lr=self.hparams["learning_rate"])
 
     def configure_callbacks(self) -> list[pl.Callback]:
+        # It cannot run out of patience in the config's 5 epochs: the first one sets the best loss,
+        # and four are left. There it only stops at a loss that is not finite.
         return [EarlyStopping(monitor="val_loss", patience=5)]
 
 
@@ -108,6 +114,7 @@ def psnr(images_NCHW: torch.Tensor, clean_NCHW: torch.Tensor) -> torch.Tensor:
     https://en.wikipedia.org/wiki/Peak_signal-to-noise_ratio; infinite where nothing differs.
     """
     error_N = (images_NCHW - clean_NCHW).square().flatten(1).mean(1)
+    # Our choice: the mean of decibels, not the decibels of the mean error. Images count alike.
     return (-10.0 * error_N.log10()).mean()
 
 
@@ -139,14 +146,17 @@ class DenoisingPairs(pl.LightningDataModule):
 
     def setup(self, stage: str) -> None:
         with np.load(self.hparams["path"], allow_pickle=False) as arrays:
+            # All 10,000: this task has a split of its own. (10000, 28, 28) uint8.
             images = np.concatenate([arrays["train_images"], arrays["test_images"]])
             labels = np.concatenate([arrays["train_labels"], arrays["test_labels"]])
         seed = self.hparams["seed"]
         training, validation, test = split_by_class(labels)
+        # 1, 2, 3 keep the noise of the three parts apart; 0 belongs to EpochOrder.
         self.training = NoisyImages(images[training], seed=(seed, 1), turns=True)
         # Their noise is the same in every epoch: metrics of two epochs are of the same images.
         self.validation = NoisyImages(images[validation], seed=(seed, 2), turns=False)
         self.test = NoisyImages(images[test], seed=(seed, 3), turns=False)
+        # Later stages have the mean in the module's buffer, and need not make the images for it.
         if stage == "fit":
             self.training_mean = self.training.mean_of_inputs()
 
@@ -186,11 +196,13 @@ class NoisyImages(Dataset):
 
     def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the noisy and the clean images of a whole batch, (N, 1, 32, 32) float32 each."""
+        # An index array copies, so the rotation below does not touch the dataset. (B, 28, 28).
         images = self._images[np.array(indices) % len(self)]
         # The index holds the epoch, so this depends on (seed, epoch, image) and on no state: a data
         # worker, a resumed run and a single process draw the same.
         generators = [np.random.default_rng([*self._seed, index]) for index in indices]
         if self._turns:
+            # Before the noise: the order of the two draws is part of the result.
             turns = np.array([generator.integers(4) for generator in generators])
             for turn in (1, 2, 3):
                 images[turns == turn] = np.rot90(images[turns == turn], turn, axes=(1, 2))
@@ -220,9 +232,11 @@ def salt_and_pepper(images: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 def split_by_class(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Split the indices of `labels` (N,) 95 / 2.5 / 2.5 % within each class, in their order."""
+    # Not shuffled: the dataset has its labels in random order already.
     parts: list[list[np.ndarray]] = [[], [], []]
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
+        # Rounded first: 0.95 + 0.025 is no exact binary number, and astype(int) cuts off.
         cuts = np.round(np.cumsum([TRAINING_SHARE, VALIDATION_SHARE]) * len(members)).astype(int)
         for part, indices in zip(parts, np.split(members, cuts), strict=True):
             part.append(indices)
@@ -236,5 +250,7 @@ def _resized(images: np.ndarray) -> torch.Tensor:
     images_NCHW = functional.interpolate(
         images_NCHW, size=(SIZE, SIZE), mode="bicubic", align_corners=False
     )
+    # Bicubic interpolation overshoots 0 and 255; this scaling brings it back into [0, 1].
+    # ASSUME that no image has one grey only: it would be 0 / 0.
     low, high = images_NCHW.amin((1, 2, 3), True), images_NCHW.amax((1, 2, 3), True)
     return (images_NCHW - low) / (high - low)

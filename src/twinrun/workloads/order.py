@@ -32,6 +32,7 @@ class EpochOrder(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         # The 0 separates these random numbers from those that a dataset draws from the same seed.
         order = np.random.default_rng([self._seed, 0, self._epoch]).permutation(self._size)
+        # An index is all that a data worker hears of the order, so it has to tell the epoch too.
         return iter((order + self._epoch * self._size).tolist())
 
 
@@ -50,6 +51,7 @@ class ResidentTensors(Dataset):
 
     def __getitems__(self, indices: list[int]) -> tuple[torch.Tensor, ...]:
         """Return the rows of a batch; an index is epoch * size + row, as in `EpochOrder`."""
+        # The modulo drops the epoch, which these tensors do not need. (B,) int64.
         rows = torch.tensor(indices) % len(self)
         return tuple(tensor[rows] for tensor in self._tensors)
 
@@ -77,6 +79,7 @@ def loader(
     return DataLoader(
         dataset,
         batch_sampler=batches,
+        # A function of the module, not a lambda: a spawned data worker has to unpickle it.
         collate_fn=_as_it_is,
         num_workers=workers,
         # A generator of its own: without one, each iteration draws a base seed for the workers from

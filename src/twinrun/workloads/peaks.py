@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 REACH = 3.0  # both variables run from -REACH to REACH
-PREDICTED_POINTS = 1600
+PREDICTED_POINTS = 1600  # 40 by 40
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -45,6 +45,7 @@ class Peaks(pl.LightningModule):
                 nn.init.zeros_(layer.bias)
 
     def forward(self, points_NC: torch.Tensor) -> torch.Tensor:
+        # (N, 1) to (N,): the loss would broadcast (N, 1) against z (N,) to (N, N).
         return self.network(points_NC).squeeze(1)
 
     def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
@@ -76,6 +77,8 @@ class PeaksGrid(pl.LightningDataModule):
         """
         super().__init__()
         self.save_hyperparameters()
+        # Here and not in `setup`, so that a wrong number fails before anything trains. A list is a
+        # dataset of one element, and that element is the batch.
         self.training = [grid(points)]
         self.predicted = [grid(PREDICTED_POINTS)]
 
@@ -100,11 +103,14 @@ def grid(points: int) -> list[torch.Tensor]:
         ValueError: if no grid of at least 2 by 2 has that many points.
     """
     divisors = range(2, math.isqrt(max(points, 0)) + 1)
+    # The largest divisor up to the root gives the grid that is nearest to a square.
     rows = max((d for d in divisors if points % d == 0), default=0)
     if not rows:
         raise ValueError(f"points: {points} is not the size of a grid of at least 2 by 2")
     x2, x1 = (torch.linspace(-REACH, REACH, n, dtype=torch.float64) for n in (rows, points // rows))
+    # Its last factor varies fastest, hence x2 first; flip makes the columns (x1, x2).
     points_NC = torch.cartesian_prod(x2, x1).flip(1).float()
+    # z belongs to the rounded points, which the network sees, and is itself rounded once.
     return [points_NC, peaks(*points_NC.double().unbind(1)).float()]
 
 
@@ -120,6 +126,7 @@ def peaks(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
 def _loader(batches: list[list[torch.Tensor]]) -> DataLoader:
     return DataLoader(
         cast("Dataset[list[torch.Tensor]]", batches),  # a list has all that a DataLoader asks for
+        # No automatic batching: an element of the list is a batch.
         batch_size=None,
         collate_fn=_as_it_is,
         # A generator of its own: without one, each iteration draws from the global generator.
