@@ -1,5 +1,6 @@
 """A timing does the work it says, in pairs, and goes on without what cannot run."""
 
+import math
 from contextlib import nullcontext
 
 import pandas as pd
@@ -13,7 +14,8 @@ from twinrun.acceleration.compilation import Compiled, traced_only
 from twinrun.errors import TwinrunError
 from twinrun.process.fresh_process import rebuilt
 from twinrun.timing import timed_variant
-from twinrun.timing.measure import Measured, _distance, measure
+from twinrun.timing.agreement import distance
+from twinrun.timing.measure import Measured, measure
 
 WORKLOAD = {
     "module": "small:Small",
@@ -262,6 +264,15 @@ def test_fast_variants_predict_what_the_baseline_predicts(monkeypatch, tmp_path)
 
 def test_a_wrong_prediction_is_further_off_than_rounding():
     right = [torch.ones(100)]
-    assert _distance([torch.ones(100) + 1e-6], right) == pytest.approx(1e-6, rel=0.1)
+    assert distance([torch.ones(100) + 1e-6], right) == pytest.approx(1e-6, rel=0.1)
     wrong = [torch.ones(100).index_fill(0, torch.tensor([3]), 0.0)]
-    assert _distance(wrong, right) == pytest.approx(0.1)
+    assert distance(wrong, right) == pytest.approx(0.1)
+
+
+def test_a_nan_in_a_later_tensor_is_no_agreement():
+    right = [torch.ones(3), torch.ones(3)]
+    assert math.isnan(distance([torch.ones(3), torch.full((3,), torch.nan)], right))
+
+
+def test_a_prediction_of_other_tensors_is_no_agreement():
+    assert distance([torch.ones(3)], [torch.ones(3), torch.ones(3)]) == math.inf

@@ -15,7 +15,7 @@ What cannot run on this machine is reported with the reason, and the others are 
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -30,13 +30,11 @@ from twinrun.process import environment
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.memory_limit import bounded_memory
 from twinrun.timing import ratios, summary
+from twinrun.timing.agreement import agreement
 from twinrun.timing.timed_variant import InitialState, TimedVariant
 
 PROGRESS_SECONDS = 10.0
 TRAINER_EVERY = 3  # rounds at most: each of the Trainer's is a whole fit
-# Units in the last place. Sums of some thousand products in another order are a few units off, and
-# each layer adds its own; a wrong weight or a lost layer is a million off.
-TOLERANCE = 100
 
 
 def measure(
@@ -247,34 +245,8 @@ def measure_rounds(
             for row in timed_variant.compilation()
         ],
         extent={phase: initial.extent(phase) for phase in ("train", "predict")},
-        agreement=list(_agreement(outputs, variants)),
+        agreement=list(agreement(outputs, variants)),
     )
-
-
-def _agreement(
-    outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Variant]
-) -> Iterator[dict[str, Any]]:
-    """Hold the predictions of each variant against the first's."""
-    baseline = next(iter(variants))
-    for name, output in outputs.items():
-        if name != baseline and output and baseline in outputs:
-            precisions = {variants[variant].precision for variant in (name, baseline)}
-            tolerance = TOLERANCE * max(map(_rounding_of, precisions))
-            distance = _distance(output, outputs[baseline])
-            yield {"variant": name, "distance": distance, "tolerance": tolerance}
-
-
-def _rounding_of(precision: str) -> float:
-    """Return how far 1 and the next number are apart in what a precision computes with."""
-    names = {"64": torch.float64, "32": torch.float32, "16": torch.float16}
-    return torch.finfo(names.get(precision.split("-")[0], torch.bfloat16)).eps
-
-
-def _distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
-    """Return the largest relative L2 distance of a tensor from the expected one, in float64."""
-    pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
-    tiny = torch.finfo(torch.float64).tiny
-    return max(float((a - b).norm() / b.norm().clamp(min=tiny)) for a, b in pairs)
 
 
 def _rotated(names: Sequence[str], number: int) -> list[str]:
