@@ -118,3 +118,13 @@ def test_a_slow_import_is_said(project, monkeypatch, capfd):
     assert capfd.readouterr().err.startswith("Importing slow_model to see what code a job depends")
     discover(["slow_model"], ["mine"], project / "imports.json")
     assert capfd.readouterr().err == ""
+
+
+def test_distributions_do_not_depend_on_what_is_imported(tmp_path, monkeypatch):
+    """setuptools adds a folder with distributions of its own to sys.path when it is imported."""
+    before = distributions()
+    vendored = tmp_path / "_vendor/extra-9.9.dist-info"
+    vendored.mkdir(parents=True)
+    (vendored / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 9.9\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "_vendor"))
+    assert distributions() == before

@@ -163,7 +163,11 @@ def hash_of_code(modules: Sequence[str], search_path: Sequence[str], memory: Pat
 
 def distributions() -> dict[str, str]:
     """Return the version of every installed distribution."""
-    found = {d.metadata["Name"]: d.version for d in metadata.distributions() if d.metadata["Name"]}
+    # Not all of sys.path: setuptools, once imported, adds what it brings along to it, so that the
+    # answer would depend on what else a process has imported.
+    folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    installed = metadata.distributions(path=folders)
+    found = {d.metadata["Name"]: d.version for d in installed if d.metadata["Name"]}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
 

@@ -21,6 +21,8 @@ ARITHMETIC = (
 # Of these, the ones that say where something lies or what is shown: they change no bit.
 PLACES = {
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "CUDA_HOME"),
+    # Lightning sets it when it is imported: how torch finds out whether there is a GPU.
+    "PYTORCH_NVML_BASED_CUDA_CHECK",
     *(
         "CUDA_PATH",
         "TORCH_HOME",
