@@ -116,13 +116,16 @@ def hash_of(*modules):
 
 
 @cache
-def planned(*, on_this_machine):
-    return planned_identity(on_this_machine=on_this_machine)
+def planned():
+    return planned_identity(on_this_machine=False)
 
 
 def versions_of(wildcards):
-    """Return versions and machine: an upgrade of either reruns what depends on it."""
-    return planned(on_this_machine=workflow.local_exec)
+    """Return all versions: an upgrade reruns what depends on them.
+
+    The machine is not among them, which plans for others on a cluster: the gate looks at it.
+    """
+    return planned()
 
 
 def cores_of_run(wildcards):
