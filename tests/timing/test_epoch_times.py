@@ -71,6 +71,18 @@ def test_an_only_epoch_is_measured_for_want_of_others(tmp_path):
     assert artifacts.read_json(tmp_path / "digits.json")["medians"][0]["seconds"] == 9.0
 
 
+@pytest.mark.parametrize("short", ["one-worker", "two-workers"])
+def test_a_variant_of_one_epoch_beside_longer_ones_is_named_and_left_out(tmp_path, short):
+    runs = [write_run(tmp_path, v, epochs=1 if v == short else 5) for v in VARIANTS]
+    summary = tmp_path / "digits.json"
+    summarise(runs, epochs=tmp_path / "digits.csv", summary=summary)
+    found = read(summary)
+    why = "its runs have one epoch each, and the first epoch of a run is left out"
+    assert found["skipped"] == [{"variant": short, "size": None, "reason": why}]
+    assert {row["variant"] for row in found["medians"]} == {*VARIANTS} - {short}
+    assert len(found["ratios"]) == (0 if short == "one-worker" else 1)
+
+
 @pytest.mark.parametrize(("own", "base"), [(2, 2), (6, 12), (7, 7), (8, 20), (18, 18)])
 def test_an_interval_covers_the_true_ratio_in_95_percent_or_there_is_none(own, base):
     # 2,000 pairs of variants: where 95 % cover, fewer than 93 % do once in 30,000 such tests.

@@ -97,10 +97,10 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
     rows = pd.DataFrame(found, columns=COLUMNS)
     artifacts.write_csv(epochs, rows)
     baseline = identities[0]["variant"]
-    # With one epoch there is no other.
-    # ASSUME all runs train as many epochs: beside longer ones, a run of one epoch has no row left.
+    # With one epoch in all runs there is no other. Beside longer runs a first epoch, with its
+    # start-up, is nothing to compare: a variant that has no other one is left out and named.
     steady = rows[rows["epoch"] > 1] if (rows["epoch"] > 1).any() else rows
-    groups = {variant: steady[steady["variant"] == variant] for variant in rows["variant"].unique()}
+    groups = {v: steady[steady["variant"] == v] for v in steady["variant"].unique()}
     firsts = rows[rows["epoch"] == 1].groupby("variant")["seconds"].median()
     scaling: Scaling = {
         "workload": identities[0]["workload"],
@@ -115,7 +115,7 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
             for variant, group in groups.items()
             if variant != baseline and baseline in groups
         ],
-        "skipped": _skipped(identities, failures.values(), measured=groups),
+        "skipped": _skipped(identities, failures.values(), measured=groups, started=firsts.index),
     }
     artifacts.write_record(summary, scaling, Scaling)
 
@@ -125,12 +125,24 @@ def _skipped(
     failures: Iterable[str | None],
     *,
     measured: Container[str],
+    started: Container[str],
 ) -> list[Skipped]:
-    """Return the variants without an epoch, each with the first reason."""
+    """Return the variants without an epoch that counts, each with the first reason.
+
+    Args:
+        runs: of all variants.
+        failures: the sentence of each run that failed.
+        measured: the variants whose epochs count.
+        started: those that ended an epoch.
+    """
     reasons: dict[str, str] = {}
     for run, failure in zip(runs, failures, strict=True):
+        if run["variant"] in started:
+            why = "its runs have one epoch each, and the first epoch of a run is left out"
+        else:
+            why = failure or "it ended before its first epoch"
         if run["variant"] not in measured:
-            reasons.setdefault(run["variant"], failure or "it ended before its first epoch")
+            reasons.setdefault(run["variant"], why)
     return [{"variant": v, "size": None, "reason": reason} for v, reason in reasons.items()]
 
 
