@@ -10,8 +10,8 @@ is opaque, and whoever looks at batches says so.
 import copy
 import dataclasses
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -76,10 +76,7 @@ def _leaves(value: object, place: str, above: tuple[int, ...]) -> Iterator[tuple
 def children(value: object) -> list[tuple[str, object]] | None:
     """Return what a container holds, by name; None of what is no container that is known."""
     if isinstance(value, Mapping):
-        return [
-            (f"{type(key).__name__[0]}{key}" if type(key) is not str else key, value[key])
-            for key in value
-        ]
+        return [(_shown(key), value[key]) for key in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [
             (field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)
@@ -122,7 +119,7 @@ def with_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -
     return cast(Batch, _changed(batch, change))
 
 
-def _changed(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, np.ndarray):
@@ -132,7 +129,8 @@ def _changed(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(value, tuple):
         items = [_changed(item, change) for item in value]
         # A named tuple takes its items one by one.
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        make: Callable[..., object] = type(value)
+        return make(*items) if hasattr(value, "_fields") else make(items)
     if isinstance(value, list):
         made = copy.copy(value)
         made[:] = [_changed(item, change) for item in value]
@@ -149,15 +147,17 @@ def _changed(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     return copy.deepcopy(value)
 
 
-def _mapping(value: Any, items: dict[Any, Any]) -> Any:
+def _mapping(value: Mapping[object, object], items: dict[object, object]) -> object:
     """Return a mapping of the same type with other values."""
     made = copy.copy(value)
     if made is value or not hasattr(made, "__setitem__"):
         return items
-    if hasattr(value, "data") and isinstance(value.data, dict):
-        made.data = dict(value.data)  # a copied UserDict of some classes shares its data
+    inner = getattr(value, "data", None)
+    if isinstance(inner, dict):
+        vars(made)["data"] = dict(inner)  # a copied UserDict of some classes shares its data
+    writable = cast(MutableMapping[object, object], made)
     for key, item in items.items():
-        made[key] = item
+        writable[key] = item
     return made
 
 

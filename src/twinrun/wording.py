@@ -5,13 +5,12 @@ Like `errors`, in every closure and in no result but as words: see `source_hash`
 
 import difflib
 from collections.abc import Sequence
-from typing import Any
 
 LONGEST_VALUE = 60  # letters of a value that a sentence shows
 MOST_NAMES = 12  # of what could have been meant
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Write a value as YAML would, in at most 60 letters.
 
     >>> shown(None), shown(True), shown("two"), shown([1] * 1000)
@@ -27,7 +26,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
-def suggestion(name: Any, known: Sequence[Any], *, list_all: bool = True) -> str:
+def suggestion(name: object, known: Sequence[object], *, list_all: bool = True) -> str:
     """Say what a wrong name may have meant; else, with `list_all`, what there is to name."""
     names = [str(item) for item in known]
     near = difflib.get_close_matches(str(name)[:LONGEST_VALUE], names, n=1)

@@ -5,10 +5,9 @@ those of the last time and reruns a job when they changed. Threads and resources
 Wildcards are mappings of text, as Snakemake gives them to a function.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
 
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards
@@ -23,12 +22,12 @@ class Params:
     """Folders of the user's own modules."""
 
     @cached_property
-    def _workloads(self) -> dict[str, dict[str, Any]]:
+    def _workloads(self) -> Mapping[str, Mapping[str, object]]:
         """The workloads as plain values, made once for thousands of runs."""
         return {name: asdict(entry) for name, entry in self.inputs.settings.workloads.items()}
 
     @cached_property
-    def _variants(self) -> dict[str, dict[str, Any]]:
+    def _variants(self) -> Mapping[str, Mapping[str, object]]:
         return {name: asdict(entry) for name, entry in self.inputs.settings.variants.items()}
 
     def _variant(self, wildcards: Wildcards) -> Variant:
@@ -36,7 +35,7 @@ class Params:
 
     # What a job is told
 
-    def settings_of_replay(self, wildcards: Wildcards) -> dict[str, Any]:
+    def settings_of_replay(self, wildcards: Wildcards) -> dict[str, object]:
         """Return what the runs of a comparison are made of."""
         return {
             "workload": self._workloads[wildcards["workload"]],
@@ -45,7 +44,7 @@ class Params:
             "search_path": self.search_path,
         }
 
-    def settings_of_run(self, wildcards: Wildcards) -> dict[str, Any]:
+    def settings_of_run(self, wildcards: Wildcards) -> dict[str, object]:
         """Return all that a run is made of, at once: there may be thousands of them."""
         names = {key: wildcards[key] for key in ("workload", "variant")}
         seed, repeat = int(wildcards["seed"]), int(wildcards["repeat"])
@@ -55,11 +54,11 @@ class Params:
             "cores": self._variant(wildcards).cores,
         }
 
-    def workload_of_timing(self, wildcards: Wildcards) -> dict[str, Any]:
+    def workload_of_timing(self, wildcards: Wildcards) -> Mapping[str, object]:
         """Return the workload that is timed."""
         return self._workloads[self.inputs.settings.timings[wildcards["timing"]].workload]
 
-    def variants_of_timing(self, wildcards: Wildcards) -> dict[str, dict[str, Any]]:
+    def variants_of_timing(self, wildcards: Wildcards) -> dict[str, Mapping[str, object]]:
         """Return the variants that are timed, the baseline first."""
         names = self.inputs.settings.timings[wildcards["timing"]].variants
         return {name: self._variants[name] for name in names}
@@ -103,21 +102,21 @@ class Params:
         names = settings.timings[wildcards["timing"]].variants
         return int(any(settings.variants[name].accelerator == "gpu" for name in names))
 
-    def resources_of_devices(self) -> dict[str, int | Callable[[Wildcards], Any]]:
+    def resources_of_devices(self) -> dict[str, int | Callable[[Wildcards], object]]:
         """Return the GPUs of a run, and what Slurm must know of one on several nodes.
 
         What no variant needs has no function, which would be called for each of thousands of runs.
         """
         variants = self.inputs.settings.variants.values()
 
-        def of_nodes(get: Callable[[Variant], Any]) -> Callable[[Wildcards], Any]:
-            def resource(wildcards: Wildcards) -> Any:
+        def of_nodes(get: Callable[[Variant], int | str]) -> Callable[[Wildcards], object]:
+            def resource(wildcards: Wildcards) -> int | str | None:
                 variant = self._variant(wildcards)
                 return get(variant) if variant.nodes > 1 else None  # None is no resource
 
             return resource
 
-        resources: dict[str, int | Callable[[Wildcards], Any]] = {"gpu": 0}
+        resources: dict[str, int | Callable[[Wildcards], object]] = {"gpu": 0}
         if any(variant.gpus for variant in variants):
             resources["gpu"] = lambda wildcards: self._variant(wildcards).gpus
         if any(variant.nodes > 1 for variant in variants):

@@ -6,7 +6,7 @@ there the whole training accumulates too.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from twinrun.config.definitions import Section
 
@@ -49,13 +49,13 @@ def pairs(variant: str, stops: Sequence[str]) -> list[StopPair]:
     ]
 
 
-def variants(name: str, settings: Section, stops: Sequence[str]) -> dict[str, dict[str, Any]]:
+def variants(name: str, settings: Section, stops: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the settings of the variants that `pairs` names, by name.
 
     >>> sorted(variants("plain", {"threads": 1, "accumulate": 1}, ["epoch_end"]))
     ['plain', 'plain-stop-epoch_end-resume-lightning', 'plain-stop-epoch_end-resume-twinrun']
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for pair in pairs(name, stops):
         whole = dict(settings) if pair["whole"] == name else {**settings, "accumulate": 2}
         found[pair["whole"]] = whole

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from twinrun.config import matrix_cells, resume_variants
@@ -162,7 +163,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     }
     for name, values in {**config["variants"], **changed, **_stopped(config)}.items():
         accelerator = default if values["accelerator"] == "auto" else values["accelerator"]
-        variants[name] = Variant(**{**values, "accelerator": accelerator})
+        variants[name] = msgspec.convert({**values, "accelerator": accelerator}, Variant)
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
         promised = math.inf if config["accelerator"] == "gpu" else gpus
         if (reason := _hindrance(variants[name], gpus=promised)) is not None:
@@ -170,8 +171,8 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     settings = Settings(
         config=config,
         studies=config["studies"],
-        datasets={name: Dataset(**_made_of(v)) for name, v in config["datasets"].items()},
-        workloads={name: Workload(**_made_of(v)) for name, v in config["workloads"].items()},
+        datasets=msgspec.convert(_made_of_each(config["datasets"]), dict[str, Dataset]),
+        workloads=msgspec.convert(_made_of_each(config["workloads"]), dict[str, Workload]),
         variants=variants,
         timings={},
         not_run=not_run,
@@ -190,12 +191,15 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     return settings
 
 
-def _made_of(values: Section) -> dict[str, Any]:
+def _made_of_each(sections: Section) -> dict[str, dict[str, object]]:
     """Leave out what is drawn: it is no setting of a run, whose change would train it again."""
-    return {key: value for key, value in values.items() if key != "shows"}
+    return {
+        name: {key: value for key, value in values.items() if key != "shows"}
+        for name, values in sections.items()
+    }
 
 
-def _stopped(config: Section) -> dict[str, dict[str, Any]]:
+def _stopped(config: Section) -> dict[str, dict[str, object]]:
     """Return the variants that the study resume adds, and those that they are compared with."""
     if "resume" not in config["studies"]:
         return {}

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 from twinrun.config.definitions import Section
 
 
-def trials(config: Section) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def trials(config: Section) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Return each trial's name, the workload that it varies and its hyperparameters.
 
     The name is made of the values, as those of Snakemake's Paramspace are, so that a trial keeps

@@ -70,7 +70,7 @@ def _test(
 
 def _predict(
     trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
-) -> dict[str, list[Any]]:
+) -> dict[str, list[object]]:
     """Return the outputs for each batch, by a prefix that names the loader if there are several.
 
     Lightning's own `predict_step` calls `forward`: a module with neither predicts nothing.
@@ -89,7 +89,7 @@ def _predict(
     return {"": list(found)}
 
 
-def _keep(found: Evaluation, prefix: str, batches: list[Any]) -> None:
+def _keep(found: Evaluation, prefix: str, batches: list[object]) -> None:
     """Join the outputs of a loader's batches, leaf by leaf; name the leaves that do not join."""
     if not batches:
         return
@@ -100,21 +100,29 @@ def _keep(found: Evaluation, prefix: str, batches: list[Any]) -> None:
     for leaves in zip(*(leaves for leaves, _ in flattened), strict=True):
         name = prefix + (_name(leaves[0][0]) or "prediction")
         values = [value for _, value in leaves]
-        reason = _why_not_joined(values)
+        tensors = [value for value in values if isinstance(value, torch.Tensor)]
+        reason = _why_not_joined(values, tensors)
         if reason is None:
-            found.predictions[name] = torch.cat([v.reshape(1) if not v.ndim else v for v in values])
+            found.predictions[name] = torch.cat(
+                [t.reshape(1) if not t.ndim else t for t in tensors]
+            )
         else:
             found.missing[name] = reason
 
 
-def _why_not_joined(values: list[Any]) -> str | None:
-    """Say why the outputs of the batches are not kept."""
+def _why_not_joined(values: list[object], tensors: list[torch.Tensor]) -> str | None:
+    """Say why the outputs of the batches are not kept.
+
+    Args:
+        values: one leaf of the outputs, of each batch.
+        tensors: those of them that are tensors.
+    """
     others = [type(value).__name__ for value in values if not isinstance(value, torch.Tensor)]
     if others:
         return f"predict_step returns a {others[0]}; tensors are kept"
-    if any(value.layout is not torch.strided for value in values):
+    if any(value.layout is not torch.strided for value in tensors):
         return "predict_step returns a sparse or nested tensor; dense ones are kept"
-    if len({(value.dtype, value.shape[1:]) for value in values}) > 1:
+    if len({(value.dtype, value.shape[1:]) for value in tensors}) > 1:
         return "the batches' predictions differ in type or shape beyond their first dimension"
     return None
 

@@ -10,7 +10,6 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -31,7 +30,7 @@ KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str:
 
 
 def booleans_as_texts(
-    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters]
+    hyperparameters: Mapping[str, object], takers: Mapping[str, Parameters]
 ) -> Iterator[str]:
     """Yield a sentence for each text where a boolean is meant: it would be true, whatever it says.
 
@@ -53,7 +52,7 @@ def _is_boolean(name: str, takers: Mapping[str, Parameters]) -> bool:
 def explained_failure(
     what: str,
     error: BaseException,
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
     takers: Mapping[str, Parameters],
     where: str = "",
 ) -> str:
@@ -76,7 +75,7 @@ def explained_failure(
 
 
 def explained(
-    error: BaseException, hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters]
+    error: BaseException, hyperparameters: Mapping[str, object], takers: Mapping[str, Parameters]
 ) -> list[str]:
     """Return a sentence for each hyperparameter that a failure is likely due to, the surest first.
 
@@ -101,7 +100,7 @@ def _names(text: str, name: str) -> bool:
     return len(name) > 1 and bool(re.search(rf"(?<![\w]){words}(?![\w])", text, re.IGNORECASE))
 
 
-def _shows(text: str, value: Any) -> bool:
+def _shows(text: str, value: object) -> bool:
     """Say whether a message shows a value that is no usual one, such as -1 or 1.5."""
     is_usual = isinstance(value, bool) or value is None or (isinstance(value, int) and value >= 0)
     if is_usual or not isinstance(value, int | float | str) or not str(value):
@@ -110,7 +109,7 @@ def _shows(text: str, value: Any) -> bool:
 
 
 def _suspects(
-    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters]
+    hyperparameters: Mapping[str, object], takers: Mapping[str, Parameters]
 ) -> Iterator[tuple[str, str]]:
     """Find values of another type than what the constructor says of the argument."""
     for name, value in hyperparameters.items():
@@ -120,7 +119,7 @@ def _suspects(
                 break
 
 
-def _oddity(value: Any, parameter: inspect.Parameter) -> str | None:
+def _oddity(value: object, parameter: inspect.Parameter) -> str | None:
     """Say what is odd about a value.
 
     >>> def constructor(rate=0.1, *, size: int): ...
@@ -147,12 +146,13 @@ def _oddity(value: Any, parameter: inspect.Parameter) -> str | None:
     kind = KINDS.get(type(default))
     if kind is None or not _strays(value, default):
         return None
-    what = {int: "a whole number", float: "a number", str: "a text"}.get(type(value))
+    names: dict[type, str] = {int: "a whole number", float: "a number", str: "a text"}
+    what = names.get(type(value))
     is_what = f" is {what}" if what else ""
     return f"{shown(value)}{is_what}, where the default is {shown(default)}{_cure(value, [kind])}"
 
 
-def _strays(value: Any, default: Any) -> bool:
+def _strays(value: object, default: object) -> bool:
     """Say whether a value is of another kind than a default: a text for a number, say."""
     numbers = (int, float)
     if isinstance(default, bool) or isinstance(value, bool):
@@ -164,14 +164,14 @@ def _strays(value: Any, default: Any) -> bool:
     return type(default) is not type(value)
 
 
-def _cure(value: Any, kinds: Sequence[str]) -> str:
+def _cure(value: object, kinds: Sequence[str]) -> str:
     number = as_number(value) if isinstance(value, str) else None
     if number and {"number", "integer"} & set(kinds):
         return f"; write {number}"
     return type_hint(value, kinds)
 
 
-def _kinds(annotation: Any) -> list[str]:
+def _kinds(annotation: object) -> list[str]:
     """Name what an annotation allows, if it is made of nothing but plain types."""
     if annotation in KINDS:
         return [KINDS[annotation]]
@@ -188,7 +188,7 @@ def _kinds(annotation: Any) -> list[str]:
     return []
 
 
-def _is(value: Any, annotation: Any) -> bool:
+def _is(value: object, annotation: object) -> bool:
     """Say whether a value from YAML suits an annotation of plain types; in doubt it does."""
     try:
         msgspec.convert(value, annotation)
@@ -199,6 +199,6 @@ def _is(value: Any, annotation: Any) -> bool:
     return True
 
 
-def _written(annotation: Any) -> str:
+def _written(annotation: object) -> str:
     text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     return text.replace("typing.", "")

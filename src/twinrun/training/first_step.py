@@ -109,7 +109,7 @@ class FirstStep(pl.Callback):
             )
 
 
-def _fingerprints(module: pl.LightningModule) -> dict[str, Any]:
+def _fingerprints(module: pl.LightningModule) -> dict[str, int]:
     return {
         name: fingerprint(parameter)
         for name, parameter in module.named_parameters()

@@ -8,7 +8,7 @@ them.
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
@@ -113,7 +113,7 @@ def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
     return found
 
 
-def _signature(function: Any) -> inspect.Signature:
+def _signature(function: Callable[..., object]) -> inspect.Signature:
     try:
         return inspect.signature(function, eval_str=True)
     except Exception:  # an annotation may name what is only imported for type checkers
@@ -121,7 +121,7 @@ def _signature(function: Any) -> inspect.Signature:
 
 
 def mistakes(
-    hyperparameters: Mapping[str, Any], takers: Mapping[str, Parameters], data: str
+    hyperparameters: Mapping[str, object], takers: Mapping[str, Parameters], data: str
 ) -> Iterator[str]:
     """Yield a sentence for each hyperparameter that nobody takes, or that is missing.
 
@@ -204,7 +204,7 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
     data.train_dataloader = train_dataloader
 
 
-def _construct(constructed: type[Built], source: str, given: Mapping[str, Any]) -> Built:
+def _construct(constructed: type[Built], source: str, given: Mapping[str, object]) -> Built:
     try:
         return constructed(**given)
     except Exception as error:  # a user's constructor may raise anything

@@ -5,9 +5,8 @@ holds nothing (no time, no host) that would differ between two makings.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ def prepare(
     *,
     name: str,
     make: str,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
     search_path: Sequence[str],
     arrays: str,
     manifest: str,
@@ -57,7 +56,7 @@ def prepare(
 
 
 def made_arrays(
-    name: str, make: str, parameters: Mapping[str, Any], search_path: Sequence[str] = ()
+    name: str, make: str, parameters: Mapping[str, object], search_path: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
     """Call the function that makes a dataset.
 
@@ -93,7 +92,7 @@ def made_arrays(
     return dict(made)
 
 
-def signature_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
+def signature_of(function: Callable[..., object]) -> Mapping[str, inspect.Parameter] | None:
     """Return the parameters of a function, None where nobody knows them."""
     try:
         return inspect.signature(function).parameters
@@ -101,7 +100,9 @@ def signature_of(function: Any) -> Mapping[str, inspect.Parameter] | None:
         return None
 
 
-def _check_parameters(key: str, make: str, function: Any, parameters: Mapping[str, Any]) -> None:
+def _check_parameters(
+    key: str, make: str, function: Callable[..., object], parameters: Mapping[str, object]
+) -> None:
     """Refuse parameters that a function does not take, and those that it needs."""
     taken = signature_of(function)
     if taken is None:

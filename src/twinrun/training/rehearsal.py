@@ -114,7 +114,7 @@ def _make(
 
 
 def _make_arrays(
-    send: Callable[[Any], None], name: str, dataset: Dataset, search_path: list[str], file: str
+    send: Callable[[object], None], name: str, dataset: Dataset, search_path: list[str], file: str
 ) -> None:
     make = dataset.make or ""
     try:
@@ -156,7 +156,7 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
             yield died, found
 
 
-def _rehearse_parts(send: Callable[[Any], None], parts: Sequence[Part]) -> None:
+def _rehearse_parts(send: Callable[[object], None], parts: Sequence[Part]) -> None:
     for part in parts:
         send(rehearse_part(part, send))
 
