@@ -102,6 +102,23 @@ def test_the_whole_workflow_runs_on_slurm(project):
     assert "Nothing to be done" in again.text
 
 
+def test_the_rehearsal_is_a_job_and_the_others_wait_for_it(project):
+    """The module fails wherever it is constructed, and says in which job that was."""
+    (project.directory / "where.py").write_text(
+        "import os\n"
+        "from twinrun.workloads.denoiser import Denoiser\n\n\n"
+        "class Where(Denoiser):\n"
+        "    def __init__(self, **kwargs):\n"
+        "        job, name = (os.getenv(f'SLURM_JOB_{k}') for k in ('ID', 'NAME'))\n"
+        "        raise ValueError(f'constructed in job {job} named {name}')\n"
+    )
+    workloads = {"denoiser": {**SMALL["workloads"]["denoiser"], "module": "where:Where"}}
+    done = on_slurm(project, config={**SMALL, "workloads": workloads}, check=1)
+    assert re.search(r"constructed in job \d+ named rehearsal", done.text)
+    assert not (project.directory / "results").exists()
+    assert not list((project.directory / ".snakemake").rglob("rehearsal-*"))
+
+
 def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     """The fake GPU is granted, and torch, which finds none, ends the job with one sentence."""
     target = "results/runs/factorization/deterministic/seed1/repeat1/run.json"

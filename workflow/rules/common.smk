@@ -75,9 +75,13 @@ wildcard_constraints:
 
 def rehearse_workloads():
     """Take one step of everything that the workloads of the config do, in another process."""
+    resources = None
+    if workflow.executor_plugin.name == "slurm":  # on a node, as the first training will be
+        trainings = [job for job in workflow.dag.jobs if job.rule.name == "train"]
+        resources = dict(trainings[0].resources.items()) if trainings else {}
     try:
         if SETTINGS.config["rehearsal"]:
-            rehearse(SETTINGS, SEARCH_PATH)
+            rehearse(SETTINGS, SEARCH_PATH, resources=resources)
     except TwinrunError as error:
         raise WorkflowError(str(error)) from None
 

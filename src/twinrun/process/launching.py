@@ -13,10 +13,11 @@ what they started dies with them.
 import os
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from twinrun.errors import JobError
+from twinrun.process.slurm import srun_of_workers
 from twinrun.process.worker_process import WorkerProcess, failure_of, signals_passed_on, watch
 
 SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
@@ -48,6 +49,7 @@ def launch(
     *,
     workers: int = 1,
     nodes: int = 1,
+    command: Sequence[str] = (),
 ) -> None:
     """Call a function in fresh processes, as many as there are workers, and wait for them.
 
@@ -59,6 +61,7 @@ def launch(
         workers: how many processes; several find RANK, LOCAL_RANK, NODE_RANK, WORLD_SIZE and
             TWINRUN_MEETING, a URL where they meet, in their environment.
         nodes: machines that share the workers evenly, those of the Slurm job that this is.
+        command: what starts the process, elsewhere than here (see `slurm.srun_of_job`).
 
     Raises:
         TwinrunError: if the function raised; a JobError if what it raised was the machine's fault,
@@ -70,7 +73,10 @@ def launch(
         started: list[WorkerProcess] = []
         try:
             for place in _places(workers, nodes, folder):
-                prefix = _srun(workers, nodes, environment) if nodes > 1 else []
+                prefix = command
+                if nodes > 1:
+                    threads = int(environment["OMP_NUM_THREADS"])
+                    prefix = srun_of_workers(workers, nodes, threads)
                 started.append(WorkerProcess(prefix, function, arguments, {**environment, **place}))
             with signals_passed_on(started):
                 watch(started, GRACE_SECONDS if nodes == 1 else SRUN_SECONDS)
@@ -116,13 +122,4 @@ def _places(workers: int, nodes: int, folder: str) -> list[dict[str, str]]:
             "TWINRUN_MEETING": f"file://{Path(folder, 'meeting')}",
         }
         for rank in range(workers)
-    ]
-
-
-def _srun(workers: int, nodes: int, environment: Mapping[str, str]) -> list[str]:
-    """Return the command that starts a process for each worker on the nodes of this Slurm job."""
-    return [
-        *("srun", f"--nodes={nodes}", f"--ntasks={workers}", "--distribution=block", "--overlap"),
-        *(f"--ntasks-per-node={workers // nodes}", "--kill-on-bad-exit=1", "--export=ALL"),
-        f"--cpus-per-task={environment['OMP_NUM_THREADS']}",
     ]

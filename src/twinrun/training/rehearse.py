@@ -22,6 +22,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.imported_code import distributions_hash, hash_of_code
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.slurm import srun_of_job
 from twinrun.training.rehearsal_parts import SEED, Part, Rehearsed, parts_of
 from twinrun.wording import some
 
@@ -37,6 +38,7 @@ def rehearse(
     *,
     memory: Path = MEMORY,
     is_anew: bool = False,
+    resources: Mapping[str, object] | None = None,
 ) -> list[Rehearsed]:
     """Rehearse the workloads of a config's studies, or remember that they were.
 
@@ -45,6 +47,10 @@ def rehearse(
         search_path: folders with the user's own modules.
         memory: file with what was rehearsed before; written where there is no mistake.
         is_anew: rehearse what is remembered too, and look at the workloads' contract.
+        resources: rehearse in a job of Slurm that asks for these, as the trainings are jobs there:
+            where Snakemake was started may have no GPU, too little memory, or other versions. (A
+            rule cannot do it: where one fails, Snakemake deletes its output, and all that was
+            trained before would be trained again.)
 
     Raises:
         TwinrunError: with one line for each mistake, of all workloads.
@@ -57,7 +63,8 @@ def rehearse(
     done: dict[str, Rehearsed] = {}
     if waiting:
         say(f"Rehearsing one step of {_named(waiting)} (rehearsal: false leaves this out)")
-        done = {found["label"]: found for found in _launched(waiting, settings, search_path)}
+        launched = _launched(waiting, settings, search_path, memory.parent, resources)
+        done = {found["label"]: found for found in launched}
     mistakes = list(dict.fromkeys(m for found in done.values() for m in found["mistakes"]))
     if mistakes:
         raise TwinrunError(listed(mistakes, "met in the rehearsal, before any job"))
@@ -78,11 +85,19 @@ def _named(parts: Sequence[Part]) -> str:
 
 
 def _launched(
-    parts: Sequence[Part], settings: Settings, search_path: Sequence[str]
+    parts: Sequence[Part],
+    settings: Settings,
+    search_path: Sequence[str],
+    shared: Path,
+    resources: Mapping[str, object] | None,
 ) -> list[Rehearsed]:
-    variant = parts[0].training.variant
+    threads = parts[0].training.variant.threads
     names = {part.dataset for part in parts} - {None}
-    with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
+    command, root = [], None
+    if resources is not None:
+        command, root = srun_of_job(resources, name="rehearsal", threads=threads), shared
+        shared.mkdir(parents=True, exist_ok=True)  # other machines see it, unlike /tmp
+    with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder:
         report = Path(folder, "report.json")
         launch(
             "twinrun.training.rehearsal:rehearse",
@@ -92,7 +107,8 @@ def _launched(
                 "search_path": list(search_path),
                 "report": str(report),
             },
-            environment_of(seed=SEED, deterministic=False, threads=variant.threads),
+            environment_of(seed=SEED, deterministic=False, threads=threads),
+            command=command,
         )
         return artifacts.read_record(report, list[Rehearsed])
 
