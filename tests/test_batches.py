@@ -119,6 +119,17 @@ def test_the_order_of_a_set_is_chance_and_its_content_is_not():
     assert fingerprint_tree(words) != fingerprint_tree(words - {"w3"})
 
 
+@pytest.mark.parametrize("keys", [(1, "1"), (1, "i1"), (1, "<int 1>"), (1, 1.0 + 1e-9)])
+def test_keys_of_unlike_type_or_value_are_told_apart(keys):
+    one, other = ({key: torch.ones(2)} for key in keys)
+    assert fingerprint_tree(one) != fingerprint_tree(other)
+
+
+def test_a_key_that_looks_like_a_path_is_no_path():
+    flat, nested = {"a/dict.b": torch.ones(2)}, {"a": {"b": torch.ones(2)}}
+    assert fingerprint_tree(flat) != fingerprint_tree(nested)
+
+
 def test_a_batch_that_holds_itself_ends():
     batch = [torch.ones(2)]
     batch.append(batch)

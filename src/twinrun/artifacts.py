@@ -29,7 +29,7 @@ _ITEM_TYPES = {
     "F64": np.float64,
     "F32": np.float32,
     "F16": np.float16,
-    "BF16": np.uint16,  # NumPy has no bfloat16: its bits, to be widened by whoever needs values
+    "BF16": np.uint16,  # NumPy has no bfloat16: its bits, which a reader widens to values
     "U64": np.uint64,
     "U32": np.uint32,
     "U16": np.uint16,

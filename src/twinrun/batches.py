@@ -4,7 +4,7 @@ torch's pytree knows lists, tuples, dictionaries and what registered itself. Loa
 `UserDict` (Hugging Face's `BatchEncoding`), dataclasses, NumPy arrays. To pytree these are leaves,
 whose printed form is shortened (an array of 4,096 numbers shows six) or holds an address. Here
 every mapping, sequence, dataclass, set, array, tensor, string and number is walked; anything else
-is opaque, and whoever looks at batches says so.
+is opaque, and the answers that rest on the batch say so.
 """
 
 import copy
@@ -90,8 +90,9 @@ def children(value: object) -> list[tuple[str, object]] | None:
 
 
 def _shown(key: object) -> str:
-    """Write a key so that 1 and "1" are two."""
-    return key if isinstance(key, str) else f"{type(key).__name__} {key}"
+    """Write a key so that no other one, and no path of several, is written alike."""
+    is_plain = isinstance(key, str) and not set(key) & set("<>/")
+    return str(key) if is_plain else f"<{type(key).__name__} {key!r}>"
 
 
 def tensors(batch: object) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What a run leaves, held to its checksums: one reader, one writer, typed records.
+"""The files of a run, verified by checksums: one reader, one writer, typed records.
 
 A run's folder holds weights.safetensors, steps.csv, epochs.csv, fingerprints.npz,
 predictions.safetensors, run.json (its manifest) and SHA256SUMS. Does without torch.
@@ -18,9 +18,9 @@ from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
 
 CHECKSUMS = "SHA256SUMS"
-FAILED = "failed: "  # how the end of a run begins that left nothing but its reason
+FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason
 
-# What fingerprints.npz keeps tensor by tensor, or stream by stream, at every step, and which array
+# What fingerprints.npz keeps of each tensor or generator at every step, and which array
 # names its columns.
 PER_STEP = {
     "random": "stream_names",

@@ -104,7 +104,7 @@ def test_generators_of_loaders_and_samplers_go_on(tmp_path, data):
 @pytest.mark.parametrize(
     ("lost", "column"),
     [
-        ("restore_random_states", "batch"),  # the order is drawn first
+        ("restore_rng_states", "batch"),  # the order is drawn first
         ("_transient_buffers", "loss_fingerprint"),
     ],
 )

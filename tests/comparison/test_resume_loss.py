@@ -15,7 +15,7 @@ from twinrun.checkpoint.interrupt import Interrupt
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_stops
-from twinrun.process.determinism import random_states
+from twinrun.process.determinism import rng_states
 from twinrun.trace.step_tracer import Tracer
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.studies import resume
@@ -48,9 +48,9 @@ class Drops(Small):
         return super().forward(functional.dropout(inputs))
 
 
-class LosesRandomStates(Restless):
+class LosesRNGStates(Restless):
     def on_load_checkpoint(self, checkpoint):
-        checkpoint[resumable.KEY]["random"] = random_states()
+        checkpoint[resumable.KEY]["random"] = rng_states()
 
 
 class LosesOptimizer(Restless):
@@ -216,7 +216,7 @@ def test_twinruns_checkpoint_loses_nothing(found, expected):
             TORCH,
         ),
         case(
-            LosesRandomStates,
+            LosesRNGStates,
             Points,
             "mid_epoch",
             "twinrun",

@@ -254,7 +254,7 @@ class TestMissingParts:
         text = Page(own_example.report()).text
         assert "2 trainings failed, and left no network" in text
         assert f"failed: {reason}" in text
-        assert "The deterministic runs are not all there: repeat 1 failed: no repr" in text
+        assert "Some runs of deterministic left no network: repeat 1 failed: no repr" in text
 
     def test_a_study_that_was_not_asked_for_is_named(self, own_example):
         config = own_example.config | {"studies": []}

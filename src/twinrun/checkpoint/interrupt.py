@@ -1,8 +1,8 @@
-"""Stop a training at a chosen kind of point, as a kill there would, and let another go on.
+"""Stop a training at a chosen kind of point, as a kill there would; another process resumes it.
 
-A variant's `stop` names the point and `resume` says by what the training goes on: `lightning`, the
-checkpoint that Lightning's Trainer writes there, as a ModelCheckpoint would; or `twinrun`, the last
-one of `resuming.Resumable`, which lies where the epoch began. The stop is in the second epoch, so
+A variant's `stop` names the point, and `resume` the checkpoint to resume from: `lightning`, the one
+that Lightning's Trainer writes there, as a ModelCheckpoint would; or `twinrun`, the last
+one of `resumable.Resumable`, which lies where the epoch began. The stop is in the second epoch, so
 that an epoch that is done again by mistake is told from the one that was under way.
 """
 
@@ -42,12 +42,12 @@ class Interrupt(pl.callbacks.Checkpoint):
         batch_idx: int,
     ) -> None:
         """Stop after a batch of the right number, if it is to be after a batch."""
-        parts, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
+        micro_batches, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
         # At the end of a mini-batch, where no accumulated gradient can be lost.
-        middle = max(batches // parts // 2, 1) * parts
+        middle = max(batches // micro_batches // 2, 1) * micro_batches
         done = {"mid_epoch": middle, "mid_accumulation": middle + 1, "last_batch": batches}
-        is_between_parts = parts > 1 or self._stop != "mid_accumulation"
-        if done.get(self._stop) == batch_idx + 1 and is_between_parts:
+        is_between_micro_batches = micro_batches > 1 or self._stop != "mid_accumulation"
+        if done.get(self._stop) == batch_idx + 1 and is_between_micro_batches:
             self._end(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

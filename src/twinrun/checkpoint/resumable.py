@@ -1,4 +1,4 @@
-"""Go on after a training was killed, and end in the same bits as if it had not been.
+"""Resume a training that was killed; it ends in the bits of an uninterrupted one.
 
 `Resumable` is a Lightning callback, of use in any training:
 
@@ -7,7 +7,7 @@
     trainer.fit(module, data, ckpt_path=resumable.last(), weights_only=True)
     resumable.remove()
 
-Lightning's own checkpoint holds no random state, and resuming from it makes the loader's iterator
+Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
 before the sampler knows its epoch. This one is taken where an epoch starts, when all of the last
 one is done (schedulers and early stopping too), and put back at the same point of a resumed
 training, whose iterator is then made once more. A training killed in mid-epoch so repeats that
@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.process.determinism import random_states, restore_random_states
+from twinrun.process.determinism import restore_rng_states, rng_states
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 
@@ -115,9 +115,9 @@ class Resumable(pl.Callback):
         if hindrance is not None:
             self._give_up(hindrance)
             return
-        before = random_states()
+        before = rng_states()
         self._write(trainer)
-        restore_random_states(before)  # a module's own hook may have drawn
+        restore_rng_states(before)  # a module's own hook may have drawn
         self._written = time.monotonic()
 
     def on_save_checkpoint(
@@ -131,7 +131,7 @@ class Resumable(pl.Callback):
             progress["ready"] -= 1
         drop_hyperparameters(checkpoint)
         checkpoint[KEY] = {
-            "random": random_states(),
+            "random": rng_states(),
             "generators": [generator.get_state() for generator in _generators(trainer)],
             "metrics": dict(trainer.callback_metrics),
             "buffers": dict(_transient_buffers(pl_module)),
@@ -161,7 +161,9 @@ class Resumable(pl.Callback):
             # After the checkpoint, so that an entry never names one that is not whole.
             artifacts.write_json(self._entry, {**entry, "identity": self._identity})
         except OSError as error:
-            self._say(f"{path} could not be written ({error.strerror}): training goes on without")
+            self._say(
+                f"{path} could not be written ({error.strerror}): the training continues without"
+            )
             return
         except TwinrunError as error:
             self._give_up(str(error))
@@ -185,13 +187,13 @@ class Resumable(pl.Callback):
         with torch.no_grad():
             for name, buffer in _transient_buffers(module):
                 buffer.copy_(state["buffers"][name])
-        restore_random_states(state["random"])
+        restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
 
 
 def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
-    """Take from a checkpoint what is not needed to go on, and may be of any type."""
+    """Take from a checkpoint what no resumed training needs, and what may be of any type."""
     for key in ("hyper_parameters", "datamodule_hyper_parameters"):
         checkpoint.pop(key, None)
 
@@ -226,7 +228,7 @@ def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
     if trainer.check_val_every_n_epoch not in (None, 1):
         yield "not every epoch is validated (check_val_every_n_epoch)"
     if any(getattr(loader, "persistent_workers", False) for loader in _loaders(trainer)):
-        yield "data workers outlive an epoch (persistent_workers), with random states of their own"
+        yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
     for callback in vars(trainer)["callbacks"]:
         hindrance = getattr(callback, "hindrance", None)
         if callable(hindrance) and (found := hindrance()):

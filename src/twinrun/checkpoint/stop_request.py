@@ -1,8 +1,8 @@
 """Stop a training early, with the network so far kept: all workers after the same step.
 
 A stop is asked for by a file named STOP in the run's folder, by SIGTERM or by SIGINT (Ctrl-C).
-Whoever hears of it tells the others with what they exchange after the step, and all end there. The
-file is removed when it has been obeyed.
+The first worker that hears of it tells the others with what they exchange after the step, and all
+end there. The file is removed when it has been obeyed.
 """
 
 import signal

@@ -38,8 +38,8 @@ CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
 ADVICE = {
     "initial weights": "look for weights that are drawn before or without the seed, or changed "
     "between steps",
-    "RNG state": "look for whoever draws from or seeds the global random generators (a "
-    "callback, a loader, a library), and give it a generator of its own",
+    "RNG state": "find the callback, loader or library that draws from or seeds the "
+    "global random generators, and give it a generator of its own",
     "data order": "look for a shuffle or a sampler that draws from another source than the seed",
     "data content": "look for augmentation, data workers or a set whose result the seed does not "
     "decide",

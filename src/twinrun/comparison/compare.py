@@ -33,7 +33,7 @@ from twinrun.comparison.tables import (
     tensor_rows,
 )
 
-# Of a run, beside run.json: all that is read here, and by whoever is led here by a comparison.
+# Of a run, beside run.json: all that is read here, and by what follows a comparison.
 FILES = (
     "weights.safetensors",
     "steps.csv",
@@ -196,7 +196,7 @@ def _why_not_run(runs: Sequence[str | Path], *, across: bool) -> str | None:
 def _not_run(
     runs: Sequence[str | Path], reason: str, *, across: bool
 ) -> tuple[Comparison, pd.DataFrame, pd.DataFrame]:
-    """Return the summary of runs that are not all there, and empty tables."""
+    """Return the summary where a run left no network, and empty tables."""
     first, last = (run_files.read_ended(runs[index]) for index in (0, -1))
     tensors = pd.DataFrame(columns=TENSOR_COLUMNS)
     compared = Comparison(

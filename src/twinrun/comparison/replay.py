@@ -3,7 +3,7 @@
 `save_start` trains as the run did, up to the step in which the pair diverged (or, if a race makes
 this training part from the run earlier, up to that step), and saves all that the step starts with.
 `replay` does that step again, as often as asked, always from the saved start, with every operation
-fingerprinted; the first process to replay leaves a record, the second holds itself against it.
+fingerprinted; the first process to replay leaves a record, the second is compared with it.
 Both go through Lightning's Trainer, so that every hook of the module is called.
 """
 

@@ -156,7 +156,7 @@ def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator
 
 
 def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
-    """Say whose turn the mini-batches after the resumption were."""
+    """Say which mini-batches came after the resume, and which should have."""
     epoch = whole["epoch"][at]
     left = whole["batch"][at:][whole["epoch"][at:] == epoch]
     seen = resumed["batch"][at : at + len(left)]

@@ -44,7 +44,7 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[st
     for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
         # Deep once more: the optimizer may keep what it is given, and every repeat needs it.
         optimizer.load_state_dict(copy.deepcopy(saved))
-    # A scheduler that goes on from repeat to repeat would come to its end.
+    # A scheduler that is not put back would come to its end over the repeats.
     for config, saved in zip(trainer.lr_scheduler_configs, state["schedulers"], strict=True):
         config.scheduler.load_state_dict(copy.deepcopy(saved))
     # Last, so that nothing draws a random number after it.

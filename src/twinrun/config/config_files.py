@@ -2,8 +2,8 @@
 
 Snakemake reads a config file before the Snakefile can say anything, and YAML is forgiving: of a key
 that is given twice the last one wins, `1e-3` is a text, `010` is 8, `no` is false. `mistakes_of`
-looks at the file itself for that. `merged` unites files as Snakemake does, for whoever checks a
-config without Snakemake.
+looks at the file itself for that. `merged` unites files as Snakemake does, to check a config
+without Snakemake.
 """
 
 import json

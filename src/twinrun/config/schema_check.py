@@ -34,12 +34,12 @@ def validate(config: Section, schema: Section) -> tuple[dict[str, Any], list[str
         return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
     except _NotPlainError as error:
         return {}, [str(error)]
-    errors = sorted(_WithDefaults(schema).iter_errors(copy), key=_place)
-    # One sentence names all missing keys of a place: it comes once, not once for each.
+    errors = sorted(_WithDefaults(schema).iter_errors(copy), key=_key_path)
+    # One sentence names all missing keys of a section: it comes once, not once for each.
     return copy, list(dict.fromkeys(line for error in errors for line in _sentences(error)))
 
 
-def _place(error: ValidationError) -> list[tuple[str, int]]:
+def _key_path(error: ValidationError) -> list[tuple[str, int]]:
     """Sort by key, and in a list by number."""
     return [(step, 0) if isinstance(step, str) else ("", step) for step in error.absolute_path]
 
@@ -134,7 +134,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             missing = [name for name in rule if name not in instance]
             yield f"{key}: the key {', '.join(missing)} is missing"
         case "oneOf":
-            yield f"{key}: needs either `make` or `file`, not both and not neither"
+            yield f"{key}: needs exactly one of `make` and `file`"
         case "enum":
             choices = [shown(item).strip("'") for item in rule]
             close = type_hint(instance, ["string"]) or suggestion(instance, choices, list_all=False)

@@ -120,7 +120,7 @@ class Reproducibility(Study):
 class Devices(Study):
     """Times the variants at several sizes."""
 
-    question = "What does the device buy?"
+    question = "Which device is faster, and from which size on?"
     timing = "devices"
     phases = ("train", "trainer")
 
@@ -137,7 +137,7 @@ class Devices(Study):
 class Acceleration(Study):
     """Times training and prediction of the variants."""
 
-    question = "What does acceleration buy?"
+    question = "Does acceleration make training or prediction faster?"
     timing = "acceleration"
     phases = ("train", "trainer", "predict")
 
@@ -148,7 +148,7 @@ class Acceleration(Study):
 class Parallel(Study):
     """Compares repeats and variants, and takes the times of the runs' own epochs."""
 
-    question = "What do several workers buy?"
+    question = "Are several workers faster, and do they learn the same?"
 
     def compared(self) -> list[str]:
         return [*self.inputs.of_study(self.name, COMPARISON_OF_REPEATS), *super().compared()]
@@ -179,7 +179,7 @@ class Sweep(Study):
 class Matrix(Study):
     """Trains every change of a baseline; made even of a baseline that cannot run here."""
 
-    question = "What breaks it?"
+    question = "Which changes of a setting change the result?"
 
     def compared(self) -> list[str]:
         return self.inputs.matrices()

@@ -1,7 +1,7 @@
 """What networks predict beside what they should: as images, and as a surface over a grid.
 
 Which predictions are drawn, and as what, says the workload's key `shows`. Where they cannot be
-drawn as that, the figure says why: a training is no less worth for it.
+drawn as that, the figure says why: the run stays valid.
 """
 
 from collections.abc import Mapping, Sequence

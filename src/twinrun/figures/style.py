@@ -173,7 +173,7 @@ def reason_instead(output: str | Path) -> Iterator[None]:
     except JobError:
         raise
     except Exception as error:
-        # The page has room for one sentence only; this is for whoever has to mend it.
+        # The page has room for one sentence only; this is for mending it.
         traceback.print_exc()
         empty(output, title="This figure could not be drawn", reason=sentence_of(error))
 

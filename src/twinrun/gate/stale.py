@@ -1,4 +1,4 @@
-"""Whether runs still are what a training of now would be based on.
+"""Are the code, data, versions and machine of the runs still the same?
 
 Snakemake makes a run again when what it planned with has changed. It cannot plan with what only the
 training process knows: modules imported under way. So the gate looks once more at everything that
@@ -28,7 +28,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
     for run in runs:
         path = folder / run
         if not path.is_file():
-            # Not corrupt: whoever deletes a run has it made again.
+            # Not corrupt: a run that was deleted is made again.
             reasons.setdefault(str(run), f"{run} is gone")
             continue
         ended = read_ended(path)

@@ -76,7 +76,7 @@ def join_team(
 ) -> Team:
     """Make a run's module and data part of one training by several workers.
 
-    The first worker's random generators go on as those of a single process do; the others get
+    The first worker's RNG states are those of a single process; the others get
     RNG states of their own, so that dropout, say, does not repeat itself in every shard.
     """
     if workers.count == 1 or stop is None:

@@ -41,7 +41,7 @@ ATTRIBUTES = (
 )
 
 
-class RandomStates(TypedDict):
+class RNGStates(TypedDict):
     """RNG states of a process, as tensors and plain values."""
 
     python: tuple[Any, ...]
@@ -69,7 +69,7 @@ class State(TypedDict):
     """The switches of ATTRIBUTES."""
     threads: int
     """torch's intra-op threads."""
-    random: RandomStates
+    random: RNGStates
     """RNG states."""
 
 
@@ -93,7 +93,7 @@ def capture() -> State:
         "matmul_precision": matmul_precision,
         "attributes": {name: attrgetter(name)(torch) for name in ATTRIBUTES},
         "threads": torch.get_num_threads(),
-        "random": random_states(),
+        "random": rng_states(),
     }
 
 
@@ -104,10 +104,10 @@ def restore(state: State) -> None:
         torch.set_float32_matmul_precision(state["matmul_precision"])
     _set(state["attributes"])
     torch.set_num_threads(state["threads"])
-    restore_random_states(state["random"])
+    restore_rng_states(state["random"])
 
 
-def random_states() -> RandomStates:
+def rng_states() -> RNGStates:
     """Return the states of Python's, NumPy's and torch's generators, torch's on each device.
 
     They are tensors and plain values, so that torch.load can read a file of them with weights_only.
@@ -122,8 +122,8 @@ def random_states() -> RandomStates:
     }
 
 
-def restore_random_states(states: RandomStates) -> None:
-    """Set what `random_states` returned."""
+def restore_rng_states(states: RNGStates) -> None:
+    """Set what `rng_states` returned."""
     random.setstate(states["python"])
     np.random.set_state(states["numpy"])
     torch.set_rng_state(states["torch"])

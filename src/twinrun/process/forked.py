@@ -1,7 +1,7 @@
 """A function in a process of its own that has already imported what this one has.
 
-A user's module may end its process, hang, or be killed: whoever calls it in a forked process hears
-of that, and goes on. What the process prints is thrown away.
+A user's module may end its process, hang, or be killed: the process that forked
+it is told of that, and continues. What the forked one prints is thrown away.
 """
 
 import ctypes

@@ -33,7 +33,7 @@ _channel: int | None = None
 
 
 def report_progress(text: str) -> None:
-    """Send one line to the terminal of whoever launched this process, and to its log."""
+    """Send one line to the terminal and the log of the process that launched this one."""
     print(text, file=sys.stderr, flush=True)
     _send({"progress": text})
 

@@ -96,7 +96,7 @@ def _parsed(source: bytes) -> _Parsed:
     """Parse a file. A tree is written differently by each minor version of Python."""
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError):  # whoever imports the file says so
+    except (SyntaxError, ValueError):  # the import of the file will say so
         return _Parsed(hashlib.sha256(source).hexdigest(), reads_docstrings=False, imports=())
     imports: list[tuple[int, str, tuple[str, ...]]] = []
     reads = False

@@ -38,7 +38,7 @@ def write_report(
     Args:
         config: the config with every default filled in.
         not_run: variants that the machine could not run, and why.
-        files: everything that belongs to the report, by its place in results/: verdicts.csv, the
+        files: everything that belongs to the report, by its position in results/: verdicts.csv, the
             JSON of runs, comparisons, timings and datasets, the figures. Their tables lie beside.
         templates: folder of page.html.j2, sections/{study}.html.j2 and style.css.
         output: path of the page, in the results folder.

@@ -250,7 +250,7 @@ def measure_rounds(
 
 
 def _rotated(names: Sequence[str], number: int) -> list[str]:
-    """Begin with another one in each round: whoever follows a rival finds other caches."""
+    """Begin with another one in each round: caches depend on which variant ran before."""
     start = number % len(names) if names else 0
     return [*names[start:], *names[:start]]
 

@@ -11,8 +11,8 @@ about one measurement contradict each other:
 - `too few measurements`: there is no interval that could be relied on (see `ratios`).
 
 The numbers are compared as a reader sees them, with three significant digits. An interval of
-1.001 to 1.12 is printed as 1.00 to 1.12, and whoever reads that it holds 1 must not read "slower"
-beside it. The same must be true of the speed-up, the ratio's inverse.
+1.001 to 1.12 is printed as 1.00 to 1.12, and where a reader sees that it contains 1, "slower" must
+not stand beside it. The same must be true of the speed-up, the ratio's inverse.
 """
 
 from typing import Literal

@@ -15,7 +15,7 @@ class TimingSettings(TypedDict):
     """What was asked for."""
 
     timing: dict[str, Any]
-    """The timing as resolved from the config: see `twinrun.config.settings.Timing`."""
+    """The timing as resolved from the config: see `twinrun.config.definitions.Timing`."""
     workload: dict[str, Any]
     """The workload, likewise."""
     variants: dict[str, dict[str, Any]]

@@ -2,8 +2,8 @@
 
 The Trainer is set up as a run's, but for what a run keeps: it fetches the batches from the data
 module's loader, moves them, calls hooks and logs. The clock runs from the end of one step to the
-end of another, so what a fit costs once stays outside. Several fits go on with one module and one
-optimizer, as the rounds of a timing want it.
+end of another, so what a fit costs once stays outside. Several fits share one module and one
+optimizer, as the rounds of a timing need it.
 """
 
 import tempfile

@@ -199,7 +199,7 @@ class Tracer(pl.Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the tables of a checkpoint."""
+        """Take the tables of a checkpoint."""
         self.rows = state_dict["rows"]
         self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
         # Where no step is left to do, the training does not even start: the names must do.

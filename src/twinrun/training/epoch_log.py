@@ -25,7 +25,7 @@ class EpochMetrics(pl.Callback):
         return {"rows": self.rows}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the rows of a checkpoint."""
+        """Take the rows of a checkpoint."""
         self.rows = state_dict["rows"]
 
     def table(self) -> pd.DataFrame:
@@ -47,7 +47,7 @@ class EpochSeconds(pl.Callback):
         return {"training": self.training, "communication": self.communication}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the seconds of a checkpoint."""
+        """Take the seconds of a checkpoint."""
         self.training, self.communication = state_dict["training"], state_dict["communication"]
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:

@@ -26,7 +26,7 @@ class Progress(pl.Callback):
         self._tracer = tracer
         self._workers = "1 worker" if workers == 1 else f"{workers} workers"
         self._started = self._said = time.monotonic()
-        self._begun = 0  # the epoch (from 0) from which a resumed training goes on
+        self._begun = 0  # the epoch (from 0) at which a resumed training begins
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""

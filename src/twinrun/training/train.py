@@ -227,7 +227,7 @@ def _fit(
 ) -> str | None:
     """Train; return the sentence of a failure that is a result, raise any other.
 
-    A step that was to be fast and fails is a result too, so that its study goes on.
+    A step that was to be fast and fails is a result too, so that its study gets its other runs.
     """
     try:
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)

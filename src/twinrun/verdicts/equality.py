@@ -34,7 +34,7 @@ OUTPUTS: Mapping[Literal["logged", "metrics", "predictions"], tuple[Key, str]] =
     "predictions": ("repeats_predictions", "Are the predictions equal, bit for bit?"),
 }
 OUTPUTS_WORST_FIRST = ("differs", "not run", "equal")
-SEED_MATTERS = "Does another seed lead to another training?"
+SEED_MATTERS = "Does the seed change the training?"
 FIRST_OPERATION = "Which operation diverged first?"
 CLOSED = ("equal", "not compared")  # answers of a location that leave no operation to name
 

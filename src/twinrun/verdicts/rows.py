@@ -1,7 +1,7 @@
 """What a verdict is, and the table of verdicts: one reader, one writer.
 
 Programs choose a verdict by its `key`, never by the text of its question: the gate, the report and
-whoever reads verdicts.csv. Questions are for readers, and their words may change.
+scripts that read verdicts.csv. Questions are for readers, and their words may change.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """The verdicts of each study: which files it reads, and which questions it asks of them.
 
-Whoever adds a study adds a function and an entry of STUDIES, with the readers of its files.
+A new study needs a function here and an entry in STUDIES, with the readers of its files.
 """
 
 from collections.abc import Callable, Mapping, Sequence
