@@ -56,6 +56,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         with temporary.open("rb") as file:
+            # A rename may reach the disk before the bytes do: after a power cut, a whole name
+            # with half a file.
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
@@ -70,6 +72,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, value: object) -> None:
     """Write JSON, indented, keys in the order given."""
+    # NaN and infinities are no JSON, but a diverged training has them, and Python reads them.
     write_text(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
@@ -142,6 +145,7 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
         JobError: if the file is no .npz or holds pickled objects.
     """
     try:
+        # A pickle in a file from elsewhere could run any code.
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
     except FileNotFoundError:

@@ -133,6 +133,7 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
         make: Callable[..., object] = type(value)
         return make(*items) if hasattr(value, "_fields") else make(items)
     if isinstance(value, list):
+        # A copy, not a new list: a subclass may have attributes of its own.
         made = copy.copy(value)
         made[:] = [_changed(item, change) for item in value]
         return made

@@ -17,7 +17,7 @@ from twinrun.errors import JobError, TwinrunError
 from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
 
-CHECKSUMS = "SHA256SUMS"
+CHECKSUMS = "SHA256SUMS"  # as sha256sum writes it, so that `sha256sum --check` reads it too
 FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason
 
 # What fingerprints.npz keeps of each tensor or generator at every step, and which array

@@ -16,6 +16,7 @@ def shown(value: object) -> str:
     >>> shown(None), shown(True), shown("two"), shown([1] * 1000)
     ('null', 'true', "'two'", '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
     """
+    # As YAML writes them, which is where the reader mends them.
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, dict):

@@ -35,6 +35,7 @@ def contradictions(config: Section, schema: Section, given: Section) -> list[str
         *_of_sweep(config),
         *_of_fingerprint_file(config),
     ]
+    # These follow names that may not exist: a second error would only repeat the first.
     return independent or [*_of_stops(config), *_of_resume(config), *_of_gate(config)]
 
 
@@ -82,6 +83,7 @@ def _of_sweep(config: Section) -> Iterator[str]:
     """Find trials that cannot be."""
     if "sweep" not in config["studies"]:
         return
+    # Values that are written alike, such as 1 and "1", would share a folder.
     names = Counter(name for name, _, _ in trials(config))
     for name, count in names.items():
         if count > 1:
@@ -183,11 +185,13 @@ def _of_matrix(config: Section, schema: Section) -> Iterator[str]:
         known = suggestion(matrix["baseline"], list(config["variants"]))
         yield f"matrix.baseline: no variant is called {shown(matrix['baseline'])}{known}"
         return
+    # A change is a part of a variant: the same schema says what it may be.
     schema = {"$defs": schema["$defs"], **schema["properties"]["variants"]["additionalProperties"]}
     baseline = config["variants"][matrix["baseline"]]
     for index, change in enumerate(matrix["changes"]):
         found = validate(change, schema)[1]
         if not found:
+            # What the baseline has counts: a change may contradict only that.
             variant = {**baseline, **change}
             filled = change.get("fill_uninitialized_memory") is False
             found = [*_impossible(variant), *_without_effect(variant, change)]

@@ -175,6 +175,7 @@ class Inputs:
 
     def with_baseline(self, study: str) -> list[str]:
         """List the comparisons of each variant of a study with its first, the baseline."""
+        # Where the baseline cannot run here, the first that can is the baseline.
         baseline, *others = self.settings.variants_of(study) or [None]
         names = {"variant": others, "baseline": [baseline]}
         return self.of_study(study, COMPARISON_OF_VARIANTS, **names)
@@ -193,6 +194,7 @@ class Inputs:
     def expected_fingerprint(self, _: Wildcards) -> list[str]:
         """List the user's file of expected weights, if there is one yet."""
         file = self.settings.config["require"].get("fingerprint")
+        # Not there yet, it must not stop the workflow: the gate says how to make it.
         return [file] if file and Path(file).exists() else []
 
     def matrices_of_gate(self, _: Wildcards) -> list[str]:

@@ -63,6 +63,7 @@ def contradictions(config: Section) -> Iterator[str]:
             yield f"{key}: its runs would be called {name}, as those of another cell are"
         elif len(name) > LONGEST_NAME:
             yield f"{key}: its name, {name[:20]}..., is longer than {LONGEST_NAME} letters"
+        # Two changes may be written alike once all but letters and digits are dashes.
         taken.add(name)
 
 

@@ -94,6 +94,7 @@ def _fill_defaults(
     def properties(
         validator: Any, properties: Section, instance: Any, schema: Section
     ) -> Iterator[ValidationError]:
+        # A wrong type is another keyword's mistake.
         if isinstance(instance, dict):
             for name, subschema in properties.items():
                 if "default" in subschema and name not in instance:

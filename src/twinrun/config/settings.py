@@ -153,6 +153,7 @@ def resolve(
 
 def _settings(config: dict[str, Any], gpus: int) -> Settings:
     default = config["accelerator"]
+    # Settled once, where the workflow is planned: a node must not decide otherwise.
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}
@@ -166,6 +167,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         variants[name] = msgspec.convert({**values, "accelerator": accelerator}, Variant)
         # `accelerator: gpu` at the top is a promise about machines this one may not be.
         promised = math.inf if config["accelerator"] == "gpu" else gpus
+        # A variant that cannot run here stays in the config: its rows say why.
         if (reason := _hindrance(variants[name], gpus=promised)) is not None:
             not_run[name] = reason
     settings = Settings(

@@ -23,6 +23,7 @@ class Targets:
     def runs(self) -> list[str]:
         """List run.json of every run that the answers of the chosen studies rest on."""
         paths = [path for path in self.read_by_report({}) if path.endswith("/run.json")]
+        # Two studies may rest on the same run; a set would lose the order.
         return list(dict.fromkeys(paths))
 
     def datasets(self, _: Wildcards) -> list[str]:

@@ -68,6 +68,7 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         # Lightning resumes, without asking, from an hpc_ckpt_*.ckpt that it finds in its root.
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
+        # After the switches: a constructor may already compute, on as many threads as it is given.
         module, data = build(training)
         check_tensors(module)
         speed = Speed(module, variant)
@@ -128,6 +129,7 @@ def trainer_of(
         num_nodes=variant.nodes,
         strategy=strategy,
         sync_batchnorm=variant.batch_norm == "synchronised",
+        # Workers get their shards from `batch_sharding`, which keeps the order of one worker.
         use_distributed_sampler=False,
         precision=cast(_PRECISION_INPUT, variant.precision),  # the schema names what it may be
         max_epochs=max_epochs,
@@ -142,6 +144,7 @@ def trainer_of(
         or any(isinstance(callback, pl.callbacks.Checkpoint) for callback in callbacks),
         enable_progress_bar=variant.logging,
         enable_model_summary=False,
+        # Batches validated before the first step would draw from the generators.
         num_sanity_val_steps=0,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
         plugins=[LightningEnvironment()],
@@ -149,6 +152,7 @@ def trainer_of(
 
 
 def _check_gpus(devices: int) -> None:
+    # Apple's GPU counts as one: torch has no number of them.
     found = torch.cuda.device_count() or int(torch.backends.mps.is_available())
     if not found:
         raise JobError(

@@ -26,6 +26,7 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
     """
     say("comparing first steps")
     _, data_class, *_ = load_workload(training.workload, training.search_path)
+    # Two of one seed and one of another: constant weights repeat too, and hide a seed that is lost.
     first, second, other = (_weights(replace(training, seed=s)) for s in (1, 1, 2))
     if first != second:
         yield "the same seed gives other initial weights: something is drawn without the seed"

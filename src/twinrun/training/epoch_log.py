@@ -52,6 +52,7 @@ class EpochSeconds(pl.Callback):
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock."""
+        # Asking takes the seconds so far away: what came before the epoch is not its own.
         self._team.communication()
         self._started = time.perf_counter()
 

@@ -58,6 +58,7 @@ def _attempt(name: str, found: Evaluation, act: Callable[[], Result], otherwise:
 def _test(
     trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
 ) -> dict[str, float]:
+    # Lightning raises where one of the two is missing; a module without a test is in order.
     if not (
         is_overridden("test_step", module, pl.LightningModule)
         and is_overridden("test_dataloader", data, pl.LightningDataModule)
@@ -80,6 +81,7 @@ def _predict(
     )
     if not (can_predict and is_overridden("predict_dataloader", data, pl.LightningDataModule)):
         return {}
+    # Lightning returns None where a module predicts nothing on purpose.
     found = trainer.predict(module, data) or []
     loaders = trainer.predict_dataloaders
     # Of several loaders Lightning returns a list of batches each, of one the batches alone.
@@ -103,6 +105,7 @@ def _keep(found: Evaluation, prefix: str, batches: list[object]) -> None:
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         reason = _why_not_joined(values, tensors)
         if reason is None:
+            # A prediction without dimensions is one for its batch.
             found.predictions[name] = torch.cat(
                 [t.reshape(1) if not t.ndim else t for t in tensors]
             )

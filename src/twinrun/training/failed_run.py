@@ -39,6 +39,7 @@ def failure_kept(run: Run) -> Iterator[None]:
             f"{identity.label}: this training failed, all else continues: {error} (to train it "
             f"again as it is, delete {folder})"
         )
+        # Snakemake wants all outputs of a job that ends well; a reader sees `ended` first.
         for name, path in asdict(run.files).items():
             if name not in ("manifest", "checksums"):
                 artifacts.write_text(path, "")

@@ -65,9 +65,11 @@ class FirstStep(pl.Callback):
         self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
         self.phase = "what follows the first training step"
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        # Under manual optimization the module calls backward by itself, and may return nothing.
         self._has_loss = loss is not None or not pl_module.automatic_optimization
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.isfinite():
             self.notes.append(f"{type(pl_module).__name__}: the first loss is {float(loss)}")
+        # Not an exception: Lightning validates and ends the epoch, which is to be rehearsed too.
         trainer.should_stop = True
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -74,6 +74,7 @@ def load_class(
         found = import_object(path, search_path)
     except TwinrunError as error:
         raise TwinrunError(f"{key}: {error}") from error
+    # A subclass of the package `lightning` is none: the same code, but another class.
     if inspect.isclass(found) and issubclass(found, base):
         return found
     name = f"pytorch_lightning.{base.__name__}"
@@ -103,11 +104,13 @@ def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
     for base in constructed.__mro__:
         if base.__module__.split(".")[0] in FOREIGN:
             break
+        # Inherited: a base class further up has it.
         if "__init__" not in vars(base):
             continue
         parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
         named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         found.update({p.name: p for p in named if p.name not in found})
+        # Without **kwargs nothing gets through to the constructors above.
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return found

@@ -41,6 +41,7 @@ def prepare(
         TwinrunError: see `made_arrays`.
     """
     made = made_arrays(name, make, parameters, search_path)
+    # The arrays first: the manifest vouches for bytes that are there.
     artifacts.write_arrays(arrays, made)
     artifacts.write_json(
         manifest,
@@ -87,6 +88,7 @@ def made_arrays(
             f"{key}.make: {make} returned no dictionary of NumPy arrays, but a "
             f"{type(made).__name__}"
         )
+    # An empty dataset would only fail in a loader, in words of somebody else.
     if not any(array.size for array in made.values()):
         raise TwinrunError(f"{key}.make: {make} returned nothing: no array holds a value")
     return dict(made)

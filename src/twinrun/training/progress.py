@@ -31,6 +31,7 @@ class Progress(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
         self._started = self._said = time.monotonic()
+        # What a checkpoint brought along took none of this process's time.
         self._begun = trainer.current_epoch
 
     def on_train_batch_end(

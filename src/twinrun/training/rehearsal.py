@@ -48,6 +48,7 @@ def rehearse(
         files, problems = {}, {}
         for name, dataset in datasets.items():
             files[name] = str(Path(folder, f"{name}.npz"))
+            # In a process of its own: a maker may hang, or end its process.
             problems[name] = _make(name, dataset, search_path, files[name])
         done: dict[str, Rehearsed] = {}
         for group in _groups(parts):

@@ -128,6 +128,7 @@ def _of_workload(
         data_workers={f"{k}.data_workers": v.data_workers for k, v in used.items()},
         accumulate={f"{k}.accumulate": v.accumulate for k, v in used.items()},
     )
+    # The smallest size: it shows a wrong type as well as the largest, which may take minutes.
     study = settings.config["devices"]
     if "devices" in settings.studies and name in study["workloads"]:
         size = min(study["sizes"])

@@ -70,6 +70,7 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
         text = f"module: the code ends the program (sys.exit({error.code!r}))"
         note_failures(part, found, [text])
     found["seconds"] = round(time.perf_counter() - started, 3)
+    # Parts share a process: the next one's peak of memory is to be its own.
     gc.collect()
     return found
 

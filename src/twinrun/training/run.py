@@ -27,6 +27,7 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
     )
     stops = [False]
     if variant.stop != "none":
+        # A checkpoint of an earlier attempt would have the training begin behind its stop.
         shutil.rmtree(asked.checkpoints, ignore_errors=True)
         stops = [True, False]
     for is_stopped in stops:

@@ -66,7 +66,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     stop = Stop(folder / "STOP")
     origin = origin_of(run)
 
-    # Prove fast steps, in trainings of their own.
+    # Prove fast steps, in trainings of their own: before anything is built, since the proof seeds.
     proof, refusal = proven(run.training)
 
     # Assemble.
@@ -105,12 +105,14 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
                 _check_extent(trainer, variant, team, steps=len(team.tracer.rows))
             # Before test and prediction, which may end the process: the training is kept.
             write_arrays(files, module, team.tracer, watchers.metrics)
+        # All workers take part: Lightning exchanges the test metrics between them.
         evaluation = evaluate(trainer, module, data) if is_whole else Evaluation()
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
 
     # Write.
+    # The manifest and its checksums come last: a run that has them is whole.
     artifacts.write_tensors(files.predictions, evaluation.predictions)
     manifest: RunManifest = {
         **origin,
@@ -145,6 +147,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             f"{stop.reason} after step {len(team.tracer.rows)}: the network so far is in {stopped};"
             f" start the workflow again to train the run to its end"
         )
+    # What an earlier, stopped attempt left: only now is it of no use.
     shutil.rmtree(stopped, ignore_errors=True)
     watchers.resumable.remove()
 
@@ -182,6 +185,7 @@ def _watch(
     # Resumable comes first: it puts RNG states back before any other callback can draw.
     first: list[pl.Callback] = [resumable]
     lightning_file = None
+    # Resumed as Lightning alone would: nothing of ours may repair what its checkpoint loses.
     if variant.stop != "none" and variant.resume == "lightning":
         lightning_file, first = Path(run.checkpoints, interrupt.FILE), []
     callbacks = [
@@ -230,6 +234,7 @@ def _fit(
     A step that was to be fast and fails is a result too, so that its study gets its other runs.
     """
     try:
+        # weights_only: a checkpoint is data, and must not run code when it is read.
         trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
     except Stopped:
         pass  # the network so far is kept; what follows a whole training is left out
@@ -268,6 +273,7 @@ def _check_extent(trainer: pl.Trainer, variant: Variant, team: Team, *, steps: i
         raise TwinrunError(
             "data: the training took no step; train_dataloader must give at least one batch"
         )
+    # None of one worker, whose Trainer sees the whole loader.
     epoch = team.steps_per_epoch()
     expected = None if epoch is None else epoch * trainer.current_epoch
     if expected is not None and steps != expected:

@@ -42,6 +42,7 @@ class Supported(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse a training whose epochs have no known length."""
+        # Lightning's own word for a loader without a length.
         if trainer.num_training_batches == float("inf"):
             raise TwinrunError(
                 "data: train_dataloader has no length, as with an iterable dataset; give the "

@@ -25,6 +25,7 @@ class WhatHappened(pl.Callback):
         self.departures: list[str] = []
         """Where the training departs from its variant, a sentence each."""
         self._variant = variant
+        # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = _switches()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
