@@ -1,6 +1,8 @@
 """What a test leaves behind fails it: switches, threads, environment variables, processes."""
 
 import os
+import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -55,3 +57,11 @@ def _no_leaks(request):
     assert _switches() == switches
     left = set(psutil.Process().children(recursive=True)) - children
     assert not [process for process in left if process.is_running()]
+
+
+@pytest.fixture(autouse=True)
+def _no_memory_of_proofs(monkeypatch):
+    """Have every test prove for itself: a planted fault is in no file that a hash covers."""
+    proofs = sys.modules.get("twinrun.training.remembered_proofs")
+    if proofs is not None:  # to import it takes seconds, which few tests need
+        monkeypatch.setattr(proofs, "MEMORY", Path("no-such-folder/proofs"))

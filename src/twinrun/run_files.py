@@ -117,8 +117,14 @@ class Proof(TypedDict):
     """In float64, and in the variant's own precision."""
     not_in_float64: str | None
     """Why the first of them is missing."""
+    seed: int
+    """Of the short trainings."""
     seconds: float
-    """That the proof took."""
+    """That the proof took when it was made."""
+    key: str | None
+    """Hash of what it rests on; None of one that is not kept for others."""
+    is_remembered: bool
+    """Whether it was made before, by another run or timing of the same: another seed, or repeat."""
 
 
 class Origin(TypedDict):

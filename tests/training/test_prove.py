@@ -15,7 +15,8 @@ from twinrun.acceleration.proof import Evidence, compare
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.training import prove as proving
-from twinrun.training.prove import prove, proven
+from twinrun.training.prove import prove
+from twinrun.training.remembered_proofs import proven
 
 HERE = Path(__file__).parents[1]
 STEP = Variant(**{**VARIANT, "compile": "step"})
@@ -104,10 +105,10 @@ def test_what_only_rounding_decides_is_left_out():
 def test_a_module_that_knows_no_float64_is_proven_in_its_own_precision(monkeypatch):
     own_leg = proving._leg
 
-    def leg(training, *, is_traced):
+    def leg(training, own, *, is_traced):
         if training.variant.precision == "64-true":
             raise RuntimeError("expected Float but found Double")
-        return own_leg(training, is_traced=is_traced)
+        return own_leg(training, own, is_traced=is_traced)
 
     monkeypatch.setattr(proving, "_leg", leg)
     found = proof_of("Plain", replace(STEP, compile="none", optimizer="foreach"))

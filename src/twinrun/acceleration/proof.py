@@ -19,16 +19,22 @@ batch normalisation under Adam is such a value: its gradient is nothing but roun
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from operator import attrgetter
 
 import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_flatten_with_path
 
-from twinrun.acceleration.compilation import shapes_of
+from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.errors import TwinrunError
 from twinrun.run_files import ProofLeg
 
+EPSILONS = {
+    "ieee": torch.finfo(torch.float32).eps,
+    "tf32": torch.finfo(torch.float16).eps,  # as many bits
+    "bf16": torch.finfo(torch.bfloat16).eps,
+}
+"""Of float32, by how torch multiplies it."""
 MARGIN = 0.1  # of the bound: what rounding may move in values that are compared
 
 
@@ -52,13 +58,17 @@ class Recorder(pl.Callback):
             perturbation: by how much all initial weights are changed, relative to each, up or down.
         """
         self.evidence = Evidence()
+        self.epsilon = EPSILONS["ieee"]
+        """How far 1 and the next number are apart in what the training computed with."""
         self.steps = 0
-        self.shapes: set[Any] = set()
+        self.shapes: set[Shapes] = set()
         """Of the batches that were seen."""
         self._perturbation = perturbation
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Change the initial weights."""
+        """Change the initial weights, and see how the module has set torch."""
+        accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
+        self.epsilon = epsilon_of(str(trainer.precision), accelerator)
         if not self._perturbation:
             return
         # A generator of its own, so that the global ones draw the same in all three trainings.
@@ -73,8 +83,8 @@ class Recorder(pl.Callback):
         self,
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
+        outputs: object,
+        batch: object,
         batch_idx: int,
     ) -> None:
         """Keep the step's loss and logs."""
@@ -205,14 +215,25 @@ def _distance(found: torch.Tensor, expected: torch.Tensor, floor: float) -> floa
     return difference / size if size else math.inf
 
 
-def epsilon_of(precision: str, *, is_tf32: bool) -> float:
-    """Return how far 1 and the next number are apart in what a precision computes with."""
+def epsilon_of(precision: str, accelerator: str) -> float:
+    """Return how far 1 and the next number are apart in what is computed with, as torch is set now.
+
+    float32 may be multiplied in fewer bits: by cuDNN's convolutions as TF32 unless they are told
+    not to, by matrix products where the process says so, on a GPU and on a CPU that can.
+    """
     if precision == "64-true":
         return torch.finfo(torch.float64).eps
-    if precision.startswith("32"):
-        # ASSUME all float32 arithmetic is TF32 where it is allowed: the wider of two bounds.
-        return torch.finfo(torch.float16 if is_tf32 else torch.float32).eps  # TF32: 10 bits, too
-    return torch.finfo(torch.float16 if precision.startswith("16") else torch.bfloat16).eps
+    if not precision.startswith("32"):
+        return torch.finfo(torch.float16 if precision.startswith("16") else torch.bfloat16).eps
+    parts = (
+        ("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
+        if accelerator == "cpu"
+        else ("cuda.matmul", "cudnn.conv", "cudnn.rnn")
+    )
+    # ASSUME all float32 arithmetic is the coarsest that is allowed: the widest of the bounds. The
+    # older switch, `allow_tf32`, sets these and cannot be read after one of them was set.
+    found = [attrgetter(f"backends.{part}.fp32_precision")(torch) for part in parts]
+    return max(EPSILONS.get(name, EPSILONS["ieee"]) for name in found)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,12 +1,11 @@
 """Fast steps prove themselves: short trainings of the user's own module, plain and fast.
 
-Done before a variant's first run and its first timing, with modules and data of their own, so that
-nothing of it is left in what is run or timed; see `acceleration.proof` for what is compared. The
-batches are the first of the loader and one of another shape, if there is one, so that an epoch is
-short: hooks and schedules of epochs take part, too.
+Done before a variant's first run and its first timing (see `remembered_proofs`), with modules and
+data of their own, so that nothing of it is left in what is run or timed; see `acceleration.proof`
+for what is compared. The batches are the first of the loader and one of another shape, if there is
+one, so that an epoch is short: hooks and schedules of epochs take part, too.
 """
 
-import os
 import tempfile
 import time
 import traceback
@@ -24,8 +23,9 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from twinrun.acceleration.compilation import compiler_switches, shapes_of, traced_only
 from twinrun.acceleration.cuda_graph import CudaGraph
-from twinrun.acceleration.proof import Recorder, compare, epsilon_of
-from twinrun.acceleration.steps import is_fast
+from twinrun.acceleration.placement import device_of
+from twinrun.acceleration.proof import Recorder, compare
+from twinrun.acceleration.steps import check
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.config.definitions import Training, Variant
 from twinrun.errors import TwinrunError, sentence_of
@@ -39,63 +39,66 @@ LOOKED_THROUGH = 32  # batches, for one of another shape
 INDICES_AT_MOST = 100_000  # of batches, to find the last of
 
 
-def proven(training: Training) -> tuple[Proof | None, str | None]:
-    """Prove a training's fast steps; return the proof, or how the run ends that is refused.
+class OtherComputationError(TwinrunError):
+    """Fast steps that compute something else than the plain ones."""
 
-    Both are None of steps that are not fast. Of several workers the first proves for all.
 
-    Raises:
-        TwinrunError: for several workers, if the proof fails: they cannot end in a result.
+def provable(training: Training) -> Training:
+    """Return the training that a proof is made of: of one worker, which loads its batches itself.
+
+    Several workers do each on its own what is proven here.
     """
-    if not is_fast(training.variant) or int(os.environ.get("RANK", "0")):
-        return None, None
-    try:
-        return prove(training), None
-    except TwinrunError as error:
-        if training.variant.devices > 1:
-            raise
-        traceback.print_exc()
-        return None, f"refused: {error}"
+    variant = replace(training.variant, devices=1, nodes=1, data_workers=0)
+    return replace(training, variant=replace(variant, persistent_workers=False))
 
 
 def prove(training: Training) -> Proof:
     """Train shortly with and without what is fast in a variant, and compare.
 
-    Switches and generators are as before when it is done. Several workers are left out: each does
-    on its own what is proven here.
+    Switches and generators are as before when it is done.
 
     Raises:
-        TwinrunError: naming the settings and the first value that is not the plain training's.
+        TwinrunError: naming the settings and the first value that is not the plain training's, or
+            why they cannot be tried.
+        JobError: if the device is missing.
     """
     started = time.perf_counter()
-    variant = replace(training.variant, devices=1, nodes=1, data_workers=0)
-    training = replace(training, variant=replace(variant, persistent_workers=False))
+    training = provable(training)
     own = training.variant
+    device_of(own)
+    check(own)
     legs: list[ProofLeg] = []
     not_in_float64 = None
     if own.precision != "64-true":
         exact = replace(training, variant=replace(own, precision="64-true"))
         try:
-            legs.append(_leg(exact, is_traced=True)[0])
-        except TwinrunError as error:
-            raise _refusal(own, str(error)) from error
+            legs.append(_leg(exact, own, is_traced=True)[0])
+        except TwinrunError:
+            raise
         except Exception as error:  # a module or a device may know no float64
             traceback.print_exc()
             not_in_float64 = sentence_of(error)
     try:
-        leg, seen, in_parts = _leg(training, is_traced=False)
+        leg, seen, in_parts = _leg(training, own, is_traced=False)
+    except TwinrunError:
+        raise
     except Exception as error:  # a user's module or a compiler may raise anything
-        raise _refusal(own, sentence_of(error)) from error
+        raise TwinrunError(f"{named(own)} was not proven: {sentence_of(error)}") from error
     legs.append(leg)
     if not any(leg["judged"] for leg in legs):
-        raise _refusal(own, "rounding alone moves everything too far to compare anything")
+        raise TwinrunError(
+            f"{named(own)} was not proven: rounding alone moves everything too far to compare it"
+        )
     return {
         "steps": seen.steps,
         "shapes": len(seen.shapes),
         "in_parts": in_parts,
         "legs": legs,
         "not_in_float64": not_in_float64,
+        "seed": training.seed,
         "seconds": round(time.perf_counter() - started, 3),
+        "key": None,
+        "is_remembered": False,
     }
 
 
@@ -104,23 +107,33 @@ def plain(variant: Variant) -> Variant:
     return replace(variant, compile="none", layout="default", optimizer="default", cuda_graph=False)
 
 
-def _leg(training: Training, *, is_traced: bool) -> tuple[ProofLeg, Recorder, str | None]:
+def _leg(
+    training: Training, own: Variant, *, is_traced: bool
+) -> tuple[ProofLeg, Recorder, str | None]:
+    """Compare in one precision.
+
+    Raises:
+        OtherComputationError: if a value is off; `own` is the variant that is then named.
+    """
     variant = training.variant
-    switches = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    is_tf32 = variant.accelerator == "gpu" and any(switches)
-    epsilon = epsilon_of(variant.precision, is_tf32=is_tf32)
     slow = replace(training, variant=plain(variant))
     expected, _ = _short_training(slow, Recorder())
+    epsilon = expected.epsilon
     perturbed, _ = _short_training(slow, Recorder(perturbation=epsilon))
     with traced_only() if is_traced else nullcontext():
         found, in_parts = _short_training(training, Recorder())
-    leg = compare(
-        expected.evidence,
-        perturbed.evidence,
-        found.evidence,
-        precision=variant.precision,
-        epsilon=epsilon,
-    )
+    try:
+        leg = compare(
+            expected.evidence,
+            perturbed.evidence,
+            found.evidence,
+            precision=variant.precision,
+            epsilon=epsilon,
+        )
+    except TwinrunError as error:
+        raise OtherComputationError(
+            f"{named(own)} does not compute what the plain step computes: {error}"
+        ) from error
     return leg, found, in_parts
 
 
@@ -199,11 +212,11 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _refusal(variant: Variant, why: str) -> TwinrunError:
+def named(variant: Variant) -> str:
+    """Name the settings that make a variant's steps fast."""
     usual = plain(variant)
-    settings = ", ".join(
+    return ", ".join(
         f"{name}: {str(getattr(variant, name)).lower()}"
         for name in ("compile", "layout", "optimizer", "cuda_graph")
         if getattr(variant, name) != getattr(usual, name)
     )
-    return TwinrunError(f"{settings} does not compute what the plain step computes: {why}")

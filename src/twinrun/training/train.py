@@ -35,7 +35,7 @@ from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.progress import Curves, Progress
-from twinrun.training.prove import proven
+from twinrun.training.remembered_proofs import proven
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
 from twinrun.training.write_run import (
