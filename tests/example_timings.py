@@ -26,6 +26,7 @@ def timing_summary(**changes: Any) -> TimingSummary:
         "ratios": [],
         "trainer": [],
         "compilation": [],
+        "proofs": [],
         "agreement": [],
         "extents": [],
         "skipped": [],

@@ -89,7 +89,9 @@ def test_where_no_variant_could_be_timed_the_figure_says_so(tmp_path, output, dr
     """Red at b8e0cc1 for `cost`: ZeroDivisionError."""
     reason = "TypeError: 'NoneType' object is not iterable"
     artifacts.write_csv(tmp_path / "timing.csv", pd.DataFrame(columns=COLUMNS))
-    skipped = [{"variant": variant, "size": None, "reason": reason} for variant in VARIANTS]
+    skipped = [
+        {"variant": variant, "size": None, "phase": None, "reason": reason} for variant in VARIANTS
+    ]
     write_summary(tmp_path / "timing.json", skipped=skipped, size="points")
     draw(tmp_path / "timing.json", variants=VARIANTS, output=output)
     assert reason in words(output)
@@ -99,7 +101,7 @@ def test_a_baseline_that_could_not_be_timed_leaves_the_others_in_the_figure(tmp_
     row = {"variant": "b", "device": "cpu", "size": "", "phase": "train", "round": 1, "steps": 5}
     table = pd.DataFrame([row | {"seconds": 0.4}], columns=COLUMNS)
     artifacts.write_csv(tmp_path / "timing.csv", table)
-    skipped = [{"variant": "a", "size": None, "reason": "out of memory"}]
+    skipped = [{"variant": "a", "size": None, "phase": None, "reason": "out of memory"}]
     write_summary(tmp_path / "timing.json", baseline="a", skipped=skipped)
     cost(tmp_path / "timing.json", variants=["a", "b"], output=output)
     assert "no baseline: a was not measured" in words(output)

@@ -196,7 +196,12 @@ class TestCost:
 
     def test_names_what_could_not_be_measured_and_what_was_unstable(self, own_example):
         for path in files_of(own_example, "determinism_denoiser.json"):
-            skipped = {"variant": "deterministic", "size": None, "reason": "no such kernel"}
+            skipped = {
+                "variant": "deterministic",
+                "size": None,
+                "phase": None,
+                "reason": "no such kernel",
+            }
 
             def change(timing, skipped=skipped):
                 timing.update(ratios=[], skipped=[skipped])
@@ -365,7 +370,7 @@ def test_text_that_is_not_ours_is_escaped(own_example):
 
     def spoil_timing(timing):
         timing["baseline"] = HOSTILE
-        timing["skipped"] = [{"variant": HOSTILE, "size": None, "reason": HOSTILE}]
+        timing["skipped"] = [{"variant": HOSTILE, "size": None, "phase": None, "reason": HOSTILE}]
         timing["medians"][0].update(variant=HOSTILE, device=HOSTILE, phase=HOSTILE)
 
     def spoil_dataset(manifest):

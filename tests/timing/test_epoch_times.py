@@ -78,7 +78,7 @@ def test_a_variant_of_one_epoch_beside_longer_ones_is_named_and_left_out(tmp_pat
     summarise(runs, epochs=tmp_path / "digits.csv", summary=summary)
     found = read(summary)
     why = "its runs have one epoch each, and the first epoch of a run is left out"
-    assert found["skipped"] == [{"variant": short, "size": None, "reason": why}]
+    assert found["skipped"] == [{"variant": short, "size": None, "phase": None, "reason": why}]
     assert {row["variant"] for row in found["medians"]} == {*VARIANTS} - {short}
     assert len(found["ratios"]) == (0 if short == "one-worker" else 1)
 
@@ -125,7 +125,7 @@ def test_a_variant_that_failed_is_named_and_the_others_are_measured(tmp_path, fa
     summarise(runs, epochs=tmp_path / "digits.csv", summary=summary)
     found = read(summary)
     assert found["skipped"] == [
-        {"variant": failed, "size": None, "reason": "the workers did not meet"}
+        {"variant": failed, "size": None, "phase": None, "reason": "the workers did not meet"}
     ]
     assert {row["variant"] for row in found["medians"]} == {*VARIANTS} - {failed}
     assert len(found["ratios"]) == (0 if failed == "one-worker" else 1)

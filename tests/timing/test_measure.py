@@ -1,6 +1,5 @@
 """A timing does the work it says, in pairs, and goes on without what cannot run."""
 
-import math
 from contextlib import nullcontext
 
 import pandas as pd
@@ -10,12 +9,13 @@ from example_trainings import VARIANT
 from small import Small
 
 from twinrun import artifacts
+from twinrun.acceleration import under_trainer
 from twinrun.acceleration.compilation import Compiled, traced_only
 from twinrun.errors import TwinrunError
 from twinrun.process.fresh_process import rebuilt
-from twinrun.timing import timed_variant
-from twinrun.timing.agreement import distance
-from twinrun.timing.measure import Measured, measure
+from twinrun.timing import initial_state, rounds, timed_variant
+from twinrun.timing.measure import measure
+from twinrun.timing.rounds import Measured
 
 WORKLOAD = {
     "module": "small:Small",
@@ -111,7 +111,7 @@ def test_the_work_is_done(monkeypatch, tmp_path):
         modules[-1].load_state_dict(self._module.state_dict())
         return modules[-1]
 
-    monkeypatch.setattr(timed_variant.InitialState, "module", kept)
+    monkeypatch.setattr(initial_state.InitialState, "module", kept)
     monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
     measured(tmp_path, {"a": PLAIN, "b": PLAIN})
     first, second = (module.state_dict() for module in modules)
@@ -178,12 +178,14 @@ def test_what_cannot_run_is_said_and_the_others_are_measured(tmp_path):
         {
             "variant": "gpu",
             "size": None,
+            "phase": None,
             "reason": "no GPU: torch sees none on this machine",
         },
         {
             "variant": "scaled",
             "size": None,
-            "reason": "precision 16-mixed scales its gradients, which needs the Trainer",
+            "phase": None,
+            "reason": "precision: Lightning computes bf16-mixed here, in place of 16-mixed",
         },
     ]
     assert summary["ratios"] == []  # the baseline is among the missing
@@ -191,7 +193,7 @@ def test_what_cannot_run_is_said_and_the_others_are_measured(tmp_path):
 
 def test_a_failure_on_the_way_leaves_no_half_measured_variant(monkeypatch, tmp_path):
     def failing(self, phase, number, *, whole=timed_variant.TimedVariant.round):
-        if self._switches["deterministic"] and number == 2:
+        if self._variant.deterministic and number == 2:
             raise MemoryError("no more room")
         return whole(self, phase, number)
 
@@ -211,7 +213,7 @@ def test_nothing_to_measure_is_refused(tmp_path, key):
 def test_no_variant_at_all_leaves_the_reasons(tmp_path):
     rounds, summary = measured(tmp_path, {"scaled": {**PLAIN, "precision": "16-mixed"}})
     assert rounds.empty
-    assert "needs the Trainer" in summary["skipped"][0]["reason"]
+    assert "in place of 16-mixed" in summary["skipped"][0]["reason"]
     assert (summary["medians"], summary["ratios"]) == ([], [])
 
 
@@ -230,21 +232,19 @@ def test_a_size_that_cannot_be_or_does_not_fit_leaves_the_others(tmp_path):
 def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
     modules = []
 
-    def kept(self, module, *arguments, whole=timed_variant.TrainerLoop.__init__):
-        modules.append(module)
-        whole(self, module, *arguments)
+    def kept(self, *arguments, whole=initial_state.InitialState.module):
+        modules.append(whole(self))
+        return modules[-1]
 
-    monkeypatch.setattr(timed_variant.TrainerLoop, "__init__", kept)
+    monkeypatch.setattr(initial_state.InitialState, "module", kept)
     monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
-    timing = {**TIMING, "rounds": 18, "phases": ["train", "trainer"]}
+    timing = {**TIMING, "rounds": 6, "phases": ["train", "trainer"]}
     rounds, summary = measured(tmp_path, {"a": PLAIN}, timing=timing)
-    # A round in three.
     through = rounds.query("phase == 'trainer'")
-    assert through[["round", "steps"]].to_numpy().tolist() == [
-        [number, 20] for number in (1, 4, 7, 10, 13, 16)
-    ]
-    # Settling is 1 step and 2 of warm-up; each fit begins with 2 steps outside the clock.
-    assert modules[0].calls == (2 + 3) + 6 * (2 + 20)
+    assert through[["round", "steps"]].to_numpy().tolist() == [[n, 20] for n in range(1, 7)]
+    # The first one is the Trainer's. Its warm-up is 1 step and 2 more.
+    assert modules[0].calls == 1 + 2 + 6 * 20
+    assert modules[0].trainer.current_epoch == 0  # begun again after each epoch of this workload
     (ratio,) = summary["trainer"]
     assert ratio["variant"] == "a"
     assert ratio["low"] <= ratio["time_ratio"] <= ratio["high"]
@@ -262,17 +262,51 @@ def test_fast_variants_predict_what_the_baseline_predicts(monkeypatch, tmp_path)
     assert row["distance"] <= row["tolerance"] == 100 * torch.finfo(torch.float32).eps
 
 
-def test_a_wrong_prediction_is_further_off_than_rounding():
-    right = [torch.ones(100)]
-    assert distance([torch.ones(100) + 1e-6], right) == pytest.approx(1e-6, rel=0.1)
-    wrong = [torch.ones(100).index_fill(0, torch.tensor([3]), 0.0)]
-    assert distance(wrong, right) == pytest.approx(0.1)
+def test_a_fast_variant_is_proven_before_it_is_timed(monkeypatch, tmp_path):
+    happened = []
+    proof_of, round_of = rounds.proof_of, timed_variant.TimedVariant.round
+
+    def proven(training):
+        happened.append(f"proof of {training.variant.optimizer}")
+        return proof_of(training)
+
+    def clocked(self, phase, number):
+        happened.append(f"round of {self._variant.optimizer}")
+        return round_of(self, phase, number)
+
+    monkeypatch.setattr(rounds, "proof_of", proven)
+    monkeypatch.setattr(timed_variant.TimedVariant, "round", clocked)
+    variants = {"plain": PLAIN, "fast": {**PLAIN, "optimizer": "foreach"}}
+    timing = {**TIMING, "rounds": 1, "phases": ["train"]}
+    _, summary = measured(tmp_path, variants, timing=timing)
+    assert happened == ["proof of foreach", "round of foreach", "round of default"]
+    (row,) = summary["proofs"]
+    assert (row["variant"], row["size"], row["refused"]) == ("fast", None, None)
+    assert row["proof"]["steps"] == 6
+    assert [leg["precision"] for leg in row["proof"]["legs"]] == ["64-true", "32-true"]
 
 
-def test_a_nan_in_a_later_tensor_is_no_agreement():
-    right = [torch.ones(3), torch.ones(3)]
-    assert math.isnan(distance([torch.ones(3), torch.full((3,), torch.nan)], right))
+def test_a_variant_that_computes_something_else_is_refused_and_the_others_are_timed(
+    monkeypatch, tmp_path
+):
+    """The planted fault leaves the predictions before training as they are."""
+    set_up = under_trainer.set_up
 
+    def forgetting(optimizer, variant):
+        set_up(optimizer, variant)
+        for group in optimizer.param_groups:
+            group["lr"] *= 1 if variant.optimizer == "default" else 1.001
 
-def test_a_prediction_of_other_tensors_is_no_agreement():
-    assert distance([torch.ones(3)], [torch.ones(3), torch.ones(3)]) == math.inf
+    monkeypatch.setattr(under_trainer, "set_up", forgetting)
+    variants = {"plain": PLAIN, "fast": {**PLAIN, "optimizer": "foreach"}}
+    found, summary = measured(tmp_path, variants, timing={**TIMING, "rounds": 1})
+    assert found["variant"].unique().tolist() == ["plain"]
+    ((row,), (skipped,)) = summary["proofs"], summary["skipped"]
+    assert row["proof"] is None
+    assert row["refused"].startswith("optimizer: foreach does not compute what the plain step")
+    assert skipped == {
+        "variant": "fast",
+        "size": None,
+        "phase": None,
+        "reason": f"refused: {row['refused']}",
+    }

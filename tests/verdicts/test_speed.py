@@ -8,7 +8,7 @@ import math
 import pytest
 from example_comparisons import median, timed
 
-from twinrun.verdicts import speed
+from twinrun.verdicts import computation, speed
 from twinrun.verdicts.evidence import Evidence
 
 UNSTABLE = {"unstable": True, "iqr_share": 0.31}
@@ -96,7 +96,7 @@ class TestCost:
         assert speed.costs(timed(phase="predict")) == []
 
     def test_a_variant_that_could_not_be_timed_has_its_row(self):
-        skipped = [{"variant": "compiled", "size": None, "reason": "no compiler"}]
+        skipped = [{"variant": "compiled", "size": None, "phase": None, "reason": "no compiler"}]
         row = only(speed.costs(timed(medians=[], ratios=[], skipped=skipped)))
         found = row["variant"], row["answer"], row["measured"]
         assert found == ("compiled", "not run", "no compiler")
@@ -141,7 +141,14 @@ class TestSpeed:
         assert row["question"] == "Does it predict faster than cpu?"
 
     def test_a_variant_that_cannot_be_compiled_has_a_row_for_each_question(self):
-        skipped = [{"variant": "compiled", "size": None, "reason": "Unsupported: a graph break"}]
+        skipped = [
+            {
+                "variant": "compiled",
+                "size": None,
+                "phase": None,
+                "reason": "Unsupported: a graph break",
+            }
+        ]
         found = timed(medians=[], ratios=[], skipped=skipped)
         for rows in (speed.training_speeds(found), speed.prediction_speeds(found)):
             row = only(rows)
@@ -186,10 +193,97 @@ class TestAgreement:
             {"variant": "fast", "size": size, "tolerance": 1e-5, "distance": found}
             for size, found in ((100, 1e-7), (200, distance))
         ]
-        row = only(speed.agreements(timed(baseline="cpu", agreement=rows)))
-        assert row["question"] == "Does it predict what cpu predicts, except for rounding?"
+        row = only(computation.agreements(timed(baseline="cpu", agreement=rows)))
+        assert row["question"] == (
+            "Before training, does it predict what cpu predicts, except for rounding?"
+        )
         assert (row["key"], row["answer"]) == ("same_predictions", answer)
         assert ("not a number" in row["measured"]) == math.isnan(distance)
+
+    def test_a_prediction_that_failed_has_its_reason(self):
+        row = only(computation.agreements(timed(skipped=[skipped("predict")])))
+        assert (row["key"], row["answer"]) == ("same_predictions", "not run")
+        assert row["measured"] == "no predict_step"
+
+
+def skipped(phase):
+    return {"variant": "compiled", "size": None, "phase": phase, "reason": "no predict_step"}
+
+
+class TestLostPhases:
+    @pytest.mark.parametrize(
+        ("phase", "keys"),
+        [
+            ("train", ["speed"]),
+            ("predict", ["prediction_speed", "same_predictions"]),
+            ("trainer", ["trainer_cost"]),
+        ],
+    )
+    def test_a_lost_phase_is_said_where_it_would_answer_and_nowhere_else(self, phase, keys):
+        found = timed(medians=[], ratios=[], skipped=[skipped(phase)])
+        rows = [
+            row
+            for of in (
+                speed.training_speeds,
+                speed.prediction_speeds,
+                speed.trainer_costs,
+                computation.agreements,
+            )
+            for row in of(found)
+        ]
+        assert [row["key"] for row in rows] == keys
+        assert {row["answer"] for row in rows} == {"not run"}
+
+
+class TestComputation:
+    def proof(self, distance, size=None, **changes):
+        leg = {"precision": "32-true", "bound": 1e-3, "judged": 39, "left_out": 2}
+        exact = {"precision": "64-true", "bound": 1e-8, "judged": 41, "left_out": 0}
+        proof = {
+            "steps": 6,
+            "shapes": 2,
+            "in_parts": None,
+            "legs": [{**exact, "distance": 0.0}, {**leg, "distance": distance}],
+            "not_in_float64": None,
+            "seed": 1,
+            "seconds": 12.0,
+            "key": None,
+            "is_remembered": False,
+        }
+        return {"variant": "fast", "size": size, "proof": {**proof, **changes}, "refused": None}
+
+    def row(self, *proofs):
+        return only(computation.computations(timed(proofs=list(proofs))))
+
+    def test_a_proof_says_what_it_rests_on(self):
+        row = self.row(self.proof(1.5e-7))
+        assert (row["key"], row["answer"]) == ("same_computation", "yes")
+        assert row["question"] == (
+            "Does its training step compute what the plain step computes, except for rounding?"
+        )
+        assert row["measured"] == (
+            "41 values (losses, logs, parameters, optimizer state) of 6 steps with 2 shapes of "
+            "batch: largest relative L2 distance 0 in 64-true (bound 1.00×10⁻⁸) and 1.50×10⁻⁷ in "
+            "32-true (bound 0.00100); 2 left out, which rounding alone moves too far"
+        )
+
+    def test_what_was_not_done_as_asked_is_said(self):
+        row = self.row(self.proof(0.0, in_parts="clipping", not_in_float64="no kernel"))
+        assert (
+            "; done in parts, because of clipping; not tried in float64 (no kernel)"
+            in (row["measured"])
+        )
+
+    def test_of_several_sizes_the_worst_speaks(self):
+        sizes = [self.proof(d, size) for d, size in ((1e-7, 1), (9e-4, 2), (0.0, 3))]
+        assert "9.00×10⁻⁴ in 32-true" in self.row(*sizes)["measured"]
+        refused = {"variant": "fast", "size": 4, "proof": None, "refused": "the loss is off"}
+        row = self.row(*sizes, refused)
+        assert (row["answer"], row["measured"]) == ("no", "the loss is off")
+
+    def test_predictions_before_training_are_no_such_evidence(self):
+        rows = [{"variant": "fast", "size": None, "tolerance": 1e-5, "distance": 0.0}]
+        assert computation.computations(timed(agreement=rows)) == []
 
 
 class TestEpochs:
@@ -211,7 +305,9 @@ class TestEpochs:
 
     def test_epochs_without_a_baseline_have_their_own_seconds(self):
         found = self.scaling(0.625, 0.5, 0.8, seconds=3.5)
-        found.found["skipped"] = [{"variant": "one", "size": None, "reason": "no memory"}]
+        found.found["skipped"] = [
+            {"variant": "one", "size": None, "phase": None, "reason": "no memory"}
+        ]
         found.found["ratios"] = []
         del found.found["medians"][0]
         rows = {row["variant"]: row for row in speed.epoch_speeds(found)}

@@ -42,6 +42,7 @@ def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
         "speed",
         "prediction_speed",
         "trainer_cost",
+        "same_computation",
         "same_predictions",
         "same_parameters",
     ]

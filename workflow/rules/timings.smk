@@ -30,7 +30,6 @@ rule timing:
             SETTINGS.timings[wildcards.timing].workload
         ),
         most_threads=lambda wildcards: SETTINGS.most_threads(wildcards.timing),
-        any_deterministic=lambda wildcards: SETTINGS.any_deterministic(wildcards.timing),
         search_path=SEARCH_PATH,
         versions=versions_of,
     script:

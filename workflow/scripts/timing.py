@@ -1,9 +1,13 @@
+from twinrun.process.gpu_locks import own_gpus
 from twinrun.process.job import job
 from twinrun.process.launching import environment_of, launch
 
 if __name__ == "__main__":
     threads = snakemake.params.most_threads
-    with job(snakemake, threads=threads):
+    with (
+        job(snakemake, threads=threads),
+        own_gpus(snakemake.resources.gpu) as visible,
+    ):
         launch(
             "twinrun.timing.measure:measure",
             {
@@ -15,7 +19,6 @@ if __name__ == "__main__":
                 "search_path": snakemake.params.search_path,
                 "outputs": dict(snakemake.output.items()),
             },
-            environment_of(
-                seed=1, deterministic=snakemake.params.any_deterministic, threads=threads
-            ),
+            # Each variant sets what its algorithms need: the others shall not pay for it.
+            {**visible, **environment_of(seed=1, deterministic=False, threads=threads)},
         )

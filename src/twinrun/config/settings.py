@@ -124,10 +124,6 @@ class Settings:
         """Return the threads a timing's process needs."""
         return max(self.variants[name].threads for name in self.timings[timing].variants)
 
-    def any_deterministic(self, timing: str) -> bool:
-        """Say whether the process of a timing must be ready for deterministic algorithms."""
-        return any(self.variants[name].deterministic for name in self.timings[timing].variants)
-
 
 def resolve(
     config: Section, schema: str | Path, *, gpus: int, mistakes: Sequence[str] = ()

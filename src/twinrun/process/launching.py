@@ -21,6 +21,8 @@ from twinrun.process.slurm import srun_of_workers
 from twinrun.process.worker_process import WorkerProcess, failure_of, signals_passed_on, watch
 
 SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
+# What cuBLAS asks for to be deterministic: https://docs.nvidia.com/cuda/cublas/#results-reproducibility
+DETERMINISTIC_WORKSPACE = ":4096:8"
 GRACE_SECONDS = 2.0  # for the others to fail by themselves, and to say why, after one has failed
 
 
@@ -30,15 +32,15 @@ def environment_of(
     """Name the environment variables of a run's fresh process; `further` ones go before ours.
 
     What a variant is not told to fix is inherited from the shell, and recorded.
-
-    `CUBLAS_WORKSPACE_CONFIG` is what cuBLAS asks for to be deterministic:
-    https://docs.nvidia.com/cuda/cublas/#results-reproducibility
     """
     variables = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     if deterministic:
         # Without them the order of a set of strings, and cuBLAS's sums, are left to chance, as a
         # plain `seed_everything` leaves them.
-        variables |= {"PYTHONHASHSEED": str(seed), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        variables |= {
+            "PYTHONHASHSEED": str(seed),
+            "CUBLAS_WORKSPACE_CONFIG": DETERMINISTIC_WORKSPACE,
+        }
     return {**variables, **(further or {})}
 
 

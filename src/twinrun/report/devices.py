@@ -69,6 +69,7 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
             for median, key in zip(medians, keys, strict=True)
         ],
         "growth": _growth(pd.DataFrame(medians)) if medians else [],
+        "proofs": timing["proofs"],
         "agreement": timing["agreement"],
         "crossings": crossing(timing),
         "skipped": timing["skipped"],

@@ -162,6 +162,7 @@ def _cost(timing: TimingSummary | None) -> dict[str, object] | None:
             for ratio in timing["ratios"]
             if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
         ],
+        "proofs": timing["proofs"],
         "skipped": timing["skipped"],
         "unstable": [
             median["variant"]

@@ -1,40 +1,51 @@
-"""Whether variants predict the same, but for rounding, from the same initial weights."""
+"""Whether variants predict the same, but for rounding, from the same initial weights.
+
+It is said of compiled prediction and of layouts, before any training. Of what a training step
+computes it says nothing: that is proven (see `training.prove`).
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import torch
-
-from twinrun.config.definitions import Variant
 
 # Units in the last place. Sums of some thousand products in another order are a few units off, and
 # each layer adds its own; a wrong weight or a lost layer is a million off.
 TOLERANCE = 100
 
 
-def agreement(
-    outputs: Mapping[str, Sequence[torch.Tensor]], variants: Mapping[str, Variant]
-) -> Iterator[dict[str, Any]]:
-    """Compare the predictions of each variant with the baseline's."""
-    baseline = next(iter(variants))
-    for name, output in outputs.items():
-        if name != baseline and output and baseline in outputs:
-            precisions = {variants[variant].precision for variant in (name, baseline)}
-            tolerance = TOLERANCE * max(map(_rounding_of, precisions))
-            found = distance(output, outputs[baseline])
-            yield {"variant": name, "distance": found, "tolerance": tolerance}
+Outputs = dict[str, tuple[list[torch.Tensor], float]]
+"""Predicted tensors by variant, and how far 1 and the next number are apart in what computed."""
 
 
-def _rounding_of(precision: str) -> float:
-    """Return how far 1 and the next number are apart in what a precision computes with."""
-    names = {"64": torch.float64, "32": torch.float32, "16": torch.float16}
-    return torch.finfo(names.get(precision.split("-")[0], torch.bfloat16)).eps
+def agreement(outputs: Outputs, baseline: str) -> Iterator[tuple[str, float, float]]:
+    """Compare the predictions of each variant with the baseline's.
+
+    Args:
+        outputs: of all variants that predicted.
+        baseline: the variant that the others are compared with.
+
+    Yields:
+        The variant, the largest distance and its tolerance.
+    """
+    expected, epsilon = outputs.get(baseline, ([], 0.0))
+    for name, (output, own) in outputs.items():
+        if name != baseline and output and expected:
+            yield name, distance(output, expected), tolerance_of(max(own, epsilon))
+
+
+def tolerance_of(epsilon: float) -> float:
+    """Return up to which distance rounding explains a difference.
+
+    Never more than half of the digits, which two orders of the same sums agree to (see
+    `acceleration.proof`): of a format of three digits, a hundred units are nearly all of a value.
+    """
+    return min(TOLERANCE * epsilon, math.sqrt(epsilon))
 
 
 def distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
     """Return the largest relative L2 distance of a tensor from the expected one, in float64."""
-    if len(output) != len(expected):
+    if [tensor.shape for tensor in output] != [tensor.shape for tensor in expected]:
         return math.inf
     pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
     tiny = torch.finfo(torch.float64).tiny

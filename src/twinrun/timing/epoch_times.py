@@ -143,7 +143,10 @@ def _skipped(
             why = failure or "it ended before its first epoch"
         if run["variant"] not in measured:
             reasons.setdefault(run["variant"], why)
-    return [{"variant": v, "size": None, "reason": reason} for v, reason in reasons.items()]
+    return [
+        {"variant": v, "size": None, "phase": None, "reason": reason}
+        for v, reason in reasons.items()
+    ]
 
 
 def _epochs(manifest: RunManifest) -> list[dict[str, object]]:

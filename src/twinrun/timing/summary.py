@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.environment import Environment
+from twinrun.run_files import Proof
 
 
 class TimingSettings(TypedDict):
@@ -103,9 +104,23 @@ class Agreement(TypedDict):
     size: int | None
     """As for `Median`."""
     distance: float
-    """The largest relative L2 distance of a predicted tensor; NaN where one has a NaN."""
+    """The largest relative L2 distance of a tensor that was predicted before any training; NaN
+    where one has a NaN."""
     tolerance: float
     """The distance up to which it counts as rounding."""
+
+
+class TimedProof(TypedDict):
+    """Whether a variant's fast steps compute what plain ones compute, proven before its timing."""
+
+    variant: str
+    """The variant, the baseline or another."""
+    size: int | None
+    """As for `Median`."""
+    proof: Proof | None
+    """None of a variant that was refused."""
+    refused: str | None
+    """Why: which value was off."""
 
 
 class Extent(TypedDict):
@@ -120,12 +135,14 @@ class Extent(TypedDict):
 
 
 class Skipped(TypedDict):
-    """A variant that could not be measured."""
+    """A variant, or one phase of it, that could not be measured."""
 
     variant: str
     """The variant."""
     size: int | None
     """As for `Median`."""
+    phase: str | None
+    """As for `Median`; None of a variant of which nothing could be measured."""
     reason: str
     """Why, in one sentence."""
 
@@ -151,12 +168,14 @@ class TimingSummary(TypedDict):
     """A row for each variant whose step was measured through the Trainer too."""
     compilation: list[Compilation]
     """A row for each compiled variant, size and phase."""
+    proofs: list[TimedProof]
+    """A row for each variant with fast steps, and size."""
     agreement: list[Agreement]
     """A row for each variant but the baseline that predicts."""
     extents: list[Extent]
     """A row for each size."""
     skipped: list[Skipped]
-    """A row for each variant and size that could not be measured."""
+    """A row for each variant, size and phase that could not be measured."""
 
 
 def read(path: str | Path) -> TimingSummary:

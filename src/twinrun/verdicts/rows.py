@@ -26,6 +26,7 @@ Key = Literal[
     "speed",  # is training faster than under the baseline? (devices, acceleration, parallel)
     "prediction_speed",  # is prediction faster than under the baseline?
     "trainer_cost",  # does Lightning's Trainer add time to the bare training step?
+    "same_computation",  # does a fast training step compute what the plain one does, to rounding?
     "same_predictions",  # are predictions those of the baseline, except for rounding?
     "same_parameters",  # does training end in the bits that the baseline's training ends in?
     "finished",  # did every trial of a sweep finish?

@@ -5,14 +5,19 @@ a ratio are unstable, the interval is widened by their spread before it may answ
 machine with neighbours a factor of three is still one, and a tenth is not.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 from twinrun.formatting import count, measure, percent, seconds
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
-from twinrun.timing.summary import Agreement, Interval, Median, Overhead, Ratio, TimingSummary
+from twinrun.timing.summary import (
+    Interval,
+    Median,
+    Overhead,
+    Ratio,
+    TimingSummary,
+)
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
@@ -22,7 +27,6 @@ TRAINS_FASTER_AT = "Does it train faster than {baseline} at {size} {unit}?"
 PREDICTS_FASTER = "Does it predict faster than {baseline}?"
 EPOCH_FASTER = "Does it train an epoch faster than {baseline}?"
 TRAINER_COSTS = "Does Lightning's Trainer cost time, compared with the bare training step?"
-SAME_PREDICTIONS = "Does it predict what {baseline} predicts, except for rounding?"
 
 Timing = Evidence[TimingSummary]
 Answered = tuple[str, int | None, tuple[Answer, str]]  # variant, size, what is said of it
@@ -46,9 +50,9 @@ def costs(timing: Timing) -> list[Verdict]:
     for ratio in _of_phase(timing, "train"):
         behind = medians_behind(timing.found, ratio)
         answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
-        rows.append(_verdict(timing, "cost", ratio["variant"], question, *answered))
+        rows.append(verdict_of(timing, "cost", ratio["variant"], question, *answered))
     return rows + [
-        _verdict(timing, "cost", variant, question, *answered)
+        verdict_of(timing, "cost", variant, question, *answered)
         for variant, _, answered in _without_ratio(timing, "train")
     ]
 
@@ -64,7 +68,7 @@ def training_speeds(timing: Timing) -> list[Verdict]:
         if size is not None:
             at = {"size": count(size), "unit": timing.found["settings"]["timing"]["size"]}
             question = TRAINS_FASTER_AT.format(baseline=timing.found["baseline"], **at)
-        rows.append(_verdict(timing, "speed", variant, question, *answered))
+        rows.append(verdict_of(timing, "speed", variant, question, *answered))
     return rows
 
 
@@ -72,7 +76,7 @@ def prediction_speeds(timing: Timing) -> list[Verdict]:
     """Say of each variant whether its prediction is faster than the baseline's."""
     question = PREDICTS_FASTER.format(baseline=timing.found["baseline"])
     return [
-        _verdict(timing, "prediction_speed", variant, question, *answered)
+        verdict_of(timing, "prediction_speed", variant, question, *answered)
         for variant, _, answered in [
             *_speeds(timing, "predict"),
             *_without_ratio(timing, "predict"),
@@ -87,19 +91,19 @@ def epoch_speeds(scaling: Evidence[Scaling]) -> list[Verdict]:
     medians = {median["variant"]: median for median in scaling.found["medians"]}
     question = EPOCH_FASTER.format(baseline=baseline)
     rows = [
-        _verdict(scaling, "speed", skipped["variant"], question, "not run", skipped["reason"])
+        verdict_of(scaling, "speed", skipped["variant"], question, "not run", skipped["reason"])
         for skipped in scaling.found["skipped"]
     ]
     if baseline not in medians:
         for variant, median in medians.items():
             why = f"{baseline} was not measured; an epoch took {seconds(median['seconds'])}"
-            rows.append(_verdict(scaling, "speed", variant, question, "not comparable", why))
+            rows.append(verdict_of(scaling, "speed", variant, question, "not comparable", why))
     for ratio in scaling.found["ratios"]:
         # The epochs of two runs are no pairs: the ratio is that of the medians, nothing to explain.
         behind = [medians[ratio["variant"]], medians[baseline]]
         measured = speed_up(ratio) + instability(ratio, behind, noun="epochs")
         answered = answer(ratio, behind, yes="faster"), measured
-        rows.append(_verdict(scaling, "speed", ratio["variant"], question, *answered))
+        rows.append(verdict_of(scaling, "speed", ratio["variant"], question, *answered))
     return rows
 
 
@@ -115,31 +119,13 @@ def trainer_costs(timing: Timing) -> list[Verdict]:
             _median(timing.found, variant, phase, ratio["size"]) for phase in ("trainer", "train")
         ]
         answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
-        rows.append(_verdict(timing, "trainer_cost", variant, TRAINER_COSTS, *answered))
+        rows.append(verdict_of(timing, "trainer_cost", variant, TRAINER_COSTS, *answered))
+    for skipped in timing.found["skipped"]:
+        if skipped["phase"] == "trainer":
+            answered = "not run", skipped["reason"]
+            name = skipped["variant"]
+            rows.append(verdict_of(timing, "trainer_cost", name, TRAINER_COSTS, *answered))
     return rows
-
-
-def agreements(timing: Timing) -> list[Verdict]:
-    """Say of each variant whether it predicts what the baseline does; of the sizes, the worst."""
-    worst: dict[str, Agreement] = {}
-    for row in timing.found["agreement"]:
-        before = worst.setdefault(row["variant"], row)
-        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
-            worst[row["variant"]] = row
-    question = SAME_PREDICTIONS.format(baseline=timing.found["baseline"])
-    return [
-        _verdict(timing, "same_predictions", variant, question, *_agreement(row))
-        for variant, row in worst.items()
-    ]
-
-
-def _agreement(row: Agreement) -> tuple[Answer, str]:
-    # NaN is neither below nor above a tolerance.
-    if math.isnan(row["distance"]):
-        return "no", "a prediction of the first batch is not a number"
-    distance, tolerance = measure(row["distance"]), measure(row["tolerance"])
-    measured = f"relative L2 distance {distance} on the first batch, tolerance {tolerance}"
-    return "yes" if row["distance"] <= row["tolerance"] else "no", measured
 
 
 def _of_phase(timing: Timing, phase: str) -> list[Ratio]:
@@ -157,9 +143,10 @@ def _speeds(timing: Timing, phase: str) -> Iterator[Answered]:
 def _without_ratio(timing: Timing, phase: str) -> Iterator[Answered]:
     """Say what has no ratio: variants that could not be measured, and those without a baseline."""
     baseline = timing.found["baseline"]
-    # A variant is skipped as a whole: it has no ratio in any phase.
     for skipped in timing.found["skipped"]:
-        yield skipped["variant"], skipped["size"], ("not run", skipped["reason"])
+        # Skipped as a whole it has no ratio in any phase.
+        if skipped["phase"] in (None, phase):
+            yield skipped["variant"], skipped["size"], ("not run", skipped["reason"])
     medians = [median for median in timing.found["medians"] if median["phase"] == phase]
     with_baseline = {median["size"] for median in medians if median["variant"] == baseline}
     for median in medians:
@@ -251,7 +238,7 @@ def instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) ->
     return f"; unstable: {noun} of {' and '.join(names)} spread by up to {spread}{weight}"
 
 
-def _verdict(
+def verdict_of(
     source: Timing | Evidence[Scaling],
     key: Key,
     variant: str,
@@ -259,6 +246,7 @@ def _verdict(
     answer: Answer,
     measured: str,
 ) -> Verdict:
+    """Make a verdict whose evidence is a timing or the epochs of runs."""
     return {
         "key": key,
         "workload": source.found["workload"],

@@ -20,6 +20,7 @@ from twinrun.comparison.study_records import (
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.verdicts import sweep as sweeps
+from twinrun.verdicts.computation import agreements, computations
 from twinrun.verdicts.equality import REPEATS, Compared, repeats, same_parameters
 from twinrun.verdicts.evidence import Evidence, Missing, Record, read
 from twinrun.verdicts.matrix import baseline_repeats, seed_matters, withstands_changes
@@ -28,7 +29,6 @@ from twinrun.verdicts.rows import Verdict, not_run
 from twinrun.verdicts.speed import (
     COSTS,
     Timing,
-    agreements,
     costs,
     epoch_speeds,
     prediction_speeds,
@@ -63,7 +63,7 @@ def reproducibility(
 ) -> list[Verdict]:
     """Say for each workload and variant whether it repeats, and what determinism costs."""
     rows = [*repeats(comparisons), *not_run(missing, "repeats", REPEATS)]
-    rows += [row for timing in timings for row in costs(timing)]
+    rows += [row for timing in timings for of in (costs, computations) for row in of(timing)]
     baselines = {timing.found["workload"]: timing.found["baseline"] for timing in timings}
     for found in missing:
         baseline = baselines.get(found["workload"])
@@ -79,7 +79,7 @@ def devices(
     rows = [
         row
         for timing in timings
-        for verdicts_of in (training_speeds, trainer_costs, agreements)
+        for verdicts_of in (training_speeds, trainer_costs, computations, agreements)
         for row in verdicts_of(timing)
     ]
     return [*rows, *not_run(missing, "speed", IS_FASTER), *same_parameters(contrasts)]
@@ -92,7 +92,13 @@ def acceleration(
     rows = [
         row
         for timing in timings
-        for verdicts_of in (training_speeds, prediction_speeds, trainer_costs, agreements)
+        for verdicts_of in (
+            training_speeds,
+            prediction_speeds,
+            trainer_costs,
+            computations,
+            agreements,
+        )
         for row in verdicts_of(timing)
     ]
     return [*rows, *not_run(missing, "speed", IS_FASTER), *same_parameters(contrasts)]

@@ -1,0 +1,260 @@
+"""A fit of Lightning's that is set up as always and then done step by step.
+
+A timing measures variants in turn, and `Trainer.fit` cannot be left and entered again. So Lightning
+sets a fit up: module, layers made in `setup` and `configure_model`, device, precision, optimizers
+and schedules, hooks, loaders. Its two loops, which are a few lines each, are written out here from
+Lightning 2.6 (`FitLoop.run` and `_TrainingEpochLoop.run`), so that a step can be waited for:
+https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.0/src/lightning/pytorch/loops/fit_loop.py
+
+After the workload's epochs the training begins again: schedules and counts go back to where they
+started, which is all that a module sees of them; weights and the optimizer's state go on.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NoReturn, cast
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.core.optimizer import _MockOptimizer
+from pytorch_lightning.loops.fetchers import _DataFetcher
+from pytorch_lightning.loops.progress import _BaseProgress
+from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.trainer.states import TrainerFn, TrainerStatus
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
+
+from twinrun.acceleration.placement import device_of
+from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError
+from twinrun.timing.initial_state import InitialState
+from twinrun.training.assemble import trainer_of
+from twinrun.training.first_step import without_checkpoints
+
+# What a module may do with the metrics of validation while it trains.
+READERS = ("on_train_epoch_start", "on_train_epoch_end", "lr_scheduler_step")
+
+
+class Fit:
+    """The training of one module under one variant."""
+
+    def __init__(
+        self,
+        initial: InitialState,
+        module: pl.LightningModule,
+        variant: Variant,
+        *,
+        callbacks: Sequence[pl.Callback] = (),
+    ) -> None:
+        """Set it up, as far as the hook `on_fit_start`.
+
+        Args:
+            initial: where the data comes from.
+            module: one of its modules, for this fit alone.
+            variant: its settings.
+            callbacks: of the fit, beside the module's own.
+
+        Raises:
+            TwinrunError: if the module has no optimizer, or the device no such precision.
+            JobError: if the device is missing.
+        """
+        self.module = module
+        self.validation_seconds = 0.0
+        """That were spent in validation so far."""
+        self._data, self._epochs = initial.data, initial.epochs
+        without_checkpoints(module)
+        with initial.seeded():  # layers that are made now get the same weights for each variant
+            self.trainer = trainer_of(
+                # Validation is decided on below. The clock is for the training step alone.
+                replace(variant, checkpointing=False, logging=False),
+                root=initial.root,
+                callbacks=list(callbacks),
+                strategy=SingleDeviceStrategy(device_of(variant)),
+                max_epochs=initial.epochs,
+            )
+            self._set_up()
+        if str(self.trainer.precision) != variant.precision:
+            raise TwinrunError(
+                f"precision: Lightning computes {self.trainer.precision} here, in place of "
+                f"{variant.precision}"
+            )
+        if module.automatic_optimization and isinstance(self.optimizer, _MockOptimizer | None):
+            raise TwinrunError(
+                f"{type(module).__name__}.configure_optimizers gives 0 optimizers, where automatic "
+                f"optimization needs exactly one"
+            )
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """The first one."""
+        return next(iter(self.trainer.optimizers), None)
+
+    def begin(self) -> None:
+        """Begin the training: the loaders, and the hooks before the first epoch.
+
+        Raises:
+            TwinrunError: if the loader gives no batch.
+        """
+        trainer, loop = self.trainer, self.trainer.fit_loop
+        self._data.trainer = trainer
+        trainer.limit_val_batches = 1 if trainer.limit_val_batches and self._is_validated() else 0
+        loop.setup_data()
+        if not loop.max_batches:
+            raise TwinrunError("train_dataloader gives no batch")
+        loop.reset()
+        loop.on_run_start()
+
+    def begin_epoch(self) -> None:
+        """Call the hooks before an epoch's first step."""
+        self.trainer.fit_loop.on_advance_start()
+
+    def steps(self) -> Iterator[None]:
+        """Begin, and train for ever; each time something is taken from here, one step.
+
+        Raises:
+            TwinrunError: if an epoch has no step.
+        """
+        loop, validation = self.trainer.fit_loop, self.trainer.fit_loop.epoch_loop.val_loop
+        vars(validation)["run"] = self._clocked(validation.run)
+        self.begin()
+        beginning = _Beginning(self.trainer)
+        while True:
+            self.begin_epoch()
+            yield from self._epoch()
+            loop.on_advance_end()
+            loop.on_iteration_done()
+            # EarlyStopping ends a training, and has Lightning validate, but no timing of its steps.
+            self.trainer.should_stop = False
+            if self.trainer.current_epoch >= self._epochs:
+                beginning.restore(self.trainer)
+
+    def _epoch(self) -> Iterator[None]:
+        loop, batches = self.trainer.fit_loop.epoch_loop, _fetcher(self.trainer)
+        loop.reset()
+        loop.on_run_start(batches)
+        count = 0
+        while not loop._is_training_done:
+            try:
+                loop.advance(batches)
+                loop.on_advance_end(batches)
+            except StopIteration:
+                break
+            finally:
+                loop.on_iteration_done()
+            count += 1
+            self.trainer.should_stop = False
+            yield
+            self._data.trainer = self.trainer
+        if not count:
+            raise TwinrunError("an epoch of the Trainer took no step")
+
+    def _set_up(self) -> None:
+        trainer = self.trainer
+        # Instance attributes, found before the methods. What Lightning tears down would have to be
+        # set up again; only the handlers of signals are given back.
+        vars(trainer).update(_run_stage=_stop, _teardown=trainer._signal_connector.teardown)
+        try:
+            trainer.fit(self.module, datamodule=self._data)
+        except _SetUp:
+            # Lightning has taken it for a failure.
+            trainer.state.fn, trainer.state.status = TrainerFn.FITTING, TrainerStatus.RUNNING
+            trainer.training = True
+        self.module.zero_grad()
+
+    def _is_validated(self) -> bool:
+        """Say whether the training may need what validation logs: one batch of it then."""
+        plateaus = (config.reduce_on_plateau for config in self.trainer.lr_scheduler_configs)
+        own = self.module.configure_callbacks()
+        reads = any(is_overridden(hook, self.module, pl.LightningModule) for hook in READERS)
+        return any(plateaus) or bool(own) or reads
+
+    def _clocked(self, run: Callable[[], object]) -> Callable[[], object]:
+        def clocked() -> object:
+            started = timer()
+            found = run()
+            self.validation_seconds += timer() - started
+            return found
+
+        return clocked
+
+
+class _SetUp(Exception):
+    """Raised where Lightning would begin to train."""
+
+
+def _stop() -> NoReturn:
+    raise _SetUp
+
+
+class _Beginning:
+    """What a training begins with, and a module sees and may change on the way.
+
+    Counts, schedules, which parameters are trained, groups, settings and hooks of the optimizers.
+    """
+
+    def __init__(self, trainer: pl.Trainer) -> None:
+        self._progress = {name: copy.deepcopy(of.state_dict()) for name, of in _counts(trainer)}
+        self._schedules = [
+            copy.deepcopy(config.scheduler.state_dict()) for config in trainer.lr_scheduler_configs
+        ]
+        self._options = [
+            [_options(group) for group in optimizer.param_groups]
+            for optimizer in trainer.optimizers
+        ]
+        self._hooks = [
+            [dict(hooks) for hooks in _hooks(optimizer)] for optimizer in trainer.optimizers
+        ]
+        self._trained = {
+            name: parameter.requires_grad
+            for name, parameter in trainer.lightning_module.named_parameters()
+        }
+
+    def restore(self, trainer: pl.Trainer) -> None:
+        for name, of in _counts(trainer):
+            of.load_state_dict(copy.deepcopy(self._progress[name]))
+        for config, state in zip(trainer.lr_scheduler_configs, self._schedules, strict=True):
+            config.scheduler.load_state_dict(copy.deepcopy(state))
+        for optimizer, options, hooks in zip(
+            trainer.optimizers, self._options, self._hooks, strict=True
+        ):
+            # Groups may have been added, which would be added once more.
+            del optimizer.param_groups[len(options) :]
+            for group, before in zip(optimizer.param_groups, options, strict=True):
+                group.update(before)
+            for own, before in zip(_hooks(optimizer), hooks, strict=True):
+                for added in [key for key in own if key not in before]:
+                    del own[added]
+        for name, parameter in trainer.lightning_module.named_parameters():
+            parameter.requires_grad_(self._trained.get(name, parameter.requires_grad))
+        # In the first epoch Lightning takes the iterator for one that was made just now.
+        iter(_fetcher(trainer))
+
+
+def _hooks(optimizer: torch.optim.Optimizer) -> list[dict[int, Callable[..., object]]]:
+    hooks = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+    # torch types each by the signature of its functions.
+    return [cast(dict[int, Callable[..., object]], each) for each in hooks]
+
+
+def _fetcher(trainer: pl.Trainer) -> _DataFetcher:
+    """Return what fetches the batches, which is there once the loop has set up its data."""
+    found = trainer.fit_loop._data_fetcher
+    assert found is not None  # noqa: S101
+    return found
+
+
+def _options(group: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in group.items() if key != "params"}
+
+
+def _counts(trainer: pl.Trainer) -> list[tuple[str, _BaseProgress]]:
+    loop = trainer.fit_loop
+    steps = loop.epoch_loop
+    return [
+        ("epochs", loop.epoch_progress),
+        ("batches", steps.batch_progress),
+        ("schedules", steps.scheduler_progress),
+        ("updates", steps.automatic_optimization.optim_progress),
+        ("manual updates", steps.manual_optimization.optim_step_progress),
+    ]

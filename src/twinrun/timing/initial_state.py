@@ -1,0 +1,145 @@
+"""Where all variants of a timing get the same initial weights and the same batches from."""
+
+import copy
+import functools
+import tempfile
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from itertools import islice
+
+import pytorch_lightning as pl
+from pytorch_lightning.utilities.combined_loader import CombinedLoader
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from pytorch_lightning.utilities.seed import isolate_rng
+
+from twinrun.batches import num_bytes
+from twinrun.config.definitions import Training
+from twinrun.errors import TwinrunError
+from twinrun.training.assemble import build
+
+# What is kept of a loader, and goes round and round; each variant has a copy on its device.
+BATCHES_BYTES = 2**28
+MOST_BATCHES = 1000
+
+
+class InitialState:
+    """A workload that was constructed, and that every variant takes copies from."""
+
+    def __init__(self, training: Training) -> None:
+        """Build the workload; of the variant only what concerns the data counts.
+
+        Raises:
+            TwinrunError: if it cannot be built.
+        """
+        self.epochs = training.workload.epochs
+        """Of a whole training; modules ask the Trainer for them."""
+        self._seed = training.seed
+        self._folder = tempfile.TemporaryDirectory(prefix="twinrun-")
+        self.root = self._folder.name
+        """An empty folder for the Trainers."""
+        with isolate_rng():
+            self._module, self.data = build(training)
+        _set_up_once(self.data)
+        self._found: dict[tuple[str, int], list[object]] = {}
+        self._extents: dict[str, int | None] = {}
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._folder.cleanup()
+
+    def module(self) -> pl.LightningModule:
+        """Return a module of one's own with the initial weights."""
+        return copy.deepcopy(self._module)
+
+    def has(self, phase: str) -> bool:
+        """Say whether the data module has a loader for a phase."""
+        return is_overridden(f"{phase}_dataloader", self.data, pl.LightningDataModule)
+
+    def batches(self, phase: str, trainer: pl.Trainer, most: int = MOST_BATCHES) -> list[object]:
+        """Return the loader's first batches, at most `most` and 256 MiB, where it leaves them.
+
+        Args:
+            phase: `train` or `predict`.
+            trainer: what the data module finds as its Trainer; all variants share the batches.
+            most: batches.
+
+        Raises:
+            TwinrunError: if the loader gives none.
+        """
+        name = f"{phase}_dataloader"
+        if not self.has(phase):
+            raise TwinrunError(f"{type(self.data).__name__} has no {name}")
+        if (phase, most) not in self._found:
+            with self.seeded():
+                self.data.trainer = trainer
+                if phase == "predict":  # for training the Trainer has set it up
+                    self.data.setup("predict")
+                loader = getattr(self.data, name)()
+                self._extents[phase] = _length(loader)
+                # ASSUME these stand for the epoch, where it has more batches than are kept.
+                found = list(_while_small(islice(_batches_of(loader, phase), most)))
+            if not found:
+                raise TwinrunError(f"{name} gives no batch")
+            self._found[phase, most] = found
+        return self._found[phase, most]
+
+    def extent(self, phase: str) -> int | None:
+        """Return how many batches a loader has that was asked for batches, if it says so."""
+        return self._extents.get(phase)
+
+    @contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Let the body draw what it draws for every variant; put the generators back."""
+        with isolate_rng():
+            pl.seed_everything(self._seed, workers=True, verbose=False)
+            yield
+
+
+def _set_up_once(data: pl.LightningDataModule) -> None:
+    """Have the data be prepared and set up once for each stage, by whichever Trainer asks first."""
+    prepare, setup = data.prepare_data, data.setup
+    done: set[str] = set()
+
+    @functools.wraps(prepare)
+    def prepare_once() -> None:
+        if "prepared" not in done:
+            prepare()
+            done.add("prepared")
+
+    @functools.wraps(setup)
+    def setup_once(stage: str) -> None:
+        if stage not in done:
+            setup(stage)
+            done.add(stage)
+
+    data.prepare_data, data.setup = prepare_once, setup_once
+
+
+def _batches_of(loader: Iterable[object], phase: str) -> Iterator[object]:
+    """Iterate over a loader, or over several as Lightning does in training."""
+    if isinstance(loader, CombinedLoader | dict | list | tuple):
+        if phase != "train":
+            raise TwinrunError(f"{phase}_dataloader gives several loaders; one can be timed")
+        if not isinstance(loader, CombinedLoader):
+            loader = CombinedLoader(loader, "max_size_cycle")
+        return (batch for batch, _, _ in loader)
+    return iter(loader)
+
+
+def _length(loader: Iterable[object]) -> int | None:
+    # A dataset that is only iterated has no length; of several loaders none stands for all.
+    try:
+        is_one = not isinstance(loader, dict | list | tuple) and isinstance(loader, Sized)
+        return len(loader) if is_one else None
+    except (TypeError, RuntimeError):
+        return None
+
+
+def _while_small(batches: Iterable[object]) -> Iterator[object]:
+    """Pass batches on until they reach the bytes that are kept; the first in any case."""
+    size = 0
+    for batch in batches:
+        size += num_bytes(batch)
+        yield batch
+        if size >= BATCHES_BYTES:
+            return

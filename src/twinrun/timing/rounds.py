@@ -1,0 +1,264 @@
+"""The rounds of a timing at one size: who takes part, and what is measured of each.
+
+What fails is left out, as little as can be: a phase rather than a variant, a variant rather than
+the timing, each with its reason. A variant with fast steps proves them before it is timed; one that
+computes something else is refused.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar, cast
+
+import torch
+
+from twinrun.acceleration.steps import is_fast
+from twinrun.config.definitions import Timing, Training, Variant
+from twinrun.errors import TwinrunError, sentence_of
+from twinrun.process.fresh_process import report_progress
+from twinrun.timing.agreement import Outputs, agreement
+from twinrun.timing.initial_state import InitialState
+from twinrun.timing.summary import Agreement, Compilation, Extent, Skipped, TimedProof
+from twinrun.timing.timed_variant import MOST_BATCHES, Phase, Row, TimedVariant
+from twinrun.training.prove import OtherComputationError
+from twinrun.training.remembered_proofs import proof_of
+
+PROGRESS_SECONDS = 10.0
+# Of preparing them: a prediction is of the module that `train` has made ready.
+ORDER: Sequence[Phase] = ("trainer", "train", "predict")
+
+Found = TypeVar("Found")
+
+
+class VariantRow(Row):
+    """A measurement of one variant."""
+
+    variant: str
+    size: int | None
+
+
+@dataclass(kw_only=True)
+class Measured:
+    """What was measured of the variants at one size."""
+
+    rows: list[VariantRow] = field(default_factory=list)
+    """A row for each measurement; a phase that fails on the way leaves none."""
+    skipped: list[Skipped] = field(default_factory=list)
+    """Variants, or phases of them, that failed."""
+    proofs: list[TimedProof] = field(default_factory=list)
+    """For each variant with fast steps."""
+    compilation: list[Compilation] = field(default_factory=list)
+    """For each compiled variant and phase, calls, compilations and reasons."""
+    extents: list[Extent] = field(default_factory=list)
+    """Batches of an epoch of training, and of the whole prediction."""
+    agreement: list[Agreement] = field(default_factory=list)
+    """For each variant but the baseline, how far its prediction is off."""
+
+
+def measure_size(
+    training: Training,
+    variants: Mapping[str, Variant],
+    timing: Timing,
+    *,
+    size: int | None,
+    compares: bool,
+    label: str,
+) -> Measured:
+    """Measure variants in turn, at one size.
+
+    Args:
+        training: where the initial weights and the batches come from.
+        variants: by name; the first is the baseline.
+        timing: rounds, steps and phases.
+        size: the value of the hyperparameter that the timing varies.
+        compares: whether the predictions of the variants are compared with the baseline's.
+        label: for progress.
+    """
+    try:
+        initial = InitialState(training)
+    except Exception as error:  # a size may be too large, or none that the workload has
+        traceback.print_exc()
+        reason = sentence_of(error)
+        return Measured(
+            skipped=[
+                {"variant": name, "size": size, "phase": None, "reason": reason}
+                for name in variants
+            ]
+        )
+    with closing(initial):
+        rounds = Rounds(initial, training, variants, timing, size=size, label=label)
+        return rounds.measure(compares=compares)
+
+
+class Rounds:
+    """Variants of one initial state, measured in turn."""
+
+    def __init__(
+        self,
+        initial: InitialState,
+        training: Training,
+        variants: Mapping[str, Variant],
+        timing: Timing,
+        *,
+        size: int | None,
+        label: str,
+    ) -> None:
+        """See `measure_size`."""
+        self._initial, self._training, self._variants = initial, training, variants
+        self._timing, self._size, self._label = timing, size, label
+        self._phases = {name: cast(list[Phase], list(timing.phases)) for name in variants}
+        self._timed: dict[str, TimedVariant] = {}
+        self._measured = Measured()
+
+    def measure(self, *, compares: bool) -> Measured:
+        """Prove, prepare and warm up each variant; then measure all, round by round."""
+        found = self._measured
+        self._prove()
+        outputs: Outputs = {}
+        for name in list(self._phases):
+            report_progress(f"{self._label}: first call of {name}")
+            self._enter(name, outputs, compares=compares)
+        progress = _Progress(self._label, self._timing.rounds)
+        for number in range(1, self._timing.rounds + 1):
+            for name in _rotated(list(self._timed), number):
+                self._measure_round(name, number)
+            progress.say(number)
+        for name, timed in self._timed.items():
+            found.rows += [self._row(name, row) for row in timed.once()]
+            found.compilation += [
+                Compilation(variant=name, size=self._size, phase=phase, **counts)
+                for phase, counts in timed.compilation()
+            ]
+        # In the order in which the variants were named; a variant's own rows keep theirs.
+        order = list(self._variants)
+        found.rows.sort(key=lambda row: (order.index(row["variant"]), row["round"] > 0))
+        extents = {phase: self._initial.extent(phase) for phase in ("train", "predict")}
+        found.extents.append(cast(Extent, {"size": self._size, **extents}))
+        found.agreement += [
+            {"variant": name, "size": self._size, "distance": distance, "tolerance": tolerance}
+            for name, distance, tolerance in agreement(outputs, next(iter(self._variants)))
+        ]
+        return found
+
+    def _prove(self) -> None:
+        """Have fast steps prove themselves, before anything is compiled for the clock."""
+        for name, variant in self._variants.items():
+            if not is_fast(variant) or not {"train", "trainer"} & {*self._timing.phases}:
+                continue
+            report_progress(f"{self._label}: proof of {name}")
+            proof, refusal = None, None
+            try:
+                proof = proof_of(replace(self._training, variant=variant))
+            except OtherComputationError as error:
+                refusal = str(error)
+                self._drop(name, None, f"refused: {error}")
+            except TwinrunError as error:
+                self._drop(name, None, str(error))
+                continue
+            self._measured.proofs.append(
+                {"variant": name, "size": self._size, "proof": proof, "refused": refusal}
+            )
+        # The graphs of the proofs would count as ones that were compiled before.
+        torch.compiler.reset()
+
+    def _enter(self, name: str, outputs: Outputs, *, compares: bool) -> None:
+        variant, steps = self._variants[name], self._timing.steps
+        timed = self._attempt(name, None, lambda: TimedVariant(self._initial, variant, steps=steps))
+        if timed is None:
+            return
+        self._timed[name] = timed
+        asked = self._phases_left(name)
+        is_predicted = compares and self._initial.has("predict")
+        if is_predicted and "predict" not in asked:
+            asked.append("predict")
+        for phase in sorted(asked, key=ORDER.index):
+            # To compare predictions one batch is enough.
+            most = MOST_BATCHES if phase in self._phases[name] else 1
+            self._attempt(name, phase, partial(timed.prepare, phase, most=most))
+        if is_predicted and not self._is_lost(name, "predict"):
+            # First: the steps of the warm-up change the weights.
+            output = self._attempt(name, "predict", timed.output)
+            if output is not None:
+                outputs[name] = output, timed.epsilon
+        if "predict" not in self._phases_left(name):
+            timed.forget("predict")
+        for phase in self._phases_left(name):
+            self._attempt(name, phase, partial(timed.warm_up, phase))
+
+    def _measure_round(self, name: str, number: int) -> None:
+        timed = self._timed[name]
+        for phase in self._phases_left(name):
+            row = self._attempt(name, phase, partial(timed.round, phase, number))
+            if row is not None:
+                self._measured.rows.append(self._row(name, row))
+
+    def _attempt(self, name: str, phase: Phase | None, act: Callable[[], Found]) -> Found | None:
+        try:
+            return act()
+        except Exception as error:  # a user's module, a compiler or a device may raise anything
+            traceback.print_exc()
+            self._drop(name, phase, sentence_of(error))
+            return None
+
+    def _drop(self, name: str, phase: Phase | None, reason: str) -> None:
+        """Leave out a phase of a variant, or the variant where no phase is left."""
+        found = self._measured
+        left = [] if phase is None else [p for p in self._phases.get(name, []) if p != phase]
+        found.rows = [r for r in found.rows if (r["variant"], r["phase"]) != (name, phase)]
+        if left:
+            self._phases[name] = left
+            if name in self._timed and phase is not None:
+                self._timed[name].forget(phase)
+        else:
+            earlier = [row["reason"] for row in found.skipped if row["variant"] == name]
+            # Each once: phases often fail for one reason.
+            reason = "; ".join(dict.fromkeys([*earlier, reason]))
+            found.skipped = [row for row in found.skipped if row["variant"] != name]
+            found.rows = [row for row in found.rows if row["variant"] != name]
+            self._phases.pop(name, None)
+            self._timed.pop(name, None)
+            phase = None
+        found.skipped.append(
+            {"variant": name, "size": self._size, "phase": phase, "reason": reason}
+        )
+        what = name if phase is None else f"{phase} of {name}"
+        report_progress(f"{self._label}: {what} is skipped, {reason}")
+
+    def _phases_left(self, name: str) -> list[Phase]:
+        """Return a list of one's own: a phase may be dropped while one goes through it."""
+        return list(self._phases.get(name, []))
+
+    def _is_lost(self, name: str, phase: Phase) -> bool:
+        return any(
+            row["variant"] == name and row["phase"] in (None, phase)
+            for row in self._measured.skipped
+        )
+
+    def _row(self, name: str, row: Row) -> VariantRow:
+        return {"variant": name, "size": self._size, **row}
+
+
+def _rotated(names: Sequence[str], number: int) -> Iterator[str]:
+    """Begin with another one in each round: caches depend on which variant ran before."""
+    start = number % len(names) if names else 0
+    yield from [*names[start:], *names[:start]]
+
+
+class _Progress:
+    """Says every few seconds how far the rounds are."""
+
+    def __init__(self, label: str, rounds: int) -> None:
+        self._label, self._rounds = label, rounds
+        self._started = self._said = time.monotonic()
+
+    def say(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= PROGRESS_SECONDS:
+            self._said = now
+            left = (now - self._started) * (self._rounds / done - 1)
+            report_progress(
+                f"{self._label}: round {done} of {self._rounds}, about {left:.0f} s left"
+            )

@@ -1,0 +1,90 @@
+"""Verdicts on what a timed variant computes: its training step, and its predictions.
+
+That a fast training step computes what the plain one does rests on short trainings of the workload
+itself, done plain and fast before the timing (see `training.prove`). Predictions are compared
+before any training; they show what compilation and layout do to `predict_step`, and nothing else.
+"""
+
+import math
+
+from twinrun.formatting import count, measure, plural
+from twinrun.timing.summary import Agreement, TimedProof
+from twinrun.verdicts.rows import Answer, Verdict
+from twinrun.verdicts.speed import Timing, verdict_of
+
+SAME_COMPUTATION = (
+    "Does its training step compute what the plain step computes, except for rounding?"
+)
+SAME_PREDICTIONS = "Before training, does it predict what {baseline} predicts, except for rounding?"
+
+
+def computations(timing: Timing) -> list[Verdict]:
+    """Say of each variant with fast steps whether they are the plain ones, by its worst size."""
+    worst: dict[str, TimedProof] = {}
+    for row in timing.found["proofs"]:
+        before = worst.setdefault(row["variant"], row)
+        if _strain(row) > _strain(before):
+            worst[row["variant"]] = row
+    return [
+        verdict_of(timing, "same_computation", variant, SAME_COMPUTATION, *_computation(row))
+        for variant, row in worst.items()
+    ]
+
+
+def _strain(row: TimedProof) -> float:
+    """Return how much of its bound a proof needs; infinite where it failed."""
+    legs = [] if row["proof"] is None else row["proof"]["legs"]
+    return max((leg["distance"] / leg["bound"] for leg in legs), default=math.inf)
+
+
+def _computation(row: TimedProof) -> tuple[Answer, str]:
+    proof = row["proof"]
+    if proof is None:
+        return "no", row["refused"] or ""
+    judged = max(leg["judged"] for leg in proof["legs"])
+    left_out = max(leg["left_out"] for leg in proof["legs"])
+    distances = " and ".join(
+        f"{measure(leg['distance'])} in {leg['precision']} (bound {measure(leg['bound'])})"
+        for leg in proof["legs"]
+    )
+    parts = [
+        f"{count(judged)} values (losses, logs, parameters, optimizer state) of "
+        f"{count(proof['steps'])} steps with {plural(proof['shapes'], 'shape')} of batch: largest "
+        f"relative L2 distance {distances}"
+    ]
+    if left_out:
+        parts.append(f"{count(left_out)} left out, which rounding alone moves too far")
+    if proof["in_parts"]:
+        parts.append(f"done in parts, because of {proof['in_parts']}")
+    if proof["not_in_float64"]:
+        parts.append(f"not tried in float64 ({proof['not_in_float64']})")
+    return "yes", "; ".join(parts)
+
+
+def agreements(timing: Timing) -> list[Verdict]:
+    """Say of each variant whether it predicts what the baseline does; of the sizes, the worst."""
+    worst: dict[str, Agreement] = {}
+    for row in timing.found["agreement"]:
+        before = worst.setdefault(row["variant"], row)
+        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
+            worst[row["variant"]] = row
+    baseline = timing.found["baseline"]
+    question = SAME_PREDICTIONS.format(baseline=baseline)
+    rows = [
+        verdict_of(timing, "same_predictions", variant, question, *_agreement(row))
+        for variant, row in worst.items()
+    ]
+    for skipped in timing.found["skipped"]:
+        name, reason = skipped["variant"], skipped["reason"]
+        if skipped["phase"] == "predict" and name not in (baseline, *worst):
+            rows.append(verdict_of(timing, "same_predictions", name, question, "not run", reason))
+    return rows
+
+
+def _agreement(row: Agreement) -> tuple[Answer, str]:
+    # NaN is neither below nor above a tolerance.
+    if math.isnan(row["distance"]):
+        return "no", "a prediction of the first batch is not a number"
+    distance, tolerance = measure(row["distance"]), measure(row["tolerance"])
+    measured = f"relative L2 distance {distance} on the first batch, tolerance {tolerance}"
+    return "yes" if row["distance"] <= row["tolerance"] else "no", measured

@@ -1,0 +1,176 @@
+"""Modules that ask the Trainer for what it has, and modules of which a phase cannot be timed."""
+
+import pytorch_lightning as pl
+import torch
+from ordinary_modules import Plain
+from ordinary_modules import Points as TrainingPoints
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader
+
+
+class Points(TrainingPoints):
+    """Asks the Trainer for the number of processes, in loaders and hooks."""
+
+    def setup(self, stage):
+        self.processes = self.trainer.world_size
+
+    def train_dataloader(self):
+        assert self.trainer.world_size == self.processes == 1
+        return super().train_dataloader()
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        assert self.trainer.training or self.trainer.validating or self.trainer.predicting
+        return batch
+
+    def val_dataloader(self):
+        return DataLoader(self.dataset, batch_size=8)
+
+    predict_dataloader = val_dataloader
+
+
+class SeveralLoaders(Points):
+    """Trains on two loaders in one."""
+
+    def train_dataloader(self):
+        return {"a": super().train_dataloader(), "b": super().train_dataloader()}
+
+
+class Predicts(Plain):
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0])
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.loss(batch))
+
+
+class TakesBoth(Predicts):
+    def training_step(self, batch, batch_idx):
+        return self.loss(batch["a"]) + self.loss(batch["b"])
+
+
+class AsksTheTrainer(Predicts):
+    """A schedule of as many steps as there will be; hooks that log and keep something."""
+
+    def configure_optimizers(self):
+        trainer = self.trainer
+        steps = trainer.estimated_stepping_batches
+        assert steps == trainer.max_epochs * trainer.num_training_batches
+        assert trainer.datamodule.trainer is trainer
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+        schedule = lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, total_steps=steps)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def on_train_start(self):
+        self.log("begun", 1.0)
+
+    def on_train_epoch_start(self):
+        self.seen = []
+
+    def on_train_batch_start(self, batch, batch_idx):
+        self.seen.append(batch_idx)
+
+    def training_step(self, batch, batch_idx):
+        assert self.seen
+        self.log("progress", self.global_step / self.trainer.estimated_stepping_batches)
+        return super().training_step(batch, batch_idx) * (1 + self.current_epoch)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("loss_again", outputs["loss"])
+
+    def on_train_epoch_end(self):
+        self.log("number_seen", float(len(self.seen)))
+        assert "val_loss" in self.trainer.callback_metrics
+
+
+class StopsEarly(Predicts):
+    """EarlyStopping on a metric of validation that never improves."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.EarlyStopping("val_loss", patience=1, min_delta=1e6)]
+
+
+class KeepsTheBest(Predicts):
+    """ModelCheckpoint on a metric of validation."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.ModelCheckpoint(monitor="val_loss")]
+
+
+class PlateauOfValidation(Predicts):
+    """ReduceLROnPlateau, with the metric named in a dictionary."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "monitor": "val_loss"},
+        }
+
+
+class MadeLate(Predicts):
+    """A layer made in setup and one in configure_model."""
+
+    def setup(self, stage):
+        self.middle = torch.nn.Linear(4, 4)
+
+    def configure_model(self):
+        if not hasattr(self, "more"):
+            self.more = torch.nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        return self.last(self.more(self.middle(self.first(inputs))).tanh())
+
+
+class FailsToPredict(Predicts):
+    def predict_step(self, batch, batch_idx):
+        raise RuntimeError("predicts nothing")
+
+
+class FailsInEachPhase(FailsToPredict):
+    def training_step(self, batch, batch_idx):
+        raise RuntimeError("trains nothing")
+
+
+class FailsAtTheEndOfAnEpoch(Predicts):
+    def on_train_epoch_end(self):
+        raise RuntimeError("ends badly")
+
+
+class TakesTheIterator(Predicts):
+    def training_step(self, dataloader_iter):
+        return self.loss(next(dataloader_iter)[0])
+
+
+class NoOptimizer(Predicts):
+    def configure_optimizers(self):
+        return None
+
+
+class MovesItself(dict):
+    """Like Hugging Face's BatchEncoding it is moved in place."""
+
+    def to(self, device, **options):
+        MOVED.append(self["is_moved"])
+        self["is_moved"] = True
+        return self
+
+
+MOVED, LOADED = [], []
+
+
+class Batches:
+    """A loader of three of them."""
+
+    def __iter__(self):
+        for index in range(3):
+            LOADED.append(index)
+            yield MovesItself(is_moved=False, inputs=torch.ones(2, 3))
+
+    def __len__(self):
+        return 3
+
+
+class OwnBatches(Points):
+    def predict_dataloader(self):
+        return Batches()

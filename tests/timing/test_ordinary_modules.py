@@ -1,0 +1,215 @@
+"""Ordinary modules are timed as they are trained; what cannot be timed costs a phase and no more.
+
+All but `Plain` were seen skipped, or timed without what they bring along, at 1c62e3e.
+"""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from example_trainings import VARIANT
+from faithfulness import table
+
+from twinrun import artifacts
+from twinrun.config.definitions import Timing, Training, Variant, Workload
+from twinrun.timing import timed_variant
+from twinrun.timing.bare_step import HookedStep, LeanStep, bare_step
+from twinrun.timing.initial_state import InitialState
+from twinrun.timing.measure import measure
+from twinrun.timing.timed_variant import TimedVariant
+from twinrun.timing.trainer_loop import TrainerLoop
+
+HERE = Path(__file__).parents[1]
+FOLDERS = [str(HERE / "faithfulness"), str(HERE / "timing")]
+PLAIN = Variant(**{**VARIANT, "deterministic": False})
+PHASES = ["train", "trainer", "predict"]
+NO_PREDICTION = ("predict", "Points has no predict_dataloader")
+ORDINARY = "ordinary_modules"
+
+
+def workload_of(module, data="Points", epochs=2, file="modules_to_time"):
+    return Workload(
+        module=f"{file}:{module}",
+        data=f"{file}:{data}",
+        dataset=None,
+        hyperparameters={},
+        epochs=epochs,
+    )
+
+
+def initial_of(*module, **of_workload):
+    workload = workload_of(*module, **of_workload)
+    return InitialState(
+        Training(workload=workload, variant=PLAIN, seed=1, dataset=None, search_path=FOLDERS)
+    )
+
+
+def timed(folder, *module, phases=PHASES, variants=None, **of_workload):
+    outputs = {"rounds": folder / "timing.csv", "summary": folder / "timing.json"}
+    measure(
+        name="timing",
+        timing=Timing(workload="one", variants=[], rounds=3, steps=4, phases=phases),
+        workload=workload_of(*module, **of_workload),
+        variants=variants or {"plain": PLAIN},
+        dataset=None,
+        search_path=FOLDERS,
+        outputs=outputs,
+    )
+    rounds = pd.read_csv(outputs["rounds"])
+    summary = artifacts.read_json(outputs["summary"])
+    phases = [phase for phase in rounds["phase"].unique() if phase in PHASES]
+    return phases, [(row["phase"], row["reason"]) for row in summary["skipped"]], summary
+
+
+@pytest.fixture(autouse=True)
+def _short_rounds(monkeypatch):
+    monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("name", table.NAMES)
+def test_training_is_timed_bare_and_through_the_trainer(name, tmp_path):
+    # 3 rounds of 4 steps are more than the 2 epochs of 3 batches.
+    assert timed(tmp_path, name, file=ORDINARY)[:2] == (["train", "trainer"], [NO_PREDICTION])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["AsksTheTrainer", "StopsEarly", "KeepsTheBest", "PlateauOfValidation", "MadeLate"],
+)
+def test_what_asks_the_trainer_is_answered(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert timed(tmp_path, name)[:2] == (PHASES, [])
+    assert not list(tmp_path.rglob("*.ckpt"))
+
+
+def test_several_loaders_in_one(tmp_path):
+    found = timed(tmp_path, "TakesBoth", "SeveralLoaders", phases=["train", "trainer"])
+    assert found[:2] == (["train", "trainer"], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "lost", "why"),
+    [
+        ("FailsToPredict", "predict", "RuntimeError: predicts nothing"),
+        ("FailsAtTheEndOfAnEpoch", "trainer", "RuntimeError: ends badly"),
+        ("TakesTheIterator", "train", "training_step takes the argument dataloader_iter: a step"),
+    ],
+)
+def test_a_phase_is_lost_rather_than_the_variant(name, lost, why, tmp_path):
+    phases, skipped, _ = timed(tmp_path, name)
+    assert phases == [phase for phase in PHASES if phase != lost]
+    ((phase, reason),) = skipped
+    assert phase == lost
+    assert reason.startswith(why)
+
+
+def test_what_loses_all_phases_keeps_every_reason_once(tmp_path):
+    phases, skipped, _ = timed(tmp_path, "FailsInEachPhase")
+    assert phases == []
+    ((phase, reason),) = skipped
+    assert phase is None
+    assert reason == "RuntimeError: predicts nothing; RuntimeError: trains nothing"
+
+
+def test_a_module_without_an_optimizer_is_named(tmp_path):
+    phases, skipped, _ = timed(tmp_path, "NoOptimizer")
+    assert phases == []
+    ((phase, reason),) = skipped
+    assert phase is None
+    assert "NoOptimizer.configure_optimizers gives 0 optimizers" in reason
+
+
+# Those that do at each step what they do at all: no schedule of epochs, no random numbers.
+EACH_STEP = [
+    *("Plain", "ClippedByTrainer", "ClippedByHook", "ClippedBeforeStep", "ClippedByCallback"),
+    *("WarmUp", "AverageByCallback", "AverageByOptimizerHook", "AverageBeforeZeroGrad"),
+    *("DecayGroups", "OwnBackward", "AroundBackward", "ParameterHook", "Tied", "BatchNorm"),
+    *("Buffers", "MadeInSetup", "MadeInConfigureModel", "UsesOutputs", "Lbfgs", "OwnOptimizer"),
+    *("OutsideOptimizer", "TwoOptimizers", "ReadsBack", "StepsEverySecond"),
+]
+LEAN = {"Plain", "DecayGroups", "Tied", "BatchNorm", "Buffers", "MadeInSetup"}
+LEAN |= {"MadeInConfigureModel", "OwnOptimizer", "ReadsBack", "AverageByOptimizerHook"}
+LEAN |= {"ParameterHook"}
+
+
+@pytest.mark.parametrize("name", EACH_STEP)
+def test_a_bare_step_trains_what_the_trainers_step_trains(name):
+    with closing(initial_of(name, "OneBatch", epochs=100, file=ORDINARY)) as initial:
+        fit, step = bare_step(initial, PLAIN)
+        (batch,) = initial.batches("train", fit.trainer)
+        for _ in range(6):
+            step(batch, 0)
+        loop = TrainerLoop(initial, PLAIN)
+        loop.seconds(6)
+    expected = loop._fit.module.state_dict()
+    found = fit.module.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[key], expected[key]) for key in found)
+    moved = initial.module().state_dict()
+    assert any(not torch.equal(found[key], moved[key]) for key in moved)
+    assert isinstance(step, LeanStep if name in LEAN else HookedStep)
+    assert fit.module.global_step == loop._fit.module.global_step > 0
+
+
+def test_after_its_epochs_a_training_begins_again():
+    with closing(initial_of("AsksTheTrainer")) as initial:
+        loop = TrainerLoop(initial, PLAIN)
+        trainer = loop._fit.trainer
+        seen = []
+        for _ in range(14):
+            loop.seconds(1)
+            seen.append((trainer.current_epoch, trainer.global_step))
+    once = [(0, 1), (0, 2), (0, 3), (1, 4), (1, 5), (1, 6)]
+    assert seen == [*once, *once, *once[:2]]
+
+
+def test_the_batches_of_a_training_that_began_again_are_those_of_its_epoch():
+    with closing(initial_of("Plain", epochs=1, file=ORDINARY)) as initial:
+        loop = TrainerLoop(initial, PLAIN)
+        sizes = []
+        module = loop._fit.module
+        whole = module.training_step
+
+        def kept(batch, batch_idx):
+            sizes.append(len(batch[0]))
+            return whole(batch, batch_idx)
+
+        module.training_step = kept
+        loop.seconds(7)
+    assert sizes == [8, 8, 5, 8, 8, 5, 8]
+
+
+def test_layers_made_late_have_the_same_weights_in_every_variant(tmp_path):
+    variants = {"one": PLAIN, "other": PLAIN}
+    _, _, summary = timed(tmp_path, "MadeLate", variants=variants)
+    (row,) = summary["agreement"]
+    assert row["distance"] == 0.0
+
+
+def test_validation_is_done_only_where_training_needs_it_and_outside_the_clock(monkeypatch):
+    seconds = iter(range(10**6))
+    for module in ("timing.fit", "timing.trainer_loop"):
+        monkeypatch.setattr(f"twinrun.{module}.timer", lambda: float(next(seconds)))
+    for name, validations in (("StopsEarly", 2), ("Predicts", 0)):
+        with closing(initial_of(name, epochs=4)) as initial:
+            loop = TrainerLoop(initial, PLAIN)
+            # Every look at the clock takes a second: what is left is the second look of each.
+            assert loop.seconds(7) == 1 + validations
+            assert loop._fit.validation_seconds == validations
+
+
+def test_the_transfer_of_every_variant_moves_what_was_loaded_before(monkeypatch):
+    """Loading is no transfer, and a batch that moves in place is moved anew for each variant."""
+    with closing(initial_of("Predicts", "OwnBatches")) as initial:
+        batches = sys.modules[type(initial.data).__module__]
+        looks = []
+        monkeypatch.setattr(
+            timed_variant, "timer", lambda: looks.append(list(batches.LOADED)) or 0.0
+        )
+        for _ in range(2):
+            TimedVariant(initial, PLAIN, steps=1).prepare("predict")
+    assert batches.MOVED == [False] * 6
+    assert looks == [[0, 1, 2]] * 4
