@@ -6,23 +6,26 @@ import pytest
 import torch
 from example_trainings import VARIANT
 from points_and_images import Images, Regression, images, points
+from pytorch_lightning.plugins.precision import DoublePrecision, Precision
 
 from twinrun.acceleration.compilation import compiler_switches
-from twinrun.acceleration.placement import Place, lay_out_batch
-from twinrun.acceleration.steps import (
-    Prediction,
-    TrainingStep,
-    check,
-    optimizer_of,
-    optimizers_in,
-    with_index,
-)
+from twinrun.acceleration.placement import lay_out, lay_out_batch
+from twinrun.acceleration.steps import Prediction, TrainingStep, check
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
+from twinrun.timing.bare_step import in_precision
 
 PLAIN = {**VARIANT, "deterministic": False}
 WHOLE = {**PLAIN, "compile": "step"}
 STEPS = 50
+
+
+def optimizer_of(module):
+    """Return the optimizer of one of the modules here, which give it in three forms."""
+    found = module.configure_optimizers()
+    if isinstance(found, dict):
+        return found["optimizer"]
+    return found[0][0] if isinstance(found, tuple) else found
 
 
 class Trained:
@@ -31,19 +34,19 @@ class Trained:
     def __init__(self, module, batches, *, steps=STEPS, **changes):
         variant = Variant(**{**PLAIN, **changes})
         torch.manual_seed(3)
-        place = Place(variant)
-        self.module = place.module(copy.deepcopy(module))
+        precision = DoublePrecision() if variant.precision == "64-true" else Precision()
+        self.module = precision.convert_module(copy.deepcopy(module))
+        lay_out(self.module, variant.layout)
         self.module.log = lambda *arguments: None
         self.optimizer = optimizer_of(self.module)
         self.step = TrainingStep(
-            place.around(with_index(self.module.training_step)),
+            in_precision(self.module.training_step, precision),
             self.optimizer,
             variant,
             self.module,
         )
-        self.losses = [
-            float(self.step(place.batch(batches[i % len(batches)]), i)) for i in range(steps)
-        ]
+        batches = [lay_out_batch(precision.convert_input(b), variant.layout) for b in batches]
+        self.losses = [float(self.step(batches[i % len(batches)], i)) for i in range(steps)]
 
     def error(self, exact):
         """The largest difference of a parameter or buffer from those of an exact training."""
@@ -180,23 +183,3 @@ def test_an_optimizer_without_a_fused_form_is_named(regression):
     regression.configure_optimizers = lambda: torch.optim.Rprop(regression.parameters())
     with pytest.raises(TwinrunError, match="Rprop has no fused form"):
         Trained(regression, [points()], optimizer="fused")
-
-
-def test_optimizers_are_found_in_every_form(regression):
-    one, other = (torch.optim.SGD(regression.parameters()) for _ in range(2))
-    for configured in (one, [one], ([one], []), {"optimizer": one}, [{"optimizer": one}]):
-        assert optimizers_in(configured) == [one]
-    assert optimizers_in(([one, other], [])) == optimizers_in((one, other)) == [one, other]
-    assert optimizers_in(None) == []
-
-
-@pytest.mark.parametrize(
-    ("configured", "automatic", "message"),
-    [(None, True, "gives 0 optimizers"), (None, False, "optimizes manually")],
-)
-def test_a_module_that_needs_the_trainer_says_so(regression, configured, automatic, message):
-    regression = copy.deepcopy(regression)
-    regression.configure_optimizers = lambda: configured
-    regression.automatic_optimization = automatic
-    with pytest.raises(TwinrunError, match=message):
-        optimizer_of(regression)

@@ -15,7 +15,7 @@ import os
 import tempfile
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -140,7 +140,7 @@ class Compiled:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         *,
         features_first: bool = False,
         fullgraph: bool = False,
@@ -156,7 +156,7 @@ class Compiled:
         self._function = function
         self._options: Any = {**_backend(features_first=features_first), "fullgraph": fullgraph}
         self._is_whole = fullgraph
-        self._of_shapes: dict[Shapes | None, Callable[..., Any]] = {}
+        self._of_shapes: dict[Shapes | None, Callable[..., object]] = {}
         self._graphs: Counter[Shapes] = Counter()
         self.calls = 0
         self.compilations = 0
@@ -186,7 +186,7 @@ class Compiled:
         for found in shapes:
             self._function_for(found)
 
-    def __call__(self, batch: Any, *arguments: Any) -> Any:
+    def __call__(self, batch: object, *arguments: object) -> object:
         """Call it, and count whether torch compiled."""
         shapes = shapes_of(batch)
         function = self._of_shapes.get(shapes) or self._function_for(shapes)
@@ -205,7 +205,7 @@ class Compiled:
         """Return `calls`, `compilations` and `reasons`."""
         return {"calls": self.calls, "compilations": self.compilations, "reasons": self.reasons}
 
-    def _function_for(self, shapes: Shapes) -> Callable[..., Any]:
+    def _function_for(self, shapes: Shapes) -> Callable[..., object]:
         key = shapes if shapes in self._of_shapes or len(self.shapes) < MOST_SHAPES else None
         if key not in self._of_shapes:
             self._of_shapes[key] = torch.compile(_copy_of(self._function), **self._options)
@@ -223,7 +223,7 @@ class Compiled:
         print(f"call {self.calls} compiled again: {reason}", flush=True)
 
 
-def _copy_of(function: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_of(function: Callable[..., object]) -> Callable[..., object]:
     """Return a function that torch takes for another.
 
     It keeps graphs and their limit per code object, and what it has seen change (sizes, numbers)
@@ -239,10 +239,12 @@ def _copy_of(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def shapes_of(batch: Any) -> Shapes:
+def shapes_of(batch: object) -> Shapes:
     """Return shapes and strides of a batch's tensors, in the order of its leaves."""
     # The usual batch is a list of tensors, for which torch's walk takes ten times as long.
-    leaves = batch if type(batch) in (list, tuple) else tree_leaves(batch)
+    leaves: Sequence[torch.Tensor] = (
+        batch if type(batch) in (list, tuple) else tree_leaves(batch)  # pyrefly: ignore[bad-assignment]
+    )
     if any([not isinstance(leaf, torch.Tensor) for leaf in leaves]):  # noqa: C419  faster so
         leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     return tuple([(tuple(leaf.shape), leaf.stride()) for leaf in leaves])

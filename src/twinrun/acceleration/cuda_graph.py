@@ -12,35 +12,39 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map_only, tree_unflatten
 
 from twinrun.errors import TwinrunError
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True, kw_only=True)
-class _Captured:
+class _Captured(Generic[Result]):
     """A recorded step."""
 
     replay: Callable[[], None]
-    batch: list[Any]
+    batch: list[object]
     """The leaves of the recorded batch; its tensors are what a replay reads."""
-    result: Any
+    result: Result
     """What the step returned; its tensors are what a replay writes."""
     baked: Hashable
     """What must not have changed for a replay to be the step."""
 
 
-class CudaGraph:
+class CudaGraph(Generic[Result]):
     """Replays a step; the first calls for each shape run it uncaptured, as torch asks for."""
 
     # The default of `torch.cuda.make_graphed_callables`.
     WARM_UP_CALLS: ClassVar[int] = 3
     CALLS_TO_WARM_UP: ClassVar[int] = WARM_UP_CALLS + 1
 
-    def __init__(self, step: Callable[[Any, int], Any], baked: Callable[[], Hashable]) -> None:
+    def __init__(
+        self, step: Callable[[object, int], Result], baked: Callable[[], Hashable]
+    ) -> None:
         """Capture nothing yet.
 
         Args:
@@ -49,10 +53,10 @@ class CudaGraph:
                 anew.
         """
         self._step, self._baked = step, baked
-        self._warm: dict[Any, int] = {}
-        self._captured: dict[Any, _Captured] = {}
+        self._warm: dict[Hashable, int] = {}
+        self._captured: dict[Hashable, _Captured[Result]] = {}
 
-    def __call__(self, batch: Any, index: int) -> Any:
+    def __call__(self, batch: object, index: int) -> Result:
         """Do a step and return what it returns, in tensors that no later replay overwrites.
 
         Raises:
@@ -69,7 +73,7 @@ class CudaGraph:
         if captured is None or captured.baked != self._baked():
             captured = self._captured[key] = self._capture(leaves, structure, index)
         for target, leaf in zip(captured.batch, leaves, strict=True):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, torch.Tensor) and isinstance(target, torch.Tensor):
                 # On the stream of the replay, which so waits for the copy.
                 target.copy_(leaf, non_blocking=True)
             elif not _is_same(target, leaf):
@@ -82,7 +86,7 @@ class CudaGraph:
         # The next replay writes to the same memory; a caller may keep a loss for longer.
         return tree_map_only(torch.Tensor, torch.clone, captured.result)
 
-    def _capture(self, leaves: list[Any], structure: Any, index: int) -> _Captured:
+    def _capture(self, leaves: list[object], structure: TreeSpec, index: int) -> _Captured[Result]:
         # Clones, since the memory of a loader's batch is given to others.
         recorded = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
         baked = self._baked()
@@ -90,7 +94,7 @@ class CudaGraph:
         return _Captured(replay=replay, batch=recorded, result=result, baked=baked)
 
 
-def record(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
+def record(step: Callable[[], Result]) -> tuple[Callable[[], None], Result]:
     """Record what a step launches, without doing it; return the replay and the step's result."""
     graph = torch.cuda.CUDAGraph()
     # It sets a side stream of its own, since the default stream cannot be captured.
@@ -99,7 +103,7 @@ def record(step: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
     return graph.replay, result
 
 
-def aside(step: Callable[[], Any]) -> Any:
+def aside(step: Callable[[], Result]) -> Result:
     """Do a step on a stream of its own, where allocations for the capture are warmed up."""
     stream = torch.cuda.Stream()
     # The batch and the last update may still be under way on the current stream.
@@ -110,13 +114,13 @@ def aside(step: Callable[[], Any]) -> Any:
     return result
 
 
-def _signature(leaf: Any) -> Any:
+def _signature(leaf: object) -> Hashable:
     if isinstance(leaf, torch.Tensor):
         return leaf.shape, leaf.dtype, leaf.stride()
     return type(leaf)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     try:
         return bool(one == other)
     except (TypeError, ValueError, RuntimeError):  # an array, say, has no one answer

@@ -12,7 +12,7 @@ resumed does each step as the whole one did.
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import torch
 
@@ -33,6 +33,19 @@ Form = Literal["plain", "whole", "parts"]
 Trained = tuple[bool, ...]
 """For each parameter of the optimizer, in its order."""
 PARTS: Trained = ()  # stands for steps in parts, whatever they train
+
+
+class FormState(TypedDict):
+    """What decides how further steps are done: plain values, for a checkpoint."""
+
+    in_parts: str | None
+    not_compiled: str | None
+    used: list[list[list[bool]]]
+    """Pairs of what was trained and what got gradients."""
+    options: list[dict[str, object]] | None
+    """Of the optimizer's groups."""
+    shapes: list[tuple[list[bool], list[Shapes]]]
+    """The shapes with graphs of their own, by what was trained."""
 
 
 class FastStep:
@@ -60,7 +73,7 @@ class FastStep:
         self._retired: list[Compiled] = []
         self._whole: WholeStep | None = None
         self._used: dict[Trained, Trained] = {}
-        self._options: list[dict[str, Any]] | None = None
+        self._options: list[dict[str, object]] | None = None
         self._shapes: dict[Trained, list[Shapes]] = {}
 
     def form(self, optimizer: torch.optim.Optimizer, between: Iterable[str]) -> Form:
@@ -102,7 +115,7 @@ class FastStep:
             trained = tuple(p.requires_grad for p in parameters_of(optimizer))
             self._used[trained] = tuple(g is not None for g in gradients)
 
-    def whole(self, batch: Any, index: int) -> tuple[bool, Any]:
+    def whole(self, batch: object, index: int) -> tuple[bool, object]:
         """Do a step in one piece; return whether that was possible, and its result.
 
         If not, nothing of the step has been done, and this and all others are done in parts.
@@ -130,7 +143,7 @@ class FastStep:
         self.logged.clear()
         return False, None
 
-    def part(self, batch: Any, index: int) -> Any:
+    def part(self, batch: object, index: int) -> object:
         """Return what `training_step` returns, with its graph; compiled where asked for."""
         if self._variant.compile == "none" or self.not_compiled is not None:
             return self._training_step(batch, index)
@@ -166,7 +179,7 @@ class FastStep:
             "reasons": [reason for found in counts for reason in found["reasons"]],
         }
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> FormState:
         """Return what decides how further steps are done: plain values."""
         made = {trained: whole.compiled for trained, whole in self._wholes.items()}
         shapes = {
@@ -178,10 +191,10 @@ class FastStep:
             "not_compiled": self.not_compiled,
             "used": [[list(trained), list(used)] for trained, used in self._used.items()],
             "options": self._options,
-            "shapes": [[list(of), found] for of, found in shapes.items()],
+            "shapes": [(list(of), found) for of, found in shapes.items()],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: FormState) -> None:
         """Do further steps as the training would have done them that left this state."""
         self.in_parts, self.not_compiled = state["in_parts"], state["not_compiled"]
         self._options = state["options"]

@@ -10,8 +10,8 @@ them: values differ by rounding.
 Below, a tall matrix is (N, F): N points, F features; its stored form is (B, F, S), N = B x S.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
@@ -21,9 +21,13 @@ from torch._inductor import config
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.inductor_prims import force_stride_order
+from torch._inductor.output_code import OutputCode
 
 from twinrun.acceleration.compilation import SAME_RANDOM_NUMBERS
 from twinrun.acceleration.placement import block_of, is_tall
+
+Graph = Callable[..., object]
+"""A compiled graph, as torch calls it."""
 
 # What is worth keeping is stored below by hand: the compiler shall keep nothing else, since it
 # would store it with the features innermost.
@@ -36,10 +40,10 @@ SETTINGS = {
 }
 
 
-def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+def backend(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Graph:
     """Compile a graph; a backend for `torch.compile`."""
     with config.patch(SAME_RANDOM_NUMBERS):  # the table of decompositions asks for it, too
-        return compile_fx(
+        compiled = compile_fx(
             graph,
             inputs,
             inner_compile=_compile_once_each,
@@ -47,18 +51,21 @@ def backend(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
             # Ours come last and so win over inductor's for the same operation.
             decompositions={**select_decomp_table(), **LOOPS},
         )
+    return cast(Graph, compiled)  # ahead of time it would be the text of a program
 
 
-def traced(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+def traced(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Graph:
     """Trace a graph into the same loops, and run their operations one by one."""
 
-    def run(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    def run(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Graph:
         return make_boxed_func(graph.forward)
 
     return aot_autograd(fw_compiler=run, decompositions=LOOPS)(graph, inputs)
 
 
-def _compile_once_each(graph: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+def _compile_once_each(
+    graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], **options: Any
+) -> OutputCode:
     """Compile a graph after merging what it computes twice: one stored form for all its readers."""
     graph.graph = fx_graph_cse(graph.graph)
     graph.recompile()

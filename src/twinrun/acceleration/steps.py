@@ -15,9 +15,8 @@ Layouts are in `acceleration.placement`; they help most in a compiled step.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -63,7 +62,7 @@ class TrainingStep:
         if variant.compile != "none" or variant.cuda_graph:
             self._fast = FastStep(training_step, variant)
 
-    def __call__(self, batch: Any, index: int) -> torch.Tensor | None:
+    def __call__(self, batch: object, index: int) -> torch.Tensor | None:
         """Do a step; a batch that the module skips has no loss."""
         if self._fast is None:
             return plain_step(self._training_step, self._optimizer, batch, index)
@@ -88,7 +87,7 @@ class TrainingStep:
         """Why the step is not done in one piece, where it was to be."""
         return self._fast.in_parts if self._fast is not None else None
 
-    def _between(self) -> Any:
+    def _between(self) -> Iterator[str]:
         return chain(
             self._overridden,
             between.of_optimizer(self._optimizer),
@@ -106,12 +105,12 @@ class Prediction:
         self._predict = predict_step
         if variant.compile != "none":
 
-            def predict(batch: Any, index: int) -> Any:
+            def predict(batch: object, index: int) -> object:
                 return predict_step(batch, index)
 
             self._predict = self.compiled = compiled(predict, variant)
 
-    def __call__(self, batch: Any, index: int) -> Any:
+    def __call__(self, batch: object, index: int) -> object:
         """Return what `predict_step` returns."""
         # As the Trainer predicts, whose `inference_mode` is on by default.
         with torch.inference_mode():
@@ -123,7 +122,7 @@ class Prediction:
 
 
 def plain_step(
-    training_step: Step, optimizer: torch.optim.Optimizer, batch: Any, index: int
+    training_step: Step, optimizer: torch.optim.Optimizer, batch: object, index: int
 ) -> torch.Tensor | None:
     """Do the step that a plain loop does, and return its loss."""
     # The order of Lightning's closure: `training_step`, `zero_grad`, `backward`.
@@ -136,7 +135,7 @@ def plain_step(
     return loss.detach()
 
 
-def with_index(step: Callable[..., Any]) -> Step:
+def with_index(step: Callable[..., object]) -> Step:
     """Let a step that takes no `batch_idx` be called with one, as the Trainer lets it.
 
     Raises:
@@ -145,8 +144,8 @@ def with_index(step: Callable[..., Any]) -> Step:
     parameters = inspect.signature(step).parameters
     if "dataloader_iter" in parameters:
         raise TwinrunError(
-            "training_step takes the argument dataloader_iter, and fast steps need batches; leave "
-            "compile, layout, optimizer and cuda_graph out"
+            "training_step takes the argument dataloader_iter: a step that is fast, or outside of "
+            "the Trainer's loop, needs a batch; leave compile, layout, optimizer and cuda_graph out"
         )
     # `batch_idx` is optional in Lightning's `training_step`.
     if len(parameters) > 1:
@@ -158,33 +157,6 @@ def calls_to_warm_up(variant: Variant) -> int:
     """Say how many training steps compile, allocate or capture something."""
     captured = CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0
     return 1 + (variant.compile == "step") + captured
-
-
-def optimizer_of(module: pl.LightningModule) -> torch.optim.Optimizer:
-    """Return the only optimizer that `configure_optimizers` names, in whatever form.
-
-    Raises:
-        TwinrunError: if there are none or several, or the module optimizes manually.
-    """
-    name = type(module).__name__
-    if not module.automatic_optimization:
-        raise TwinrunError(f"{name} optimizes manually, which needs the Trainer")
-    found = optimizers_in(module.configure_optimizers())
-    if len(found) != 1:
-        raise TwinrunError(
-            f"{name}.configure_optimizers gives {len(found)} optimizers, where automatic "
-            f"optimization needs exactly one"
-        )
-    return found[0]
-
-
-def optimizers_in(configured: Any) -> list[torch.optim.Optimizer]:
-    """List the optimizers in whatever form `configure_optimizers` returns."""
-    if isinstance(configured, tuple) and len(configured) == 2 and isinstance(configured[0], list):
-        configured = configured[0]  # ([optimizers], [schedulers])
-    several = list(configured) if isinstance(configured, list | tuple) else [configured]
-    several = [entry["optimizer"] if isinstance(entry, Mapping) else entry for entry in several]
-    return [entry for entry in several if isinstance(entry, torch.optim.Optimizer)]
 
 
 def set_up(optimizer: torch.optim.Optimizer, variant: Variant) -> None:

@@ -10,15 +10,16 @@ no compilation would pay for: `predict_step` stays the module's own. What a comp
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.trainer import call
 from torch.utils._pytree import tree_map_only
 
 from twinrun.acceleration import between
-from twinrun.acceleration.fast_step import FastStep, Form
+from twinrun.acceleration.fast_step import FastStep, Form, FormState
 from twinrun.acceleration.placement import lay_out, lay_out_batch
 from twinrun.acceleration.steps import check, set_up, with_index
 from twinrun.acceleration.whole_step import Logged, parameters_of
@@ -41,22 +42,26 @@ class Speed(pl.Callback):
         self._fast: FastStep | None = None
         self._logged: Logged = []
         self._form: Form = "parts"
-        self._own_step = with_index(module.training_step)
+        if variant.compile != "none" or variant.cuda_graph or variant.layout != "default":
+            # Not of a plain variant, for which a module may take the loader's iterator.
+            self._own_step = with_index(module.training_step)
         # Read before any of them is replaced below.
         self._overridden = between.of_module(module)
         self._zero_grad, self._backward = module.optimizer_zero_grad, module.backward
         self._optimizer_step = module.optimizer_step
+        # Instance attributes, which Lightning finds before the class's methods.
         if variant.compile != "none" or variant.cuda_graph:
             self._fast = FastStep(self._own_step, variant)
             self._logged = self._fast.logged
-            module.training_step = self._training_step
+            vars(module)["training_step"] = self._training_step
         elif variant.layout != "default":
-            module.training_step = self._plain
+            vars(module)["training_step"] = self._plain
         if variant.compile == "step" or variant.cuda_graph:
-            # Instance attributes, which Lightning finds before the class's methods.
-            module.optimizer_step = self._step  # pyrefly: ignore[bad-assignment]
-            module.backward = self._unless_whole(self._backward)
-            module.optimizer_zero_grad = self._unless_whole(self._zero_grad)
+            vars(module).update(
+                optimizer_step=self._step,
+                backward=self._unless_whole(self._backward),
+                optimizer_zero_grad=self._unless_whole(self._zero_grad),
+            )
 
     def counts(self) -> CompilationCounts | None:
         """Return the counts of what was compiled; None of a training that compiles nothing."""
@@ -100,17 +105,17 @@ class Speed(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what decides how further steps are done, for a checkpoint."""
-        return {} if self._fast is None else self._fast.state_dict()
+        return {} if self._fast is None else {**self._fast.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over the state of the training that is resumed."""
         if self._fast is not None and state_dict:
-            self._fast.load_state_dict(state_dict)
+            self._fast.load_state_dict(cast(FormState, state_dict))
 
-    def _plain(self, batch: Any, batch_idx: int) -> Any:
+    def _plain(self, batch: object, batch_idx: int) -> object:
         return self._own_step(lay_out_batch(batch, self._variant.layout), batch_idx)
 
-    def _training_step(self, batch: Any, batch_idx: int) -> Any:
+    def _training_step(self, batch: object, batch_idx: int) -> object:
         """Stand for the module's `training_step`."""
         assert self._fast is not None  # noqa: S101  set where this is put in place
         if self._form == "plain":
@@ -133,12 +138,12 @@ class Speed(pl.Callback):
         self,
         epoch: int,
         batch_idx: int,
-        optimizer: Any,
-        optimizer_closure: Callable[[], Any] | None = None,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], object] | None = None,
     ) -> None:
         """Stand for the module's `optimizer_step`, around which Lightning builds a whole step."""
         assert self._fast is not None  # noqa: S101
-        torchs = getattr(optimizer, "optimizer", optimizer)  # without Lightning's wrapper
+        torchs = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
         # At every step: a hook may freeze a layer or add a group of parameters at any time.
         self._form = self._fast.form(torchs, self._between(torchs))
         before = self._form
@@ -169,10 +174,10 @@ class Speed(pl.Callback):
     def _do_whole(
         self,
         torchs: torch.optim.Optimizer,
-        optimizer: Any,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
         epoch: int,
         batch_idx: int,
-        closure: Callable[[], Any] | None,
+        closure: Callable[[], object] | None,
     ) -> None:
         """Have Lightning's closure do a step in one piece, or go on in parts if it was none."""
         assert closure is not None  # noqa: S101  Lightning always gives one
@@ -186,10 +191,10 @@ class Speed(pl.Callback):
             # Both passes are done: the optimizer must not have the closure do them again.
             self._optimizer_step(epoch, batch_idx, optimizer, lambda: loss)
 
-    def _unless_whole(self, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _unless_whole(self, method: Callable[..., object]) -> Callable[..., object]:
         """Return a method that does nothing in a step that has been done in one piece."""
 
-        def replaced(*arguments: Any, **options: Any) -> Any:
+        def replaced(*arguments: object, **options: object) -> object:
             return None if self._form == "whole" else method(*arguments, **options)
 
         return replaced
@@ -205,13 +210,13 @@ class Speed(pl.Callback):
             del module.log, module.log_dict
             vars(module).update(before)  # several workers put their own in place
 
-    def _collect_log(self, *arguments: Any, **options: Any) -> None:
+    def _collect_log(self, *arguments: object, **options: object) -> None:
         # Detached, since a log keeps no graph unless `enable_graph` is set.
         self._logged.append(("log", _detached(arguments), options))
 
-    def _collect_log_dict(self, *arguments: Any, **options: Any) -> None:
+    def _collect_log_dict(self, *arguments: object, **options: object) -> None:
         self._logged.append(("log_dict", _detached(arguments), options))
 
 
-def _detached(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def _detached(arguments: tuple[object, ...]) -> tuple[object, ...]:
     return tree_map_only(torch.Tensor, torch.Tensor.detach, arguments)

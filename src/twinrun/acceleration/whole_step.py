@@ -10,7 +10,7 @@ torch's float32 count, 1 - 0.999 ** 1 of Adam loses four digits.
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -32,8 +32,10 @@ COUNTING = (
 # are captured anew for another rate.
 TENSOR_RATE = (torch.optim.Adam, torch.optim.AdamW)
 
-Step = Callable[[Any, int], Any]
-Logged = list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+Step = Callable[[object, int], object]
+# The arguments that name what is logged, in the order in which they may be given.
+LOG_ARGUMENTS = {"log": ("name", "value"), "log_dict": ("dictionary",)}
+Logged = list[tuple[str, tuple[object, ...], dict[str, object]]]
 """Method, arguments and options of each log of a step."""
 
 
@@ -71,7 +73,7 @@ class WholeStep:
         self._update = Update(optimizer, trained, variant)
         self._logged = logged
         self.compiled: Compiled | None = None
-        self._graph: CudaGraph | None = None
+        self._graph: CudaGraph[tuple[object, Logged]] | None = None
         if variant.compile == "module":
             training_step = self.compiled = compiled(training_step, variant)
         self._step = self._in_one_piece(training_step, used, is_mixed="mixed" in variant.precision)
@@ -90,7 +92,7 @@ class WholeStep:
             and all([a is b for a, b in zip(parameters, self.parameters, strict=True)])  # noqa: C419
         )
 
-    def __call__(self, batch: Any, index: int) -> Any:
+    def __call__(self, batch: object, index: int) -> object:
         """Do a step and return what `training_step` returns, without its graph.
 
         Raises:
@@ -135,7 +137,7 @@ class WholeStep:
                         parameter.grad.copy_(gradient)
                 update.step(update.double)
 
-        def step(batch: Any, index: int) -> Any:
+        def step(batch: object, index: int) -> object:
             result = training_step(batch, index)
             loss = loss_of(result)
             if loss is None:
@@ -149,13 +151,16 @@ class WholeStep:
 
         return step
 
-    def _with_logs(self, batch: Any, index: int) -> tuple[Any, Logged]:
+    def _with_logs(self, batch: object, index: int) -> tuple[object, Logged]:
         """Do the step that is captured, and return what it logs, too: a replay logs nothing."""
         result = self._step(batch, index)
         logged = list(self._logged)
         self._logged.clear()
-        for method, (first, *rest), _ in logged:
-            for name, value in first.items() if method == "log_dict" else [(first, rest[0])]:
+        for method, arguments, options in logged:
+            named = dict(zip(LOG_ARGUMENTS[method], arguments, strict=False)) | options
+            several = named.get("dictionary")
+            values = several if isinstance(several, Mapping) else {named["name"]: named["value"]}
+            for name, value in values.items():
                 _check_tensor(value, f"the log of {name!r}")
         for value in tree_leaves(result):
             _check_tensor(value, "a result of training_step")
@@ -233,12 +238,12 @@ def on_gpu(parameter: torch.Tensor) -> bool:
     return parameter.is_cuda
 
 
-def loss_of(result: Any) -> Any:
+def loss_of(result: object) -> torch.Tensor | None:
     """Return the loss in what a `training_step` returns; None of a batch that it skips."""
-    return result["loss"] if isinstance(result, Mapping) else result
+    return cast(torch.Tensor | None, result["loss"] if isinstance(result, Mapping) else result)
 
 
-def _check_tensor(value: Any, what: str) -> None:
+def _check_tensor(value: object, what: str) -> None:
     if value is not None and not isinstance(value, torch.Tensor):
         raise TwinrunError(
             f"cuda_graph: {what} is a {type(value).__name__}, which a replay cannot renew; make it "
