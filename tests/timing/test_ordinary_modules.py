@@ -5,6 +5,7 @@ All but `Plain` were seen skipped, or timed without what they bring along, at 1c
 
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,9 +15,11 @@ from example_trainings import VARIANT
 from faithfulness import table
 
 from twinrun import artifacts
+from twinrun.acceleration.compilation import compiler_switches, traced_only
 from twinrun.config.definitions import Timing, Training, Variant, Workload
 from twinrun.timing import timed_variant
 from twinrun.timing.bare_step import HookedStep, LeanStep, bare_step
+from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
 from twinrun.timing.measure import measure
 from twinrun.timing.timed_variant import TimedVariant
@@ -152,6 +155,29 @@ def test_a_bare_step_trains_what_the_trainers_step_trains(name):
     assert any(not torch.equal(found[key], moved[key]) for key in moved)
     assert isinstance(step, LeanStep if name in LEAN else HookedStep)
     assert fit.module.global_step == loop._fit.module.global_step > 0
+
+
+@pytest.mark.parametrize("changes", [{"compile": "step"}, {"compile": "module"}])
+@pytest.mark.parametrize("name", ["Plain", "ClippedByHook", "WarmUp", "BatchNorm", "MadeInSetup"])
+def test_a_fast_bare_step_trains_what_the_plain_one_trains(name, changes):
+    """The proof goes through the Trainer; a bare step has a loop of its own."""
+    exact = replace(PLAIN, precision="64-true")
+    trained = []
+    with closing(initial_of(name, "OneBatch", epochs=100, file=ORDINARY)) as initial:
+        for variant in (exact, replace(exact, **changes)):
+            with traced_only(), compiler_switches(), conditions(variant):
+                fit, step = bare_step(initial, variant)
+                (batch,) = initial.batches("train", fit.trainer)
+                double = fit.trainer.precision_plugin.convert_input(batch)
+                for _ in range(6):
+                    step(double, 0)
+            trained.append(fit.module.state_dict())
+        start = initial.module().state_dict()
+    assert step.counts()["calls"] > 0
+    plain, fast = trained
+    for key, value in plain.items():
+        torch.testing.assert_close(fast[key], value, rtol=1e-8, atol=1e-10, msg=key)
+    assert any(not torch.equal(plain[key].to(start[key]), start[key]) for key in start)
 
 
 def test_after_its_epochs_a_training_begins_again():

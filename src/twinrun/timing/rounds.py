@@ -20,6 +20,7 @@ from twinrun.config.definitions import Timing, Training, Variant
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.fresh_process import report_progress
 from twinrun.timing.agreement import Outputs, agreement
+from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
 from twinrun.timing.summary import Agreement, Compilation, Extent, Skipped, TimedProof
 from twinrun.timing.timed_variant import MOST_BATCHES, Phase, Row, TimedVariant
@@ -151,7 +152,9 @@ class Rounds:
             report_progress(f"{self._label}: proof of {name}")
             proof, refusal = None, None
             try:
-                proof = proof_of(replace(self._training, variant=variant))
+                # Deterministic algorithms ask for the workspaces of cuBLAS here, too.
+                with conditions(variant):
+                    proof = proof_of(replace(self._training, variant=variant))
             except OtherComputationError as error:
                 refusal = str(error)
                 self._drop(name, None, f"refused: {error}")
