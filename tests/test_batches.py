@@ -1,7 +1,7 @@
 """The walk over batches: everything that a loader may give is looked into, or said to be opaque."""
 
 import dataclasses
-from collections import UserDict, namedtuple
+from collections import UserDict, UserList, namedtuple
 
 import numpy as np
 import pytest
@@ -162,3 +162,81 @@ def test_bytes_of_arrays_and_tensors_in_any_container_count():
         {"a": np.zeros(10, np.float32), "b": Sample(torch.zeros(10, dtype=torch.float64))}
     )
     assert num_bytes(batch) == 120
+
+
+class Weighted(dict):
+    """As a loader's dictionary that carries something beside its items."""
+
+
+class Words(str):
+    """A string whose repr hides what it says."""
+
+    def __repr__(self):
+        return "words"
+
+
+class Slotted(UserList):
+    __slots__ = ("lengths",)
+
+
+class Marked(torch.Tensor):
+    """A tensor with attributes, as torchvision's bounding boxes have a format."""
+
+
+def with_attribute(value, **attributes):
+    for name, item in attributes.items():
+        setattr(value, name, item)
+    return value
+
+
+def quantised(scale):
+    return torch.quantize_per_tensor(torch.zeros(3), scale, 0, torch.qint8)
+
+
+# Two values each that differ in what a walk over items alone does not see.
+UNSEEN = {
+    "attribute of a dictionary": lambda x: with_attribute(Weighted(a=1), weight=x),
+    "attribute of a tensor": lambda x: with_attribute(torch.ones(2), lengths=[x]),
+    "attribute of a tensor's class": lambda x: with_attribute(
+        torch.ones(2).as_subclass(Marked), canvas=x
+    ),
+    "attribute of a mapping": lambda x: with_attribute(UserDict(a=1), weight=torch.tensor(x)),
+    "attribute in a slot": lambda x: with_attribute(Slotted([1]), lengths=x),
+    "string": lambda x: Words(f"text {x}"),
+    "mask": lambda x: np.ma.array([1, 2, 3], mask=[False, x > 1, False]),
+    "scale": lambda x: quantised(float(x)),
+    "bytes of a long scalar": lambda x: np.void(bytes(5000) + bytes([x]) + bytes(5000)),
+}
+
+
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_what_items_do_not_show_is_seen(kind):
+    one, same, other = UNSEEN[kind](1), UNSEEN[kind](1), UNSEEN[kind](2)
+    assert fingerprint_tree([one]) == fingerprint_tree([same])
+    assert fingerprint_tree([one]) != fingerprint_tree([other])
+    assert opaque([one]) == []
+
+
+@pytest.mark.parametrize("kind", sorted({*UNSEEN} - {"string"}))
+def test_a_copy_keeps_what_items_do_not_show(kind):
+    assert fingerprint_tree(copied([UNSEEN[kind](2)])) == fingerprint_tree([UNSEEN[kind](2)])
+
+
+def test_what_the_compiler_marks_is_no_content():
+    tensor = torch.ones(4, 2)
+    before = fingerprint_tree(tensor)
+    torch._dynamo.mark_dynamic(tensor, 0)
+    assert fingerprint_tree(tensor) == before
+
+
+def test_a_key_without_a_value_of_its_own_is_no_address():
+    class Key:
+        pass
+
+    assert fingerprint_tree({Key(): 1}) == fingerprint_tree({Key(): 1})
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_bytes_of_sparse_tensors_are_those_of_their_parts(layout):
+    sparse = torch.eye(4).to_sparse(layout=layout)
+    assert num_bytes({"x": sparse}) >= 4 * 4 + 4 * 8

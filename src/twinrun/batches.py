@@ -3,13 +3,15 @@
 torch's pytree knows lists, tuples, dictionaries and what registered itself. Loaders give more:
 `UserDict` (Hugging Face's `BatchEncoding`), dataclasses, NumPy arrays. To pytree these are leaves,
 whose printed form is shortened (an array of 4,096 numbers shows six) or holds an address. Here
-every mapping, sequence, dataclass, set, array, tensor, string and number is walked; anything else
-is opaque, and the answers that rest on the batch say so.
+every mapping, sequence, dataclass, set, array, tensor, string and number is walked, and the
+attributes that somebody has given to one; anything else is opaque, and the answers that rest on
+the batch say so.
 """
 
 import copy
 import dataclasses
 import numbers
+from collections import UserDict, UserList, UserString
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
 from typing import TypeVar, cast
 
@@ -28,6 +30,10 @@ PLAIN = (
     torch.dtype,
     torch.device,
 )
+# Attributes by which torch's compiler marks the tensors that it was given, and Python's own.
+MARKS = ("_dynamo", "_has_dynamo", "_specialize_on", "__")
+LEAVES = (torch.Tensor, np.ndarray, *PLAIN)
+BUILT_IN = {str, bytes, int, float, bool, complex, type(None), list, tuple, dict, np.ndarray}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,30 +57,58 @@ def leaves(batch: object) -> Iterator[tuple[str, object]]:
 
 
 def _leaves(value: object, place: str, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
-    if isinstance(value, (torch.Tensor, np.ndarray, *PLAIN)):
-        if isinstance(value, np.ndarray) and value.dtype.hasobject:
-            # Its bytes are addresses: look at the objects.
-            inside = [(f"{value.shape}.{i}", item) for i, item in enumerate(value.ravel().tolist())]
-        else:
-            yield place, value
-            return
-    else:
-        found = children(value)
-        # A container that holds itself would be walked for ever.
-        if found is None or id(value) in above:
-            yield place, Opaque(f"{type(value).__module__}.{type(value).__qualname__}")
-            return
-        inside = found
-        if not inside:  # an empty list is not an empty dictionary
-            yield place, f"empty {type(value).__name__}"
+    inside = children(value)
+    # A container that holds itself would be walked for ever.
+    if inside is None or id(value) in above:
+        is_leaf = isinstance(value, LEAVES) and id(value) not in above
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        yield place, value if is_leaf else Opaque(kind)
+        inside = [] if is_leaf else None
+    elif not inside:  # an empty list is not an empty dictionary
+        yield place, f"empty {type(value).__name__}"
+    if inside is None:
+        return
     name = type(value).__name__
-    for key, item in inside:
+    for key, item in [*inside, *attributes(value)]:
         path = f"{place}/{name}.{key}" if place else f"{name}.{key}"
         yield from _leaves(item, path, (*above, id(value)))
 
 
+def attributes(value: object) -> list[tuple[str, object]]:
+    """Return what somebody has written to an object's attributes, beside what it holds.
+
+    A class of strings, dictionaries or tensors may carry lengths, weights, a mask.
+    """
+    # None of the built-in types has any, and there may be thousands of numbers in a list.
+    if type(value) in BUILT_IN or isinstance(value, np.ma.MaskedArray):
+        return []
+    # torch's own subclasses (nested, distributed) keep what they are made of in attributes.
+    is_torchs = type(value).__module__.split(".")[0] == "torch"
+    if is_torchs and type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return []
+    found = dict(getattr(value, "__dict__", {}))
+    for slots in (vars(base).get("__slots__", ()) for base in type(value).__mro__):
+        names = [slots] if isinstance(slots, str) else slots
+        found |= {name: getattr(value, name) for name in names if hasattr(value, name)}
+    own = {"data"} if isinstance(value, UserDict | UserList | UserString) else set()
+    if dataclasses.is_dataclass(value):
+        own = {field.name for field in dataclasses.fields(value)}
+    return [
+        (f"<attribute {name}>", item)
+        for name, item in found.items()
+        if name not in own and not name.startswith(MARKS)
+    ]
+
+
 def children(value: object) -> list[tuple[str, object]] | None:
-    """Return what a container holds, by name; None of what is no container that is known."""
+    """Return what a container holds, by name; None of what is none, or none that is known."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        # Its bytes are addresses: look at the objects.
+        return [(f"{value.shape}.{i}", item) for i, item in enumerate(value.ravel().tolist())]
+    if isinstance(value, np.ma.MaskedArray):
+        return [("data", np.asarray(value.data)), ("mask", np.ma.getmaskarray(value))]
+    if isinstance(value, LEAVES):
+        return None
     if isinstance(value, Mapping):
         return [(_shown(key), value[key]) for key in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -91,8 +125,36 @@ def children(value: object) -> list[tuple[str, object]] | None:
 
 def _shown(key: object) -> str:
     """Write a key so that no other one, and no path of several, is written alike."""
-    is_plain = isinstance(key, str) and not set(key) & set("<>/")
-    return str(key) if is_plain else f"<{type(key).__name__} {key!r}>"
+    if isinstance(key, str) and not set(key) & set("<>/"):
+        return str(key)
+    # An object's own repr is its address, which differs from process to process.
+    shown = "" if type(key).__repr__ is object.__repr__ else f" {key!r}"
+    return f"<{type(key).__name__}{shown}>"
+
+
+def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the strided tensors of numbers that a sparse, nested or quantised one is made of."""
+    if tensor.is_nested:
+        parts = list(tensor.unbind())
+        # Without the lengths, the same values cut in other places would look alike.
+        return [*parts, torch.tensor([len(part) for part in parts if part.ndim])]
+    if tensor.layout is torch.sparse_coo:
+        # Uncoalesced, equal tensors may hold their entries in another order, or in parts.
+        tensor = tensor.coalesce()
+        return [tensor.indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    if tensor.layout is not torch.strided:
+        return [tensor.to_dense()]
+    if not tensor.is_quantized:
+        return [tensor]
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        scale = torch.tensor([tensor.q_scale(), tensor.q_zero_point()], dtype=torch.float64)
+        return [tensor.int_repr(), scale]
+    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return [tensor.int_repr(), scales, zeros, torch.tensor([tensor.q_per_channel_axis()])]
 
 
 def tensors(batch: object) -> list[torch.Tensor]:
@@ -108,8 +170,10 @@ def opaque(batch: object) -> list[str]:
 
 def num_bytes(batch: object) -> int:
     """Return the bytes of the tensors and arrays of a batch."""
-    found = (leaf for _, leaf in leaves(batch))
-    return sum(leaf.nbytes for leaf in found if isinstance(leaf, torch.Tensor | np.ndarray))
+    found = [leaf for _, leaf in leaves(batch)]
+    arrays = sum(leaf.nbytes for leaf in found if isinstance(leaf, np.ndarray))
+    of_tensors = (plain_tensors(leaf) for leaf in found if isinstance(leaf, torch.Tensor))
+    return arrays + sum(part.nbytes for parts in of_tensors for part in parts)
 
 
 def with_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
@@ -122,7 +186,10 @@ def with_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -
 
 def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
     if isinstance(value, torch.Tensor):
-        return change(value)
+        made = change(value)
+        if made is not value:  # attributes are no part of what torch copies or moves
+            vars(made).update({k: _changed(item, change) for k, item in vars(value).items()})
+        return made
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, PLAIN):

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_optimizers,
-    fingerprint_samples,
     fingerprint_streams,
     fingerprint_tree,
 )
@@ -88,21 +87,6 @@ def test_fingerprint_of_a_tree_sees_order_types_and_shapes():
     trees = [[a, b], [b, a], (a, b), {"x": a, "y": b}, [a.view(2, 2), b], [a, b, 1], [a, b, "1"]]
     assert len({fingerprint_tree(tree) for tree in trees}) == len(trees)
     assert fingerprint_tree([a, b]) == fingerprint_tree([a.clone(), b.clone()])
-
-
-def test_samples_are_known_wherever_they_stand():
-    images, labels = torch.rand(6, 2, 3), torch.arange(6)
-    samples = fingerprint_samples([images, {"label": labels}])
-    order = torch.tensor([3, 1, 0, 5, 4, 2])
-    again = fingerprint_samples([images[order], {"label": labels[order]}])
-    np.testing.assert_array_equal(again, samples[order.numpy()])
-    mixed = fingerprint_samples([images[order], {"label": labels}])
-    assert len(np.intersect1d(mixed, samples)) == (order == labels).sum()
-
-
-@pytest.mark.parametrize("batch", [[], ["a", "b"], torch.tensor(1.0), {"text": "a"}])
-def test_a_batch_without_rows_has_no_samples(batch):
-    assert fingerprint_samples(batch).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,11 @@ def _is_other_order(first: Run, second: Run, index: int) -> bool:
     the other run's epoch; a last partial batch that is dropped leaves a few out. Beyond the samples
     that a run keeps, only an order inside the batch is told from another content.
     """
+    own, other = (np.split(*_samples_of_steps(run))[index] for run in (first, second))
     # `samples` is a sum of fingerprints, so it forgets the order.
     if first.steps["samples"][index] == second.steps["samples"][index]:
-        return True
-    own, other = (np.split(*_samples_of_steps(run))[index] for run in (first, second))
+        # The same samples in the same order: what differs belongs to none of them.
+        return not len(own) or not np.array_equal(own, other)
     epoch = (second.steps["epoch"] == first.steps["epoch"][index]).to_numpy()
     others = second.fingerprints["samples_of_steps"][
         np.repeat(epoch, second.fingerprints["num_samples"])

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import xxhash
 
-from twinrun.batches import Opaque, leaves
+from twinrun.batches import Opaque, leaves, plain_tensors
 
 
 def fingerprint(tensor: torch.Tensor | None) -> int:
@@ -23,31 +23,14 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
     """
     if tensor is None:
         return 0
-    if not _is_plain(tensor):
-        return join([fingerprint(part) for part in _parts(tensor)])
+    if not is_plain(tensor):
+        return join([fingerprint(part) for part in plain_tensors(tensor)])
     try:
         # As `_bytes`, but in one call: a step of many small tensors takes hundreds of them.
         elements = np.ascontiguousarray(tensor.numpy(force=True))
     except TypeError:  # bfloat16 and others that NumPy does not have
         elements = _bytes(tensor)
     return xxhash.xxh3_64_intdigest(elements.data)
-
-
-def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the plain tensors that a sparse or nested one is made of."""
-    if tensor.is_nested:
-        parts = list(tensor.unbind())
-        # Without the lengths, the same values cut in other places would look alike.
-        return [*parts, torch.tensor([len(part) for part in parts if part.ndim])]
-    if tensor.layout is torch.sparse_coo:
-        # Uncoalesced, equal tensors may hold their entries in another order, or in parts.
-        tensor = tensor.coalesce()
-        return [tensor.indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    return [tensor.to_dense()]
 
 
 def fingerprint_tree(batch: object) -> int:
@@ -62,14 +45,16 @@ def fingerprint_batch(batch: object) -> tuple[int, list[str]]:
     """Return `fingerprint_tree`, and the classes of the objects that it could not look into."""
     digest, opaque = xxhash.xxh3_64(), []
     for place, leaf in leaves(batch):
-        digest.update(f"{place!r}={_described(leaf)};".encode())
+        digest.update(f"{place!r}={described(leaf)};".encode())
         if isinstance(leaf, Opaque):
             opaque.append(leaf.kind)
     return digest.intdigest(), opaque
 
 
-def _described(leaf: object) -> str:
+def described(leaf: object) -> str:
     """Write a leaf so that other values are other words."""
+    if isinstance(leaf, np.generic):  # a repr of a long one is shortened
+        leaf = np.asarray(leaf)
     if isinstance(leaf, torch.Tensor):
         # A nested tensor's shape holds symbols that are counted up in each process.
         shape = "nested" if leaf.is_nested else tuple(leaf.shape)
@@ -77,37 +62,14 @@ def _described(leaf: object) -> str:
     if isinstance(leaf, np.ndarray):
         content = xxhash.xxh3_64_intdigest(np.ascontiguousarray(leaf).tobytes())
         return f"array {leaf.dtype}{leaf.shape}{content}"
+    if isinstance(leaf, str):  # a class of strings may show itself by other words
+        return f"{type(leaf).__name__} {str.__repr__(leaf)}"
     return f"{type(leaf).__name__} {leaf!r}"
 
 
-def fingerprint_samples(batch: object) -> np.ndarray:
-    """Return a fingerprint of each of a batch's N samples, (N,) uint64, whatever their places.
-
-    ASSUME a sample is one row of every tensor and array whose first dimension is that of the first
-    one; what else the batch holds belongs to no sample.
-    """
-    found = [_rows(leaf) for _, leaf in leaves(batch)]
-    rows_of_each = [rows for rows in found if rows is not None]
-    if not rows_of_each:
-        return np.empty(0, dtype=np.uint64)
-    size = len(rows_of_each[0])
-    parts = [rows for rows in rows_of_each if len(rows) == size and rows.size]
-    rows = np.concatenate(parts, axis=1) if parts else np.empty((0, 0), dtype=np.uint8)
-    return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
-
-
-def _rows(leaf: object) -> np.ndarray | None:
-    """Return the bytes of a tensor or array, a row for each of its first dimension."""
-    if isinstance(leaf, torch.Tensor) and leaf.ndim and _is_plain(leaf):
-        return _bytes(leaf).reshape(len(leaf), -1) if leaf.numel() else np.empty((len(leaf), 0))
-    if isinstance(leaf, np.ndarray) and leaf.ndim:
-        flat = np.ascontiguousarray(leaf).view(np.uint8) if leaf.size else np.empty(0, np.uint8)
-        return flat.reshape(len(leaf), -1) if len(leaf) else np.empty((0, 0), np.uint8)
-    return None
-
-
-def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_nested
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor's bytes are its values, in order."""
+    return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
 
 
 # Settings of an optimizer that say how it computes, not what: the state shows whether they matter.

@@ -20,11 +20,11 @@ from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_batch,
     fingerprint_optimizers,
-    fingerprint_samples,
     fingerprint_streams,
     hexadecimal,
     join,
 )
+from twinrun.trace.samples import fingerprint_samples
 
 SAMPLE_SIZE = 1024
 NARROW = (torch.float32, torch.bfloat16, torch.float16)  # types of which float32 holds every value

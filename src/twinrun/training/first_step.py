@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
+from twinrun.batches import num_bytes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.rehearsal_parts import Sizes
 from twinrun.training.write_run import peak_memory_mb
@@ -47,8 +48,7 @@ class FirstStep(pl.Callback):
         # Only an epoch that ends has Lightning step its schedulers, with what they monitor. Not
         # `limit_train_batches`: schedulers ask the Trainer before how many steps there will be.
         trainer.fit_loop.max_batches = 1
-        leaves = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
-        self.batch_bytes = sum(leaf.nbytes for leaf in leaves)
+        self.batch_bytes = num_bytes(batch)
         self.batch = fingerprint_tree(batch) if self._keeps_batch else None
 
     def on_train_batch_end(
