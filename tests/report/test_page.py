@@ -227,7 +227,8 @@ class TestMissingParts:
         files = files_of(own_example, "verdicts.csv")
         page = Page(replace(own_example, not_run=not_run, files=files).report())
         assert page.text.count("not run, no GPU on this machine.") == 4
-        assert page.text.count("No run was made.") == 2
+        assert page.text.count("No run was made.") == 3  # of data, environment and runs
+        assert "No workload names a dataset" not in page.text
         assert page.tags.count("svg") == 0
 
     def test_a_pair_that_was_refused_gives_the_reason(self, own_example):

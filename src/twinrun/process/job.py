@@ -3,8 +3,9 @@
 Snakemake only names the log file: a Python script must write to it by itself. `job` redirects the
 file descriptors 1 and 2, so that the output of C++ libraries and child processes is caught too.
 When the body fails, `job` prints one sentence on the terminal and ends the process with exit code
-1; the traceback and all other output are in the log. On Linux a job ends when the Snakemake that
-started it ends, even if that is killed: two processes never write one result.
+1; the traceback and all other output are in the log, which ends with the sentence. On Linux a job
+ends when the Snakemake that started it ends, even if that is killed: two processes never write one
+result.
 """
 
 import contextlib
@@ -40,9 +41,11 @@ def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
             require_threads(threads, granted=snakemake.threads)
             yield
         except Exception as error:  # every failure must leave one sentence and its traceback
+            sentence = sentence_of(error)
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
-            sentence = sentence_of(error)
+                # For the page that is made without this job's results: see `report.missing`.
+                print(f"{name}: {sentence}", file=sys.stderr)
         else:
             return
         say(f"{name}: {sentence} (log: {log})")

@@ -5,9 +5,13 @@ what that study's template needs, and fills the page's template. The page has no
 nothing outside itself and escapes every text that is not ours: names, settings and metrics come
 from configs and modules. A study has a module here, with a function `section`, and a template of
 its name in workflow/report/sections.
+
+What of a workload cannot be told leaves its reason in its place: no page is lost for it.
 """
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,29 @@ from twinrun import formatting
 from twinrun.artifacts import write_text
 from twinrun.comparison.conditions import conditions
 from twinrun.config.studies import STUDIES
+from twinrun.errors import JobError, sentence_of
 from twinrun.process.import_path import import_object
 from twinrun.report import runs, verdicts
+from twinrun.report.missing import Failure, Missing, by_cause
 from twinrun.report.results import Results, read_results
 from twinrun.timing import ratio_words
+from twinrun.verdicts.rows import read_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokenOff:
+    """Why a page is not whole."""
+
+    ended: str
+    """When the workflow broke off."""
+    failures: Sequence[Failure]
+    """The jobs that failed."""
+    answers: Mapping[str, Sequence[Missing]]
+    """By study what its missing verdicts would rest on."""
+    whole_page: bool
+    """Whether a page of an earlier run lies beside."""
+    config: Mapping[str, Any]
+    """As resolved, with the studies too that this start of the workflow was not asked for."""
 
 
 def write_report(
@@ -43,7 +66,28 @@ def write_report(
         templates: folder of page.html.j2, sections/{study}.html.j2 and style.css.
         output: path of the page, in the results folder.
     """
-    results = read_results(config, not_run, files, results=Path(output).parent)
+    results = Path(output).parent
+    table = next(file for file in files if Path(file) == results / "verdicts.csv")
+    found = read_results(config, not_run, files, verdicts=read_rows(table), results=results)
+    write_page(found, templates=templates, output=output)
+
+
+def write_page(
+    results: Results,
+    *,
+    templates: str | Path,
+    output: str | Path,
+    broken_off: BrokenOff | None = None,
+) -> None:
+    """Write the page of some results.
+
+    Args:
+        results: as read.
+        templates: as for `write_report`.
+        output: path of the page, in the results folder.
+        broken_off: why the page is not whole; None if it is.
+    """
+    config = results.config
     jinja = Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,
@@ -59,24 +103,80 @@ def write_report(
     studies = [study for study in STUDIES if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
+        broken_off=broken_off,
+        missing=results.missing,
         verdicts=verdicts.rows(results),
         summary=verdicts.summary(results.verdicts),
-        sections={study: _section(study, results) for study in studies},
+        sections={study: _section(study, results, jinja) for study in studies},
         left_out=[study for study in STUDIES if study not in studies],
         runs=runs.table(results),
         environments=runs.environments(results),
         datasets=runs.datasets(results),
-        settings=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=88),
+        data_gaps=_data_gaps(results),
+        settings=yaml.safe_dump(
+            dict(broken_off.config if broken_off else config),
+            sort_keys=False,
+            allow_unicode=True,
+            width=88,
+        ),
     )
     write_text(output, page)
 
 
-def _section(study: str, results: Results) -> dict[str, object]:
-    """Return what a section's template needs: its title, and what the module of the study finds.
+def _section(study: str, results: Results, jinja: Environment) -> dict[str, object]:
+    """Return a section: its title, its text, and of which workloads it tells nothing, and why."""
+    names = results.config[study]["workloads"]
+    broken: dict[str, str] = {}
+    try:
+        text = _text(study, results, jinja, names)
+    except JobError:  # names a corrupt file, to be made again
+        raise
+    except Exception:
+        # One after the other, so that what breaks one takes no other with it.
+        for name in names:
+            try:
+                _text(study, results, jinja, [name])
+            except Exception as error:
+                traceback.print_exc()
+                broken[name] = sentence_of(error)
+        text = _text(study, results, jinja, [name for name in names if name not in broken])
+    return {"title": STUDIES[study].question, "workloads": names, "text": text, "broken": broken}
 
-    A function of text, not of names imported here: the rule that makes the page depends on the
-    modules of the studies that are asked for, and on no others.
+
+def _text(study: str, results: Results, jinja: Environment, workloads: Sequence[str]) -> Markup:
+    """Return the text of a section about some of its workloads.
+
+    The section's module is named in a text, not imported here: the rule that makes the page depends
+    on the modules of the studies that are asked for, and on no others.
     """
-    section: Callable[[Results], dict[str, object]]
-    section = import_object(f"twinrun.report.{study}:section")
-    return {"title": STUDIES[study].question, **section(results)}
+    of_study: Callable[[Results], dict[str, object]]
+    of_study = import_object(f"twinrun.report.{study}:section")
+    asked = {**results.config[study], "workloads": list(workloads)}
+    section = of_study(replace(results, config={**results.config, study: asked}))
+    gaps = {name: _gaps(study, results, name) for name in workloads}
+    parts = jinja.get_template("parts.html.j2").module
+    template = jinja.get_template(f"sections/{study}.html.j2")
+    # Escaped by the template.
+    return Markup(  # noqa: S704
+        template.render(section=section, parts=parts, gaps=gaps, missing=results.missing)
+    )
+
+
+def _data_gaps(results: Results) -> list[tuple[Missing, list[str]]]:
+    """Return what is missing of the datasets, by cause."""
+    # Where there is a run, the place of a dataset's figure says that it is missing.
+    folders = ("data/",) if results.runs else ("data/", "figures/data/")
+    return by_cause([gap for path, gap in results.missing.items() if path.startswith(folders)])
+
+
+def _gaps(study: str, results: Results, workload: str) -> list[tuple[Missing, list[str]]]:
+    """Return what is missing of a workload in a study, by cause; figures say so in their places."""
+    return by_cause(
+        [
+            found
+            for found in results.missing.values()
+            if found.is_of(workload)
+            and study in (found.studies or (study,))
+            and not found.is_figure
+        ]
+    )

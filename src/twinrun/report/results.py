@@ -1,10 +1,10 @@
 """What a report is made of: everything the workflow left, read and sorted by its path."""
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from markupsafe import Markup
 
@@ -12,12 +12,15 @@ from twinrun.artifacts import read_json
 from twinrun.comparison import pair_records, study_records
 from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
+from twinrun.report.missing import Missing, unreadable
 from twinrun.report.svg import inline
 from twinrun.run_files import FAILED, FailedRun, RunManifest, read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.summary import TimingSummary
-from twinrun.verdicts.rows import VerdictRow, read_rows
+from twinrun.verdicts.rows import VerdictRow
+
+Found = TypeVar("Found")
 
 
 class ReportedRun(RunManifest):
@@ -86,8 +89,10 @@ class Results:
     """Matrices by workload."""
     datasets: dict[str, dict[str, Any]]
     """Manifests of the datasets that were made, by name."""
-    figures: dict[str, Markup]
+    figures: dict[str, Markup | Missing]
     """Figures by their path in results/figures/ without suffix, ready to stand in a page."""
+    missing: dict[str, Missing] = field(default_factory=dict)
+    """What a workflow that broke off has not made, by its path; empty of one that ended well."""
 
     def contrasts_of(self, study: str, workload: str) -> list[ReportedComparison]:
         """Return the comparisons of the variants of one study and workload."""
@@ -129,7 +134,13 @@ class Results:
 
 
 def read_results(
-    config: Mapping[str, Any], not_run: Mapping[str, str], files: Sequence[str], *, results: Path
+    config: Mapping[str, Any],
+    not_run: Mapping[str, str],
+    files: Sequence[str],
+    *,
+    verdicts: list[VerdictRow],
+    results: Path,
+    missing: Mapping[str, Missing] | None = None,
 ) -> Results:
     """Read the files of a report.
 
@@ -137,47 +148,65 @@ def read_results(
         config: the config with every default filled in.
         not_run: variants that the machine could not run, and why.
         files: paths inside `results`.
+        verdicts: of all studies.
         results: the results folder.
+        missing: what a workflow that broke off has not made; then what cannot be read is missing
+            too. None of one that ended well.
 
     Raises:
         TwinrunError: if a manifest of a run is not as the run wrote it, or another file is corrupt.
     """
     paths = {Path(file).relative_to(results).as_posix(): Path(file) for file in files}
+    absent = dict(missing or {})
 
-    def matching(pattern: str) -> list[tuple[str, Path]]:
-        return [item for item in paths.items() if fnmatch.fnmatchcase(item[0], pattern)]
+    def each(pattern: str, reader: Callable[[str, Path], Found]) -> dict[str, Found]:
+        """Read the files of a kind by their path in the results folder."""
+        found = {}
+        for name in fnmatch.filter(paths, pattern):
+            try:
+                found[name] = reader(name, paths[name])
+            except Exception as error:  # files of any state, and readers of five libraries
+                if missing is None:
+                    raise
+                absent[name] = unreadable(name, error)
+        return found
 
-    compared = [found for item in matching("comparisons/*.json") for found in _comparisons(*item)]
-    runs, failed = _runs(matching("runs/*/run.json"))
-    figures = [(name.removesuffix(".svg"), path) for name, path in matching("figures/*.svg")]
+    comparisons = each("comparisons/*.json", _comparisons)
+    compared = [found for entries in comparisons.values() for found in entries]
+    runs, failed = _sorted(each("runs/*/run.json", _run).values())
+    places = list(fnmatch.filter(paths, "figures/*.svg"))
+    figures: dict[str, Markup | Missing] = dict(
+        each("figures/*.svg", lambda name, path: inline(path, number=1 + places.index(name)))
+    )
+    figures |= {name: found for name, found in absent.items() if name.endswith(".svg")}
     return Results(
         config=config,
         not_run=not_run,
-        verdicts=read_rows(paths["verdicts.csv"]),
+        verdicts=verdicts,
         runs=runs,
         failed=failed,
         comparisons=[found for found in compared if found["against"] is None],
         contrasts=[found for found in compared if found["against"] is not None],
         locations=[
-            {**found, "path": name}
-            for name, path in matching("locations/*.json")
-            for found in pair_records.read_locations(path)
+            found for entries in each("locations/*.json", _locations).values() for found in entries
         ],
-        resumes=[study_records.read_stops(path) for _, path in matching("resumes/*.json")],
-        timings={path.stem: summary.read(path) for _, path in matching("timings/*.json")},
-        scalings={path.stem: epoch_times.read(path) for _, path in matching("scaling/*.json")},
-        rankings={
-            path.stem: study_records.read_ranking(path) for _, path in matching("sweeps/*.json")
-        },
-        matrices={
-            path.stem: study_records.read_matrix(path) for _, path in matching("matrix/*.json")
-        },
-        datasets={path.stem: read_json(path) for _, path in matching("data/*.json")},
+        resumes=list(each("resumes/*.json", lambda _, p: study_records.read_stops(p)).values()),
+        timings=_by_name(each("timings/*.json", lambda _, path: summary.read(path))),
+        scalings=_by_name(each("scaling/*.json", lambda _, path: epoch_times.read(path))),
+        rankings=_by_name(each("sweeps/*.json", lambda _, path: study_records.read_ranking(path))),
+        matrices=_by_name(each("matrix/*.json", lambda _, path: study_records.read_matrix(path))),
+        datasets=_by_name(each("data/*.json", lambda _, path: read_json(path))),
         figures={
-            name.removeprefix("figures/"): inline(path, number=number)
-            for number, (name, path) in enumerate(figures, start=1)
+            name.removeprefix("figures/").removesuffix(".svg"): figure
+            for name, figure in figures.items()
         },
+        missing=absent,
     )
+
+
+def _by_name(found: Mapping[str, Found]) -> dict[str, Found]:
+    """Name what was read after its file."""
+    return {Path(path).stem: record for path, record in found.items()}
 
 
 def _comparisons(name: str, path: Path) -> list[ReportedComparison]:
@@ -188,16 +217,28 @@ def _comparisons(name: str, path: Path) -> list[ReportedComparison]:
     ]
 
 
-def _runs(
-    files: Iterable[tuple[str, Path]],
+def _locations(name: str, path: Path) -> list[ReportedLocation]:
+    return [{**found, "path": name} for found in pair_records.read_locations(path)]
+
+
+def _run(name: str, path: Path) -> ReportedRun | ReportedFailure:
+    manifest, folder = read_ended(path), name.removesuffix("/run.json")
+    if manifest["ended"].startswith(FAILED):
+        failure: ReportedFailure = {**cast(FailedRun, manifest), "folder": folder}
+        return failure
+    run: ReportedRun = {**cast(RunManifest, manifest), "folder": folder, "path": path}
+    return run
+
+
+def _sorted(
+    found: Iterable[ReportedRun | ReportedFailure],
 ) -> tuple[list[ReportedRun], list[ReportedFailure]]:
-    """Read the runs that left a network, and those that failed."""
+    """Return the runs that left a network, and those that failed."""
     runs: list[ReportedRun] = []
     failed: list[ReportedFailure] = []
-    for name, path in files:
-        manifest, folder = read_ended(path), name.removesuffix("/run.json")
-        if manifest["ended"].startswith(FAILED):
-            failed.append({**cast(FailedRun, manifest), "folder": folder})
+    for run in found:
+        if "path" in run:
+            runs.append(cast(ReportedRun, run))
         else:
-            runs.append({**cast(RunManifest, manifest), "folder": folder, "path": path})
+            failed.append(cast(ReportedFailure, run))
     return runs, failed

@@ -47,7 +47,10 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
     files |= {f"sweeps/{name}.json" for name in results.rankings}
     files |= {f"matrix/{name}.json" for name in results.matrices}
     files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in results.resumes}
-    studies: dict[str, list[ShownVerdict]] = {}
+    # Of a study that broke off before its first verdict too: it says there what is missing.
+    studies: dict[str, list[ShownVerdict]] = {
+        study: [] for study in results.config["studies"] if results.missing
+    }
     for row in results.verdicts:
         studies.setdefault(row["study"], []).append({**row, "is_file": row["evidence"] in files})
     return studies

@@ -10,7 +10,7 @@ from pathlib import Path
 from twinrun.comparison.pair_records import read_locations
 from twinrun.verdicts.equality import first_operations
 from twinrun.verdicts.evidence import Missing, read
-from twinrun.verdicts.rows import read_rows, write_rows
+from twinrun.verdicts.rows import VerdictRow, read_rows, write_rows
 from twinrun.verdicts.studies import STUDIES, StudyFiles
 
 
@@ -24,7 +24,41 @@ def judge(
     output: str,
     locations: Sequence[str] = (),
 ) -> None:
-    """Write the verdicts of one study.
+    """Write the verdicts of one study; see `verdicts_of`.
+
+    Args:
+        study: its name.
+        comparisons: JSON of its comparisons.
+        timings: JSON of its timings.
+        not_run: its variants that this machine cannot run, and why.
+        workloads: its workloads.
+        output: path of the CSV.
+        locations: JSON that says where its pairs diverge.
+    """
+    rows = verdicts_of(
+        study,
+        comparisons=comparisons,
+        timings=timings,
+        not_run=not_run,
+        workloads=workloads,
+        locations=locations,
+        # The table lies in results/verdicts/.
+        results=Path(output).parents[1],
+    )
+    write_rows(output, rows)
+
+
+def verdicts_of(
+    study: str,
+    *,
+    comparisons: Sequence[str],
+    timings: Sequence[str],
+    not_run: Mapping[str, str],
+    workloads: Sequence[str],
+    locations: Sequence[str],
+    results: Path,
+) -> list[VerdictRow]:
+    """Return the verdicts of one study; a file that is left out leaves out its own alone.
 
     Args:
         study: its name.
@@ -32,11 +66,9 @@ def judge(
         timings: JSON of its timings.
         not_run: its variants that this machine cannot run, and why.
         workloads: its workloads, in the order of the config.
-        output: path of the CSV.
         locations: JSON that says where its pairs diverge, likewise.
+        results: the results folder.
     """
-    # The table lies in results/verdicts/.
-    results = Path(output).parents[1]
     missing: list[Missing] = [
         {"workload": workload, "variant": variant, "reason": reason}
         for workload in workloads
@@ -50,7 +82,7 @@ def judge(
     order = {workload: position for position, workload in enumerate(workloads)}
     # Sorting is stable: within a workload the questions stay in the order of the study.
     rows.sort(key=lambda row: order[row["workload"]])
-    write_rows(output, [{"study": study, **row} for row in rows])
+    return [{"study": study, **row} for row in rows]
 
 
 def collect(studies: Sequence[str], *, output: str) -> None:

@@ -1,0 +1,24 @@
+# Where jobs fail: a page of what is finished, with the reasons in the place of the rest.
+
+
+def discard_page_of_earlier_start():
+    """Remove the incomplete page of an earlier start."""
+    Path("results/incomplete.html").unlink(missing_ok=True)
+
+
+def write_page_of_what_is_there():
+    """Write results/incomplete.html, and say so; the exit code of the workflow stays what it is."""
+    # Here, as they import pandas and matplotlib, which no parse should wait for.
+    from twinrun.report.ended_jobs import ended_jobs
+    from twinrun.report.incomplete import write_incomplete_page
+
+    try:
+        templates = os.path.commonpath(TEMPLATES)
+        jobs = ended_jobs(workflow.dag, workflow.scheduler.failed)
+        page = write_incomplete_page(SETTINGS, TARGETS, jobs=jobs, templates=templates)
+    except Exception as error:  # a full disk takes no page either
+        print(f"no page of what is finished could be made: {error}", file=sys.stderr)
+        return
+    if page is not None:
+        text = f"\nwhat is finished, and why the rest is missing: {page}\n"
+        print(text, file=sys.stderr)
