@@ -49,6 +49,8 @@ def compared(**changes: Any) -> Evidence:
         "resumed_at": [[], []],
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
+        "not_fingerprinted": [],
+        "departures": [],
         "same_as_seeds": [],
         "runs": [],
     }

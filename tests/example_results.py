@@ -198,6 +198,8 @@ def write_comparison(
             "resumed_at": [[], []],
             "non_finite_loss": [None, None],
             "non_finite_parameters": [0, 0],
+            "not_fingerprinted": [],
+            "departures": [],
             "same_as_seeds": [],
             "runs": [
                 f"results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}" for repeat in (1, 2)

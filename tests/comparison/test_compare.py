@@ -97,6 +97,8 @@ def test_equal_runs(tmp_path):
         "resumed_at": [[], []],
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
+        "not_fingerprinted": [],
+        "departures": [],
         "same_as_seeds": [],
         "runs": [str(run.parent) for run in runs],
     }

@@ -212,3 +212,20 @@ def test_one_seed_says_nothing_of_seeds(tmp_path):
 def test_the_examples_are_equal_where_nothing_is_planted(tmp_path):
     rows = verdicts(tmp_path, *pair(tmp_path, parameters=example_parameters()))
     assert rows["repeats"]["measured"] == "0 of 36 parameters differ (2 runs, 6 steps)"
+
+
+def test_what_nobody_could_look_into_is_said_beside_equal(tmp_path):
+    """Red before: an equal pair said nothing of batches whose objects have no fingerprint."""
+    unseen = {"changes": {"not_fingerprinted": ["my_data.Graph"]}}
+    row = verdicts(tmp_path, *pair(tmp_path, unseen))["repeats"]
+    assert row["answer"] == "equal"
+    clause = "but what objects of my_data.Graph hold in the batches could not be compared"
+    assert row["measured"].endswith(clause)
+    assert "could not" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
+
+
+def test_a_training_that_was_not_as_its_variant_says_is_named_once(tmp_path):
+    departure = "data_workers is 2, where the variant says 0: the data module decides it"
+    found = pair(tmp_path, changes={"departures": [departure]})
+    measured = verdicts(tmp_path, *found)["repeats"]["measured"]
+    assert measured.count(f"not as its variant says: {departure}") == 1

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from example_results import SHAPES, VARIANTS, write_results
 from example_runs import fail, seal
+from example_trainings import VARIANT
 from safetensors.numpy import load_file, save_file
 
 from twinrun import artifacts
@@ -228,7 +229,7 @@ class TestMissingParts:
         page = Page(replace(own_example, not_run=not_run, files=files).report())
         assert page.text.count("not run, no GPU on this machine.") == 4
         assert page.text.count("No run was made.") == 3  # of data, environment and runs
-        assert "No workload names a dataset" not in page.text
+        assert "data not identified" not in page.text
         assert page.tags.count("svg") == 0
 
     def test_a_pair_that_was_refused_gives_the_reason(self, own_example):
@@ -242,7 +243,7 @@ class TestMissingParts:
                 rows = pd.read_csv(Path(path).with_suffix(f".{table}.csv"))
                 artifacts.write_csv(Path(path).with_suffix(f".{table}.csv"), rows[:0])
         text = Page(own_example.report()).text
-        assert "runs are not comparable: other torch: 2.12.0, 2.13.0." in text
+        assert "The runs of nondeterministic are not comparable: other torch: 2.12.0" in text
 
     def test_a_training_that_failed_is_named_with_its_reason(self, own_example):
         runs = [Path(file) for file in files_of(own_example, "run.json")]
@@ -271,7 +272,8 @@ class TestMissingParts:
         for path in files_of(own_example, "run.json"):
             edit(path, lambda run: run.update(data=None, metrics={}))
         page = Page(own_example.report())
-        assert "No workload names a dataset" in page.text
+        for workload in SHAPES:
+            assert f"{workload}: data not identified." in page.text
         assert "on test data" not in page.text
 
     def test_runs_of_other_environments_and_other_data_are_told(self, own_example):
@@ -434,3 +436,47 @@ def test_what_an_answer_rests_on_is_said_beside_it(tmp_path):
     page = Page(example.report())
     assert "Run 2 was resumed after step 19." in page.text
     assert "The loss is not finite from step 40 on." in page.text
+
+
+ACTUAL = {
+    "threads": 2,
+    "interop_threads": 1,
+    "deterministic": True,
+    "matmul_precision": "highest",
+    "accelerator": "cpu",
+    "devices": 1,
+    "precision": "32-true",
+    "accumulate": 1,
+    "data_workers": [0],
+    "variables": {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "2", "MKL_CBWR": "COMPATIBLE"},
+}
+
+
+def test_what_a_plain_script_does_not_set_stands_beside_the_answer(own_example):
+    for path in files_of(own_example, "run.json"):
+        if "/deterministic/" in path:
+
+            def change(run):
+                run["settings"]["variant"] = VARIANT
+                run["actual"] = ACTUAL
+                # The shell's, and no doing of ours.
+                run["environment"]["identity"]["variable MKL_CBWR"] = "COMPATIBLE"
+
+            edit(path, change)
+    text = Page(own_example.report()).text
+    line = "Rests on: PYTHONHASHSEED fixed, reproducible algorithms, unwritten memory filled, 2 thr"
+    assert text.count(line) == 2  # once a comparison, of the two workloads
+    assert "PYTHONHASHSEED=1; OMP_NUM_THREADS=2; reproducible algorithms" in text
+    assert "num_sanity_val_steps=0" in text
+    assert "MKL_CBWR=COMPATIBLE" not in text
+    edit(path, lambda run: run.update(data=None))
+    assert "2 threads, data not identified" in Page(own_example.report()).text
+
+
+def test_a_section_that_raises_leaves_its_reason_and_the_other_workloads(own_example):
+    for path in files_of(own_example, "comparisons/reproducibility/denoiser/deterministic.json"):
+        Path(path).with_suffix(".tensors.csv").write_text("nothing,of,the,kind\n")
+    page = Page(own_example.report())
+    assert "This part could not be written: KeyError: 'seed'" in page.text
+    assert page.tags.count("svg") == 7  # of factorization, and of the dataset
+    assert {"reproducibility-denoiser", "reproducibility-factorization"} <= set(page.ids)

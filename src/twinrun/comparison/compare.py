@@ -150,8 +150,7 @@ def _compared(
         firsts += [] if difference is None else [difference]
         distances.append(relative_l2(first, other))
     table = pd.DataFrame(rows, columns=TENSOR_COLUMNS)
-    # Both count: a callback may change weights after the last step, and steps that differ may
-    # still end in equal weights.
+    # Both: a callback may change weights after the last step, and other steps may end in the same.
     differs = bool(firsts) or not table["equal"].all()
     parameters = table[table["kind"] == "parameter"]
     compared = Comparison(
@@ -176,11 +175,12 @@ def _compared(
         resumed_at=[manifest["resumed_at"] for manifest in manifests],
         non_finite_loss=[first_non_finite_loss(run) for run in tables],
         non_finite_parameters=[non_finite_parameters(run) for run in tables],
+        not_fingerprinted=sorted({name for run in manifests for name in run["not_fingerprinted"]}),
+        departures=list(dict.fromkeys(text for run in manifests for text in run["departures"])),
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
-    # The empty table is for no pair at all, since pd.concat refuses an empty list. Among full ones
-    # it would change the types of their columns.
+    # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
 
 
@@ -220,6 +220,8 @@ def _not_run(
         resumed_at=[],
         non_finite_loss=[],
         non_finite_parameters=[],
+        not_fingerprinted=[],
+        departures=[],
         same_as_seeds=[],
         runs=[str(Path(run).parent) for run in runs],
     )

@@ -26,7 +26,13 @@ def resumptions(found: Comparison) -> list[str]:
 
 def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
-    return [*_losses(found["non_finite_loss"]), *_weights(found), *_outputs(found)]
+    return [
+        *_losses(found["non_finite_loss"]),
+        *_weights(found),
+        *_outputs(found),
+        *_unseen(found["not_fingerprinted"]),
+        *[f"not as its variant says: {departure}" for departure in found["departures"]],
+    ]
 
 
 def conditions_of_seeds(comparisons: Sequence[Comparison]) -> list[str]:
@@ -94,6 +100,14 @@ def _weights(found: Comparison) -> Iterator[str]:
         if number:
             verb = "is" if number == 1 else "are"
             yield f"{count(number)} of {plural(whole, 'parameter')}{of_run} {verb} not finite"
+
+
+def _unseen(classes: Sequence[str]) -> Iterator[str]:
+    """Name what the batches hold that no fingerprint covers: another order of it is not seen."""
+    if classes:
+        *others, last = classes
+        named = f"{', '.join(others)} and {last}" if others else last
+        yield f"but what objects of {named} hold in the batches could not be compared"
 
 
 def _outputs(found: Comparison) -> Iterator[str]:

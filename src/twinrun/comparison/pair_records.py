@@ -100,6 +100,10 @@ class Comparison(TypedDict):
     """Of each run the first step whose loss is infinite or NaN; None if all are numbers."""
     non_finite_parameters: list[int]
     """Of each run how many elements of parameters are infinite or NaN after training."""
+    not_fingerprinted: list[str]
+    """Classes of objects in the batches that could not be looked into, and so not compared."""
+    departures: list[str]
+    """Where a training was not as its variant says."""
     same_as_seeds: list[int]
     """Other seeds of which a run ends in the same parameters and buffers: the seed decides
     nothing."""

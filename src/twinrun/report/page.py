@@ -112,6 +112,7 @@ def write_page(
         runs=runs.table(results),
         environments=runs.environments(results),
         datasets=runs.datasets(results),
+        unidentified=runs.without_dataset(results),
         data_gaps=_data_gaps(results),
         settings=yaml.safe_dump(
             dict(broken_off.config if broken_off else config),

@@ -157,20 +157,8 @@ def read_results(
         TwinrunError: if a manifest of a run is not as the run wrote it, or another file is corrupt.
     """
     paths = {Path(file).relative_to(results).as_posix(): Path(file) for file in files}
-    absent = dict(missing or {})
-
-    def each(pattern: str, reader: Callable[[str, Path], Found]) -> dict[str, Found]:
-        """Read the files of a kind by their path in the results folder."""
-        found = {}
-        for name in fnmatch.filter(paths, pattern):
-            try:
-                found[name] = reader(name, paths[name])
-            except Exception as error:  # files of any state, and readers of five libraries
-                if missing is None:
-                    raise
-                absent[name] = unreadable(name, error)
-        return found
-
+    reading = _Reading(paths, missing)
+    each = reading.each
     comparisons = each("comparisons/*.json", _comparisons)
     compared = [found for entries in comparisons.values() for found in entries]
     runs, failed = _sorted(each("runs/*/run.json", _run).values())
@@ -178,7 +166,7 @@ def read_results(
     figures: dict[str, Markup | Missing] = dict(
         each("figures/*.svg", lambda name, path: inline(path, number=1 + places.index(name)))
     )
-    figures |= {name: found for name, found in absent.items() if name.endswith(".svg")}
+    figures |= {name: found for name, found in reading.missing.items() if name.endswith(".svg")}
     return Results(
         config=config,
         not_run=not_run,
@@ -200,8 +188,28 @@ def read_results(
             name.removeprefix("figures/").removesuffix(".svg"): figure
             for name, figure in figures.items()
         },
-        missing=absent,
+        missing=reading.missing,
     )
+
+
+class _Reading:
+    """Reads files; of a workflow that broke off, what cannot be read is missing too."""
+
+    def __init__(self, paths: Mapping[str, Path], missing: Mapping[str, Missing] | None) -> None:
+        self.missing = dict(missing or {})
+        self._paths, self._is_strict = paths, missing is None
+
+    def each(self, pattern: str, reader: Callable[[str, Path], Found]) -> dict[str, Found]:
+        """Read the files of a kind by their path in the results folder."""
+        found = {}
+        for name in fnmatch.filter(self._paths, pattern):
+            try:
+                found[name] = reader(name, self._paths[name])
+            except Exception as error:  # files of any state, and readers of five libraries
+                if self._is_strict:
+                    raise
+                self.missing[name] = unreadable(name, error)
+        return found
 
 
 def _by_name(found: Mapping[str, Found]) -> dict[str, Found]:

@@ -84,6 +84,12 @@ def datasets(results: Results) -> list[dict[str, object]]:
     ]
 
 
+def without_dataset(results: Results) -> list[str]:
+    """Name the workloads whose data nobody has identified: their data modules read it unasked."""
+    names = (run["workload"] for run in results.runs if run["data"] is None)
+    return list(dict.fromkeys(names))
+
+
 def metrics(results: Results, workload: str, variants: Sequence[str]) -> list[dict[str, object]]:
     """Return the range of each metric of the tested networks, a row a metric, by variant."""
     runs = results.runs_of(workload, variants)

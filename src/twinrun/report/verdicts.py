@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from twinrun.report.results import Results
+from twinrun.report.set_for_runs import SetForRuns, set_for_runs
 from twinrun.verdicts.rows import Answer, VerdictRow
 
 MOST_NAMED = 8
+# Folders of evidence whose answers compare the runs of the variant that the verdict names.
+OF_RUNS = ("comparisons/", "matrix/", "resumes/")
 # What the paragraph says of the workloads and variants with each answer about their repeats; the
 # last two lines hold of every question.
 LEADS: dict[Answer, str] = {
@@ -27,6 +30,8 @@ class ShownVerdict(VerdictRow):
 
     is_file: bool
     """Whether the evidence is a file of ours, so that it may be a link."""
+    rests_on: SetForRuns | None
+    """What was set for the runs behind it, in the first verdict of a comparison; else None."""
 
 
 class Summary(TypedDict):
@@ -47,13 +52,30 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
     files |= {f"sweeps/{name}.json" for name in results.rankings}
     files |= {f"matrix/{name}.json" for name in results.matrices}
     files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in results.resumes}
+    said: set[tuple[str, str]] = set()
     # Of a study that broke off before its first verdict too: it says there what is missing.
     studies: dict[str, list[ShownVerdict]] = {
         study: [] for study in results.config["studies"] if results.missing
     }
     for row in results.verdicts:
-        studies.setdefault(row["study"], []).append({**row, "is_file": row["evidence"] in files})
+        subject = row["evidence"], row["variant"]
+        shown: ShownVerdict = {
+            **row,
+            "is_file": row["evidence"] in files,
+            # Once for all verdicts that one comparison gives.
+            "rests_on": None if subject in said else _rests_on(row, results),
+        }
+        said |= {subject} if shown["rests_on"] else set()
+        studies.setdefault(row["study"], []).append(shown)
     return studies
+
+
+def _rests_on(row: VerdictRow, results: Results) -> SetForRuns | None:
+    """Return what was set for the runs that a verdict compares; a timing makes no runs."""
+    if row["key"] == "first_operation" or not row["evidence"].startswith(OF_RUNS):
+        return None
+    runs = results.runs_of(row["workload"], [row["variant"]])
+    return set_for_runs(runs)
 
 
 def summary(verdicts: Iterable[VerdictRow]) -> Summary:

@@ -1,0 +1,104 @@
+"""What an answer rests on beside its comparison: what Twinrun sets for the runs behind it.
+
+A script of one's own calls `seed_everything` and makes a Trainer. What a run sets beyond that is a
+condition of its answer. It is read from what the training really had, not from its settings; what
+the shell had set already is no doing of ours.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
+
+from twinrun.report.results import ReportedRun
+from twinrun.run_files import variant_of
+
+# Of every run, in `training.assemble` and `process.launching`.
+OF_EVERY_RUN = (
+    "a fresh process for each run",
+    "data workers seeded too (seed_everything with workers=True), the data module given the seed "
+    "if it takes one",
+    "no sanity check before the training (num_sanity_val_steps=0), no sampler replaced "
+    "(use_distributed_sampler=False)",
+    "a fingerprint taken at every step",
+)
+# Said by the number of threads.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+UNIDENTIFIED = "data not identified"
+
+
+class SetForRuns(TypedDict):
+    """The conditions of an answer."""
+
+    summary: str
+    """The ones that may change an answer, in a line."""
+    clauses: list[str]
+    """All of them."""
+
+
+def set_for_runs(runs: Sequence[ReportedRun]) -> SetForRuns | None:
+    """Return what was set for some runs of one workload and variant; None if none has trained."""
+    started = [run for run in runs if run["actual"] is not None]
+    if not started:
+        return None
+    variables = list(dict.fromkeys(name for run in started for name in _set(run)))
+    switches = list(dict.fromkeys(clause for run in started for clause in _switches(run)))
+    unknown = any(run["data"] is None for run in runs)
+    fixed = [name for name in variables if name not in THREADS]
+    short = [f"{' and '.join(fixed)} fixed"] if fixed else []
+    short += [*switches, *([UNIDENTIFIED] if unknown else [])]
+    clauses = [f"{name}={_values(name, started)}" for name in variables]
+    if unknown:
+        clauses.append(
+            f"{UNIDENTIFIED}: the workload names no dataset, so that nobody can say whether its "
+            f"data module would read the same bytes again; the batches of the runs are compared"
+        )
+    return {
+        "summary": ", ".join(short),
+        "clauses": [*clauses, *switches, *_of_trainer(started), *OF_EVERY_RUN],
+    }
+
+
+def _set(run: ReportedRun) -> dict[str, str]:
+    """Return the environment variables that the run had from us, not from the shell."""
+    actual = run["actual"]
+    if actual is None:
+        return {}
+    inherited = run["environment"]["identity"]
+    return {
+        name: value
+        for name, value in actual["variables"].items()
+        if inherited.get(f"variable {name}") != value
+    }
+
+
+def _values(name: str, runs: Iterable[ReportedRun]) -> str:
+    return " or ".join(dict.fromkeys(_set(run).get(name, "unset") for run in runs))
+
+
+def _switches(run: ReportedRun) -> list[str]:
+    """Name torch's switches that are not as torch has them by itself."""
+    actual, variant = run["actual"], variant_of(run)
+    if actual is None:
+        return []
+    found = []
+    if actual["deterministic"]:
+        # `determinism` sets these three together.
+        filled = ", unwritten memory filled" if variant.fill_uninitialized_memory else ""
+        found.append(f"reproducible algorithms{filled}")
+    threads = actual["threads"]
+    found.append(f"{threads} thread{'' if threads == 1 else 's'}")
+    if actual["matmul_precision"] != "highest":
+        found.append(f"float32 products in {actual['matmul_precision']} precision")
+    return found
+
+
+def _of_trainer(runs: Sequence[ReportedRun]) -> list[str]:
+    """Name what the Trainer is given that a plain one has otherwise."""
+    found = []
+    for run in runs:
+        variant = variant_of(run)
+        found += ["no logger and no progress bar"] if not variant.logging else []
+        found += ["no checkpoints of Lightning"] if not variant.checkpointing else []
+        found += ["no validation"] if not variant.validation else []
+        if variant.compile != "none":
+            found.append("compiled with Python numbers as constants (specialize_float)")
+    return list(dict.fromkeys(found))
