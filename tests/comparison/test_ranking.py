@@ -59,6 +59,19 @@ def ranked(folder, runs, metric="test_accuracy", best="highest"):
     return artifacts.read_json(files["summary"])
 
 
+@pytest.mark.parametrize(("last", "value"), [("", 0.5), ("nan", None)])
+def test_a_trial_counts_by_what_it_logged_last(tmp_path, last, value):
+    """An epoch without the metric is passed over; a metric that became NaN is not."""
+    run = write_trial(tmp_path, 0.1, 0.7)
+    table = pd.DataFrame({"epoch": [1, 2], "odd": ["0.5", last]})
+    artifacts.write_csv(run.with_name("epochs.csv"), table)
+    write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+    (trial,) = ranked(tmp_path, [run], metric="odd")["trials"]
+    assert trial["rank"] == (1 if value else None)
+    if value:
+        assert trial["value"] == value
+
+
 @pytest.fixture
 def runs(tmp_path):
     return [write_trial(tmp_path, rate, found) for rate, found in PLANTED.items()]

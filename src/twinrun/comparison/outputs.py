@@ -91,6 +91,7 @@ def _logged(folder: Path) -> dict[str, str]:
         f"{name} in epoch {row['epoch']}": row[name]
         for row in table.to_dict("records")
         for name in map(str, table.columns.drop("epoch"))
+        if row[name]  # what was not logged in this epoch is no value
     }
 
 
@@ -104,8 +105,8 @@ def _of_values(
     differing = [name for name in names if first.get(name) != second.get(name)]
     measured = _counted(len(differing), len(names), noun)
     if differing:
-        # pandas writes NaN as an empty cell; a name that a run lacks altogether is `none`.
-        left, right = (found.get(differing[0], "none") or "NaN" for found in (first, second))
+        # An empty cell is of an epoch in which nothing was logged under this name.
+        left, right = (found.get(differing[0]) or "none" for found in (first, second))
         measured += f", first {differing[0]}: {left} and {right}"
     return Agreement(
         answer="differs" if differing else "equal",

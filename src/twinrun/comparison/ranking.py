@@ -116,9 +116,8 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
 def _trial(manifest: Manifest, path: Path, point: dict[str, Any], metric: str) -> Trial:
     logged = dict(manifest["metrics"])
     if manifest["ended"] == "finished":
-        epochs = pd.read_csv(path.with_name("epochs.csv"))
-        # What the test logged goes before what the last epoch logged under the same name.
-        logged = epochs.drop(columns="epoch").iloc[-1].to_dict() | logged
+        # What the test logged goes before what an epoch logged under the same name.
+        logged = _logged_last(path.with_name("epochs.csv")) | logged
     value = logged.pop(metric, None)
     seconds = cast(
         RunSeconds | None, manifest.get("seconds")
@@ -133,6 +132,14 @@ def _trial(manifest: Manifest, path: Path, point: dict[str, Any], metric: str) -
         ended=manifest["ended"],
         run=path.as_posix(),
     )
+
+
+def _logged_last(epochs: Path) -> dict[str, float]:
+    """Return each value that was logged last, which need not have been in the last epoch."""
+    # As text, since a NaN that was logged is `nan`, and an empty cell was not logged at all.
+    table = pd.read_csv(epochs, dtype=str, keep_default_na=False).drop(columns="epoch")
+    found = {str(name): [text for text in table[name] if text] for name in table.columns}
+    return {name: float(texts[-1]) for name, texts in found.items() if texts}
 
 
 def _check_metric(trials: Sequence[Trial], metric: str) -> None:

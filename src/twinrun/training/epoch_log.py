@@ -1,36 +1,84 @@
 """What a training comes to epoch by epoch: logged values, seconds."""
 
+import math
 import time
 from typing import Any
 
 import pandas as pd
 import pytorch_lightning as pl
+import torch
 
 from twinrun.parallel.team import Team
 
 
 class EpochMetrics(pl.Callback):
-    """Keeps what the module logged, a row an epoch."""
+    """Keeps what the module logged, a row an epoch.
+
+    A row is taken after the epoch, where the next one starts or the training ends: in
+    `on_train_epoch_end` Lightning asks callbacks before the module, which may log there too.
+    """
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
+        self._trainer: pl.Trainer | None = None
+        self._ended: int | None = None
+        # What was known before the epoch, by the very tensors: Lightning keeps the value of a
+        # metric that is not logged again, and makes a new tensor of one that is.
+        self._before: dict[str, torch.Tensor] = {}
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add the row of the epoch before."""
+        self._close()
+        self._before = dict(trainer.callback_metrics)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Add a row; by now validation, which runs inside the epoch, has logged too."""
-        values = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        self.rows.append({"epoch": trainer.current_epoch + 1, **values})
+        """Note that the epoch has come to its end; its row is still to be taken."""
+        self._trainer, self._ended = trainer, trainer.current_epoch + 1
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add the last row."""
+        self._close()
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Add the row of an epoch after which the training was stopped."""
+        self._close()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rows so far, for a checkpoint."""
-        return {"rows": self.rows}
+        return {"rows": [*self.rows, *self._waiting()]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the rows of a checkpoint."""
-        self.rows = state_dict["rows"]
+        self.rows, self._ended = state_dict["rows"], None
 
     def table(self) -> pd.DataFrame:
-        """Return the rows; there is none if the training was stopped in its first epoch."""
-        return pd.DataFrame(self.rows or {"epoch": []})
+        """Return the rows; there is none if the training was stopped in its first epoch.
+
+        A value that is no number is the text `nan`: an empty cell is of a metric that the module
+        did not log in that epoch.
+        """
+        rows = [
+            {name: "nan" if math.isnan(value) else value for name, value in row.items()}
+            for row in self.rows
+        ]
+        return pd.DataFrame(rows or {"epoch": []})
+
+    def _close(self) -> None:
+        self.rows += self._waiting()
+        self._ended = None
+
+    def _waiting(self) -> list[dict[str, float]]:
+        """Return the row of an epoch that has ended, as long as it is not among the rows."""
+        if self._ended is None or self._trainer is None:
+            return []
+        values = {
+            name: float(value)
+            for name, value in self._trainer.callback_metrics.items()
+            if value is not self._before.get(name)
+        }
+        return [{"epoch": self._ended, **values}]
 
 
 class EpochSeconds(pl.Callback):

@@ -81,11 +81,14 @@ class FirstStep(pl.Callback):
         self.phase = "what follows validation"
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the metrics: by now validation, which runs inside the epoch, has logged too."""
-        self.logged = set(trainer.callback_metrics)
+        """Measure the optimizer."""
         states = [optimizer.state for optimizer in trainer.optimizers]
         tensors = [leaf for state in states for leaf in tree_leaves(list(state.values()))]
         self.optimizer_bytes = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the metrics: at the end of its epoch the module logs after all callbacks."""
+        self.logged = set(trainer.callback_metrics)
 
     def mistakes(
         self, trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule

@@ -80,14 +80,20 @@ class Curves(pl.Callback):
             self._written = now
             self._writer.add_scalar("loss", step["loss"], step["step"])
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Add a point of everything logged, if it is time to or this is the last epoch."""
-        if self._writer is None:  # a training may be resumed after an epoch's last step
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add a point of what was logged in the epoch before, if it is time to."""
+        # Not at its end, where callbacks are asked before the module, which may log there.
+        if time.monotonic() - self._summed >= EPOCH_SECONDS:
+            self._add_logged(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add a point of what was logged in the last epoch."""
+        self._add_logged(trainer)
+
+    def _add_logged(self, trainer: pl.Trainer) -> None:
+        if self._writer is None:  # before the first step; a resumed training may have none to do
             return
-        now, is_last = time.monotonic(), trainer.current_epoch + 1 == trainer.max_epochs
-        if now - self._summed < EPOCH_SECONDS and not is_last:
-            return
-        self._summed = now
+        self._summed = time.monotonic()
         for name, value in trainer.callback_metrics.items():
             self._writer.add_scalar(name, float(value), len(self._tracer.rows))
 
