@@ -68,6 +68,21 @@ class Points(pl.LightningDataModule):
     predict_dataloader = val_dataloader
 
 
+class Normalised(Small):
+    """A bias that is 0 and that batch normalisation takes away again: its gradient is rounding."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        torch.nn.init.zeros_(self.hidden.bias)
+        self.norm = torch.nn.BatchNorm1d(self.hidden.out_features)
+
+    def forward(self, inputs):
+        return self.output(self.norm(self.hidden(inputs)).relu())
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=self.hparams.learning_rate)
+
+
 class Undeterministic(Small):
     """Uses an operation that has no reproducible implementation on a CPU."""
 

@@ -122,6 +122,32 @@ class MadeLate(Predicts):
         return self.last(self.more(self.middle(self.first(inputs))).tanh())
 
 
+class MadeForPrediction(Predicts):
+    """Makes in setup what only a prediction needs, and a layer, each time it is called."""
+
+    def setup(self, stage):
+        self.middle = torch.nn.Linear(4, 4)
+        if stage == "predict":
+            self.scale = 2.0
+
+    def forward(self, inputs):
+        return self.last(self.middle(self.first(inputs)).tanh())
+
+    def predict_step(self, batch, batch_idx):
+        return self.scale * self(batch[0])
+
+
+class AveragesItsWeights(Predicts):
+    """A callback that puts a schedule of its own in place."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.StochasticWeightAveraging(1e-2, swa_epoch_start=1)]
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        return [optimizer], [lr_scheduler.StepLR(optimizer, 1)]
+
+
 class FailsToPredict(Predicts):
     def predict_step(self, batch, batch_idx):
         raise RuntimeError("predicts nothing")

@@ -80,7 +80,10 @@ def test_training_is_timed_bare_and_through_the_trainer(name, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["AsksTheTrainer", "StopsEarly", "KeepsTheBest", "PlateauOfValidation", "MadeLate"],
+    [
+        *("AsksTheTrainer", "StopsEarly", "KeepsTheBest", "PlateauOfValidation", "MadeLate"),
+        *("MadeForPrediction", "AveragesItsWeights"),
+    ],
 )
 def test_what_asks_the_trainer_is_answered(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -208,9 +211,10 @@ def test_the_batches_of_a_training_that_began_again_are_those_of_its_epoch():
     assert sizes == [8, 8, 5, 8, 8, 5, 8]
 
 
-def test_layers_made_late_have_the_same_weights_in_every_variant(tmp_path):
+@pytest.mark.parametrize("name", ["MadeLate", "MadeForPrediction"])
+def test_layers_made_late_have_the_same_weights_in_every_variant(name, tmp_path):
     variants = {"one": PLAIN, "other": PLAIN}
-    _, _, summary = timed(tmp_path, "MadeLate", variants=variants)
+    _, _, summary = timed(tmp_path, name, variants=variants)
     (row,) = summary["agreement"]
     assert row["distance"] == 0.0
 

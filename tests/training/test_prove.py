@@ -9,7 +9,7 @@ import pytest
 import torch
 from example_trainings import VARIANT, WORKLOAD
 
-from twinrun.acceleration import between, whole_step
+from twinrun.acceleration import between, proof, whole_step
 from twinrun.acceleration.compilation import traced_only
 from twinrun.acceleration.proof import Evidence, compare
 from twinrun.config.definitions import Training, Variant, Workload
@@ -100,6 +100,33 @@ def test_what_only_rounding_decides_is_left_out():
     own = proof_of("BatchNorm", replace(STEP, compile="none", optimizer="foreach"))["legs"][1]
     assert own["left_out"] > 0
     assert own["judged"] > 10 * own["left_out"]
+
+
+def test_a_bias_of_0_before_batch_normalisation_is_no_false_alarm():
+    """In float64 its gradient is 1e-17, far from what another order of sums makes of it."""
+    training = Training(
+        workload=Workload(**{**WORKLOAD, "module": "small:Normalised"}),
+        variant=STEP,
+        seed=1,
+        dataset=None,
+        search_path=[str(HERE)],
+    )
+    with traced_only():
+        exact, own = prove(training)["legs"]
+    for leg in (exact, own):
+        assert leg["left_out"] > 0
+        assert leg["judged"] > 5 * leg["left_out"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_all_weights_are_perturbed_by_one_unit_in_any_precision(dtype):
+    module = torch.nn.Linear(50, 50).to(dtype)
+    before = module.weight.detach().clone()
+    epsilon = torch.finfo(dtype).eps
+    proof.perturb(module, epsilon)
+    moved = ((module.weight - before) / before).abs()
+    assert moved.min() > 0.4 * epsilon
+    assert moved.max() < 1.6 * epsilon
 
 
 def test_a_module_that_knows_no_float64_is_proven_in_its_own_precision(monkeypatch):

@@ -71,13 +71,7 @@ class Recorder(pl.Callback):
         self.epsilon = epsilon_of(str(trainer.precision), accelerator)
         if not self._perturbation:
             return
-        # A generator of its own, so that the global ones draw the same in all three trainings.
-        generator = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for parameter in pl_module.parameters():
-                signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
-                factor = 1 + self._perturbation * signs
-                parameter.mul_(factor.to(parameter))
+        perturb(pl_module, self._perturbation)
 
     def on_train_batch_end(
         self,
@@ -131,6 +125,17 @@ class Recorder(pl.Callback):
     def _keep_logs(self, trainer: pl.Trainer, when: str) -> None:
         for name, value in trainer.callback_metrics.items():
             self.evidence.numbers[f"{name} of {when}"] = float(value)
+
+
+def perturb(module: torch.nn.Module, size: float) -> None:
+    """Change all weights by a relative size, up or down."""
+    # A generator of its own, so that the global ones draw the same in all three trainings.
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
+            # In the parameter's own precision: in float32 there is no number 1 + 2e-16.
+            parameter.mul_(1 + size * signs.to(parameter))
 
 
 def compare(

@@ -62,7 +62,7 @@ class Fit:
         self.module = module
         self.validation_seconds = 0.0
         """That were spent in validation so far."""
-        self._data, self._epochs = initial.data, initial.epochs
+        self._initial, self._data, self._epochs = initial, initial.data, initial.epochs
         without_checkpoints(module)
         with initial.seeded():  # layers that are made now get the same weights for each variant
             self.trainer = trainer_of(
@@ -89,6 +89,16 @@ class Fit:
     def optimizer(self) -> torch.optim.Optimizer | None:
         """The first one."""
         return next(iter(self.trainer.optimizers), None)
+
+    def set_up_prediction(self) -> None:
+        """Call the module's `setup` as before a prediction; this fit trains no more."""
+        trainer, module = self.trainer, self.module
+        trainer.state.fn = TrainerFn.PREDICTING
+        with self._initial.seeded():  # what is made now is the same for each variant, too
+            module.setup("predict")
+        trainer.state.fn = TrainerFn.FITTING
+        trainer.precision_plugin.convert_module(module)
+        trainer.strategy.model_to_device()
 
     def begin(self) -> None:
         """Begin the training: the loaders, and the hooks before the first epoch.
@@ -195,6 +205,7 @@ class _Beginning:
 
     def __init__(self, trainer: pl.Trainer) -> None:
         self._progress = {name: copy.deepcopy(of.state_dict()) for name, of in _counts(trainer)}
+        self._configs = list(trainer.lr_scheduler_configs)
         self._schedules = [
             copy.deepcopy(config.scheduler.state_dict()) for config in trainer.lr_scheduler_configs
         ]
@@ -213,7 +224,9 @@ class _Beginning:
     def restore(self, trainer: pl.Trainer) -> None:
         for name, of in _counts(trainer):
             of.load_state_dict(copy.deepcopy(self._progress[name]))
-        for config, state in zip(trainer.lr_scheduler_configs, self._schedules, strict=True):
+        # A callback may have put another schedule in place, as StochasticWeightAveraging does.
+        trainer.strategy.lr_scheduler_configs = list(self._configs)
+        for config, state in zip(self._configs, self._schedules, strict=True):
             config.scheduler.load_state_dict(copy.deepcopy(state))
         for optimizer, options, hooks in zip(
             trainer.optimizers, self._options, self._hooks, strict=True

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, TypedDict
 
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
 from twinrun.acceleration.compilation import empty_cache, wake_compiler
@@ -64,7 +66,7 @@ class TimedVariant:
         check(variant)
         self._initial, self._variant = initial, variant
         self._steps, self._warming_up = steps, calls_to_warm_up(variant)
-        self._fit: Fit | None = None
+        self._fits: dict[str, Fit] = {}
         self._loop: TrainerLoop | None = None
         self._calls: dict[str, Call] = {}
         self._batches: dict[str, list[object]] = {}
@@ -91,9 +93,9 @@ class TimedVariant:
                 self._loop = TrainerLoop(self._initial, self._variant)
                 return
             if phase == "train":
-                self._fit, self._calls[phase] = bare_step(self._initial, self._variant)
+                self._fits[phase], self._calls[phase] = bare_step(self._initial, self._variant)
             else:
-                fit = self._trained_fit()
+                fit = self._fits[phase] = self._predicting_fit()
                 step = in_precision(fit.module.predict_step, fit.trainer.precision_plugin)
                 self._calls[phase] = Prediction(step, self._variant)
             self._next[phase] = 0
@@ -127,7 +129,7 @@ class TimedVariant:
         """Predict the first batch, clocked, before any step changes the weights."""
         with self._conditions():
             self.epsilon = epsilon_of(self._variant.precision, self._variant.accelerator)
-            module, predict = self._trained_fit().module, self._calls["predict"]
+            module, predict = self._fits["predict"].module, self._calls["predict"]
             module.eval()
             with self._cache():
                 started = timer()
@@ -166,29 +168,36 @@ class TimedVariant:
         counts = {phase: call.counts() for phase, call in self._calls.items()}
         return [(phase, found) for phase, found in counts.items() if found is not None]
 
-    def _trained_fit(self) -> Fit:
-        """Return the fit of the bare steps, or one of prediction alone where they cannot be."""
-        if self._fit is None:
-            self._fit = Fit(self._initial, self._initial.module(), self._variant)
-            lay_out(self._fit.module, self._variant.layout)
-        return self._fit
+    def _predicting_fit(self) -> Fit:
+        """Return the fit of the bare steps, or one of prediction alone.
+
+        That is where there are no bare steps, and where `setup` may make something else for
+        prediction, or make its layers anew, which would take them from the optimizer.
+        """
+        trained = self._fits.get("train")
+        if trained is not None and not is_overridden("setup", trained.module, pl.LightningModule):
+            return trained
+        fit = Fit(self._initial, self._initial.module(), self._variant)
+        fit.set_up_prediction()
+        lay_out(fit.module, self._variant.layout)
+        return fit
 
     def _move(self, phase: Phase, most: int) -> None:
         """Move the batches of a phase to the device and into the variant's layout, clocked."""
-        trainer = self._trained_fit().trainer
+        fit = self._fits[phase]
+        trainer = fit.trainer
         # Hooks and batches of a class of their own may change what they are given in place. Loaded
         # and copied before the clock starts: neither is transfer.
         batches = [copied(batch) for batch in self._initial.batches(phase, trainer, most)]
         self._initial.data.trainer = trainer
         trainer.training, trainer.predicting = phase == "train", phase == "predict"
         started = timer()
-        self._batches[phase] = [self._moved(batch) for batch in batches]
+        self._batches[phase] = [self._moved(batch, fit) for batch in batches]
         self._transfer += timer() - started
         trainer.training = True
 
-    def _moved(self, batch: object) -> object:
+    def _moved(self, batch: object, fit: Fit) -> object:
         """Pass a batch through what Lightning does before a step, in its order."""
-        fit = self._trained_fit()
         batch = fit.trainer.precision_plugin.convert_input(batch)
         batch = fit.module._on_before_batch_transfer(batch, dataloader_idx=0)
         batch = fit.trainer.strategy.batch_to_device(batch, dataloader_idx=0)
@@ -215,7 +224,7 @@ class TimedVariant:
         # Chosen before the clock starts: only the calls themselves are inside it.
         chosen = [((first + i) % len(batches)) for i in range(calls)]
         self._next[phase] += calls
-        self._trained_fit().module.train(phase == "train")
+        self._fits[phase].module.train(phase == "train")
         started = timer()
         for index in chosen:
             call(batches[index], index)
