@@ -21,6 +21,12 @@ class Drawing:
             if f"fill: {colour}" in element.get("style", "")
         ]
 
+    def line_lengths(self, colour):
+        """Count the points of each line of a colour."""
+        paths = [path for path in self.root.iter(f"{SVG}path") if path.get("d")]
+        lines = [path for path in paths if f"stroke: {colour}" in path.get("style", "")]
+        return [1 + path.get("d").count("L") for path in lines]
+
     def marks(self, identity):
         """Give the marks of the line with an id."""
         (line,) = (group for group in self.root.iter(f"{SVG}g") if group.get("id") == identity)

@@ -324,6 +324,18 @@ class TestTraining:
         curves(runs, variants=VARIANTS, output=output)
         assert {"$a$_{<b>", "lr"} <= set(Drawing(output).texts)
 
+    def test_a_metric_of_no_phase_is_drawn(self, write_pairs, denoiser, output):
+        """Red before: a name without `train_` or `val_` had a panel, and nothing in it."""
+        runs = write_pairs(denoiser, denoiser)[:2]
+        for run in runs:
+            table = {"epoch": range(1, 9), "accuracy": [1 / epoch for epoch in range(1, 9)]}
+            artifacts.write_csv(run.with_name("epochs.csv"), pd.DataFrame(table))
+            seal(run.parent)
+        curves(runs, variants=VARIANTS, output=output)
+        colour = COLOURS[artifacts.read_json(runs[0])["variant"]]
+        # A curve of eight points; the lines of the legend have two or three.
+        assert 8 in Drawing(output).line_lengths(colour)
+
 
 def test_cost_draws_each_round_and_the_ratio(tmp_path, output):
     cost(write_timing(tmp_path, workload="w", ratio=1.08), variants=VARIANTS, output=output)

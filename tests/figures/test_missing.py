@@ -8,12 +8,14 @@ from example_runs import fail, seal
 from example_timings import write_summary
 
 from twinrun import artifacts
+from twinrun.comparison.study_records import write_ranking
 from twinrun.errors import JobError
 from twinrun.figures.acceleration import speeds
 from twinrun.figures.devices import sizes
 from twinrun.figures.pairs import first_layer, layers
 from twinrun.figures.predictions import strip, surfaces
 from twinrun.figures.style import empty, reason_instead
+from twinrun.figures.sweep import trials
 from twinrun.figures.timings import cost
 from twinrun.figures.training import curves
 
@@ -125,3 +127,32 @@ def test_a_corrupt_file_is_no_figure(output):
 def test_a_reason_of_any_length_fits(output):
     empty(output, title="Cost", reason="long " * 1000)
     assert len(Drawing(output).texts) < 12
+
+
+def test_a_trial_that_lacks_a_column_is_drawn_without_it(tmp_path, output):
+    """Red before: KeyError, and no figure of any trial."""
+    folder, names = tmp_path / "runs", ("loss", "accuracy")
+    trials_found = []
+    for rank, columns in enumerate((names, names[:1]), start=1):
+        path = folder / f"trial{rank}/epochs.csv"
+        table = {"epoch": [1, 2], **{name: [0.5, 0.25] for name in columns}}
+        artifacts.write_csv(path, pd.DataFrame(table))
+        trials_found.append(
+            {
+                "rank": rank,
+                "point": {"lr": rank},
+                "label": f"lr {rank}",
+                "value": 0.5,
+                "metrics": {},
+                "fit_seconds": 1.0,
+                "ended": "finished",
+                "run": str(path.with_name("run.json")),
+            }
+        )
+    ranking = {"workload": "w", "metric": "loss", "best": "lowest", "finished": 2, "same": []}
+    for order in (trials_found, trials_found[::-1]):
+        write_ranking(tmp_path / "sweep.json", {**ranking, "trials": order})
+        trials(tmp_path / "sweep.json", output=output)
+        # What any of them logs has its panel, whichever is the best.
+        assert {"loss", "accuracy"} <= set(Drawing(output).texts)
+        assert {"1. lr 1: 0.500", "2. lr 2: 0.500"} <= set(Drawing(output).texts)

@@ -89,3 +89,17 @@ def test_another_machines_versions_are_not_compared_with_ours(made, monkeypatch)
 def test_a_run_that_is_gone_is_named(made):
     (made / RUN).unlink()
     assert stale_reasons([RUN], made) == [f"{RUN} is gone"]
+
+
+def test_what_is_out_of_date_is_not_accepted(made, capsys):
+    """Red before: `--accept` took the weights of runs that nobody would get again."""
+    gate, expected = made / "results/gate.json", made / "expected.json"
+    found = artifacts.read_json(gate)
+    artifacts.write_json(gate, found | {"fingerprint": str(expected)})
+    assert main([str(gate), "--accept"]) == EXIT_CODES["pass"]
+    expected.unlink()
+    capsys.readouterr()
+    (made / "data.npz").write_bytes(b"other")
+    assert main([str(gate), "--accept"]) == EXIT_CODES["error"]
+    assert "data.npz has changed since" in capsys.readouterr().err
+    assert not expected.exists()

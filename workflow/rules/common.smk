@@ -76,7 +76,9 @@ wildcard_constraints:
 def rehearse_workloads():
     """Take one step of everything that the workloads of the config do, in another process."""
     resources = None
-    if workflow.executor_plugin.name == "slurm":  # on a node, as the first training will be
+    if (
+        workflow.executor_plugin.name == "slurm"
+    ):  # on a node, as the first training will be
         trainings = [job for job in workflow.dag.jobs if job.rule.name == "train"]
         resources = dict(trainings[0].resources.items()) if trainings else {}
     try:

@@ -26,8 +26,9 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
     drawn = [trial for trial in summary["trials"] if trial["ended"] == "finished"]
     others = [trial for trial in summary["trials"] if trial["ended"] != "finished"]
     tables = [pd.read_csv(Path(trial["run"]).with_name("epochs.csv")) for trial in drawn]
-    # ASSUME that all trials log what the best one logs: they train one module.
-    names = [name for name in tables[0] if name != "epoch"][:MOST_PANELS] if tables else [""]
+    # Of any of them, the best one's first: what a module logs may depend on what is varied.
+    logged = dict.fromkeys(name for table in tables for name in table if name != "epoch")
+    names = list(logged)[:MOST_PANELS] or [""]
     # Not up to 1: the yellow end is too pale on white. Colours are ranks, not variants.
     colours = mpl.colormaps["viridis"](np.linspace(0, 0.9, max(len(drawn), 1)))
     named = min(len(drawn), MOST_NAMED) + min(len(others), MOST_NAMED)
@@ -41,7 +42,8 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
             axes.set_ylabel(name)
             # The best is drawn last, on top.
             for table, colour in reversed(list(zip(tables, colours, strict=False))):
-                axes.plot(table["epoch"], table[name], color=colour, marker="o", markersize=4)
+                if name in table:
+                    axes.plot(table["epoch"], table[name], color=colour, marker="o", markersize=4)
         if not drawn:
             note(grid[0, 0], "no trial has finished")
         for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:

@@ -56,7 +56,8 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
 def _draw_metric(
     axes: Axes, metric: pd.DataFrame, drawn: Sequence[str], variants: Sequence[str]
 ) -> None:
-    for (variant, phase), rows in metric.groupby(["variant", "phase"], sort=False):
+    # A metric of no phase has NaN there, whose rows pandas would leave out.
+    for (variant, phase), rows in metric.groupby(["variant", "phase"], sort=False, dropna=False):
         # Equal curves cover each other: a thin line on a thick one shows both.
         width = 4.5 / (1 + drawn.index(variant)) ** 0.8
         band(

@@ -40,6 +40,8 @@ from twinrun.verdicts.speed import instability, medians_behind
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
 # A pair that validates, tests or predicts differently does not repeat, equal as its weights may be.
 PAIR_KEYS = ("repeats", "repeats_logged", "repeats_metrics", "repeats_predictions")
+# The requirement of every gate.
+UP_TO_DATE = "runs are up to date"
 PAIR = "_pair"  # of a variant, at the end of a requirement's name
 LIMITS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 # Answers that say nothing about what is required, unless just that answer is required.
@@ -180,7 +182,7 @@ def judged_now(gate: str | Path) -> GateOutcome:
     # results/gate.json: paths of runs are relative to the folder of results/.
     reasons = stale_reasons(found["rests_on"], Path(gate).resolve().parents[1])
     stale: list[GateLine] = [
-        {"requirement": "runs are up to date", "outcome": "not comparable", "why": reason}
+        {"requirement": UP_TO_DATE, "outcome": "not comparable", "why": reason}
         for reason in reasons
     ]
     lines = [*found["lines"], *stale]
@@ -228,6 +230,12 @@ def _accept(found: GateOutcome) -> int:
     file = found["fingerprint"]
     if file is None:
         raise TwinrunError("require.fingerprint: the config names no file to accept it into")
+    stale = [line["why"] for line in found["lines"] if line["requirement"] == UP_TO_DATE]
+    if stale:
+        raise TwinrunError(
+            f"nothing is accepted: {'; '.join(stale)}; make the runs again (snakemake --cores all "
+            f"gate), since no run of now would end in what was found"
+        )
     expected = expected_fingerprints.read(file)
     entries, moved = expected_fingerprints.accepted(expected, found["found"])
     # Shown before it is written: who stops it here keeps what was expected.
