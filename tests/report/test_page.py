@@ -480,3 +480,15 @@ def test_a_section_that_raises_leaves_its_reason_and_the_other_workloads(own_exa
     assert "This part could not be written: KeyError: 'seed'" in page.text
     assert page.tags.count("svg") == 7  # of factorization, and of the dataset
     assert {"reproducibility-denoiser", "reproducibility-factorization"} <= set(page.ids)
+
+
+def test_a_study_reports_its_own_runs_though_another_trains_the_same(own_example):
+    """Red before: the repeats of another study were taken for networks of this one."""
+    own_example.config["studies"].append("devices")
+    study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1], "size": "points"}
+    own_example.config["devices"] = study
+    page = Page(own_example.report())
+    assert "could not be written" not in page.text
+    section = page.source.partition('<section id="devices"')[2].partition("</section>")[0]
+    rows = section.partition("The trained networks of denoiser")[2].partition("</table>")[0]
+    assert rows.count('<th scope="row">') == 2

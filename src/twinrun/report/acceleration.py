@@ -15,8 +15,8 @@ def section(results: Results) -> dict[str, object]:
 
 
 def _workload(results: Results, workload: str) -> dict[str, object]:
-    study, settings = results.config["acceleration"], results.config["workloads"][workload]
-    runs = results.runs_of(workload, study["variants"])
+    settings = results.config["workloads"][workload]
+    runs = results.runs_of_study("acceleration", workload)
     return {
         "name": workload,
         "module": settings["module"],
@@ -24,13 +24,13 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("acceleration"),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
         "timing": _timing(results.timings.get(f"acceleration_{workload}"), settings["epochs"]),
-        "metrics": metrics(results, workload, study["variants"]),
+        "metrics": metrics(results, "acceleration", workload),
         "fits": [
             {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
             for run in runs
             if run["ended"] == "finished"
         ],
-        "failed": results.unfinished(workload, study["variants"]),
+        "failed": results.unfinished("acceleration", workload),
         "contrasts": results.contrasts_of("acceleration", workload),
     }
 

@@ -91,7 +91,7 @@ def _growth(medians: pd.DataFrame) -> list[dict[str, object]]:
 
 def _networks(results: Results, workload: str) -> dict[str, object]:
     """Return loss and RMSE of each network, and the RMSE between those of one seed."""
-    runs = results.runs_of(workload, results.config["devices"]["variants"])
+    runs = results.runs_of_study("devices", workload)
     names = results.config["workloads"][workload]["shows"].get("surface", [])
     predicted = {(run["variant"], run["seed"]): _predictions(run) for run in runs}
     networks = [
@@ -109,7 +109,7 @@ def _networks(results: Results, workload: str) -> dict[str, object]:
         for (a, first), (b, second) in combinations(predicted.items(), 2)
         if a[1] == b[1] and (apart := _apart(first, second, names[:1])) is not None
     ]
-    failed = results.unfinished(workload, results.config["devices"]["variants"])
+    failed = results.unfinished("devices", workload)
     return {"networks": networks, "between": between, "failed": failed}
 
 

@@ -15,7 +15,7 @@ def section(results: Results) -> dict[str, object]:
 
 
 def _workload(results: Results, workload: str) -> dict[str, object]:
-    study, settings = results.config["parallel"], results.config["workloads"][workload]
+    settings = results.config["workloads"][workload]
     return {
         "name": workload,
         "module": settings["module"],
@@ -23,10 +23,10 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("parallel"),
         "figure": results.figures.get(f"parallel/{workload}/speedup"),
         "scaling": _scaling(results, workload),
-        "failed": results.unfinished(workload, study["variants"]),
+        "failed": results.unfinished("parallel", workload),
         "repeats": results.repeats_of("parallel", workload),
         "contrasts": results.contrasts_of("parallel", workload),
-        "metrics": metrics(results, workload, study["variants"]),
+        "metrics": metrics(results, "parallel", workload),
     }
 
 

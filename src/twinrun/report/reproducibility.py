@@ -43,7 +43,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "images": settings["shows"].get("images", []),
         "worse": _worse(results, workload, settings["shows"].get("images", [])),
         "figures": {name: results.figures.get(f"{folder}/{name}") for name in FIGURES},
-        "metrics": metrics(results, workload, results.config["reproducibility"]["variants"]),
+        "metrics": metrics(results, "reproducibility", workload),
         "cost": _cost(results.timings.get(f"determinism_{workload}")),
     }
 

@@ -110,22 +110,32 @@ class Results:
             if (found["study"], found["workload"]) == (study, workload)
         ]
 
-    def runs_of(self, workload: str, variants: Sequence[str]) -> list[ReportedRun]:
-        """Return the runs of a workload under some variants."""
+    def runs_of(self, workload: str, variant: str) -> list[ReportedRun]:
+        """Return the runs of a workload under a variant, of whichever study."""
         return [
-            run for run in self.runs if run["workload"] == workload and run["variant"] in variants
+            run for run in self.runs if (run["workload"], run["variant"]) == (workload, variant)
         ]
 
-    def unfinished(
-        self, workload: str, variants: Sequence[str]
-    ) -> list[ReportedRun | ReportedFailure]:
-        """Return the runs of a workload under some variants that failed or were broken off."""
+    def runs_of_study(self, study: str, workload: str) -> list[ReportedRun]:
+        """Return the runs of a workload that a study asked for; others may share its variants."""
+        return [run for run in self.runs if self._asked(run, study, workload)]
+
+    def unfinished(self, study: str, workload: str) -> list[ReportedRun | ReportedFailure]:
+        """Return the runs of a study's workload that failed or were broken off."""
         return [
             run
             for run in (*self.runs, *self.failed)
-            if run["ended"] != "finished"
-            and (run["workload"], run["variant"] in variants) == (workload, True)
+            if run["ended"] != "finished" and self._asked(run, study, workload)
         ]
+
+    def _asked(self, run: ReportedRun | ReportedFailure, study: str, workload: str) -> bool:
+        asked = self.config[study]
+        return (
+            run["workload"] == workload
+            and run["variant"] in asked["variants"]
+            and run["seed"] in asked["seeds"]
+            and run["repeat"] <= asked.get("repeats", 1)
+        )
 
     def absent(self, study: str) -> list[dict[str, str]]:
         """Return the variants of a study that the machine could not run, `name` and `reason`."""

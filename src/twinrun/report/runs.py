@@ -90,9 +90,9 @@ def without_dataset(results: Results) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def metrics(results: Results, workload: str, variants: Sequence[str]) -> list[dict[str, object]]:
+def metrics(results: Results, study: str, workload: str) -> list[dict[str, object]]:
     """Return the range of each metric of the tested networks, a row a metric, by variant."""
-    runs = results.runs_of(workload, variants)
+    runs = results.runs_of_study(study, workload)
     table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
     if table.empty or len(table.columns) == 1:
         return []

@@ -74,7 +74,7 @@ def _rests_on(row: VerdictRow, results: Results) -> SetForRuns | None:
     """Return what was set for the runs that a verdict compares; a timing makes no runs."""
     if row["key"] == "first_operation" or not row["evidence"].startswith(OF_RUNS):
         return None
-    runs = results.runs_of(row["workload"], [row["variant"]])
+    runs = results.runs_of(row["workload"], row["variant"])
     return set_for_runs(runs)
 
 
