@@ -19,6 +19,12 @@ class _Recording(TorchDispatchMode):
         super().__init__()
         self.operations = []
 
+    @classmethod
+    def ignore_compile_internals(cls):
+        # A capture is none of torch's modes: compiled code runs in it as it does elsewhere. Under
+        # any other mode torch 2.13 runs nothing compiled, and a whole graph is an error.
+        return True
+
     def __torch_dispatch__(self, operation, types, arguments=(), options=None):
         options = options or {}
         if operation in READS_BACK:
