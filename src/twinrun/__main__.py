@@ -16,7 +16,7 @@ from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 from twinrun.formatting import plural, size_in_bytes
-from twinrun.process.environment import count_gpus
+from twinrun.process.gpus import count_gpus
 from twinrun.training.rehearsal_parts import Rehearsed
 from twinrun.training.rehearse import rehearse
 

@@ -14,35 +14,6 @@ import torch
 
 from twinrun.process import environment
 
-LISTING = """\
-GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-4b4c-8c2e-4c3a5f1d2e11)
-  MIG 1g.5gb      Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-0c1f2b8e-9d5a-4e8e-8a0b-7a4f1d0e6b22)
-"""
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """Give a function that puts a machine in place of this one."""
-
-    def pretend(*, listing, cuda="12.8", visible=None, system="Linux", processor="x86_64"):
-        if listing is not None:
-            tool = tmp_path / "nvidia-smi"
-            tool.write_text(f"#!/bin/sh\n[ $1 = -L ] && cat <<'END'\n{listing}END\n")
-            tool.chmod(0o755)
-        (tmp_path / "cat").symlink_to("/bin/cat")
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setattr(environment, "versions", lambda: {"cuda": cuda} if cuda else {})
-        monkeypatch.setattr(platform, "system", lambda: system)
-        monkeypatch.setattr(platform, "machine", lambda: processor)
-        if visible is None:
-            monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        else:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-
-    return pretend
-
-
 # Versions
 
 
@@ -79,62 +50,11 @@ def test_packages_that_are_absent_are_left_out(monkeypatch):
 def test_the_snakefile_asks_without_importing_torch():
     code = (
         "import sys\n"
-        "from twinrun.process import environment\n"
-        "environment.versions(), environment.count_gpus()\n"
+        "from twinrun.process import environment, gpus\n"
+        "environment.versions(), gpus.count_gpus()\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-# GPUs
-
-
-@pytest.mark.parametrize(
-    ("visible", "count"),
-    [
-        (None, 2),
-        ("", 0),
-        ("-1", 0),
-        ("0", 1),
-        ("1,0", 2),
-        ("1, 0", 2),
-        ("0,-1,1", 1),
-        ("2", 0),
-        ("0,7", 1),
-        ("NoDevFiles", 0),
-        ("GPU-0c1f2b8e-9d5a-4e8e-8a0b-7a4f1d0e6b22", 1),
-        ("GPU-5d5b,GPU-0c1f", 2),
-        ("GPU-ffff", 0),
-        ("MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", 1),
-    ],
-)
-def test_visible_devices_are_counted_as_cuda_reads_them(machine, visible, count):
-    machine(listing=LISTING, visible=visible)
-    assert environment.count_gpus() == count
-
-
-@pytest.mark.parametrize(
-    ("settings", "count"),
-    [
-        pytest.param({"listing": None}, 0, id="no driver"),
-        pytest.param({"listing": None, "visible": "0"}, 0, id="no driver, whatever is visible"),
-        pytest.param({"listing": "No devices were found\n"}, 0, id="driver, no GPU"),
-        pytest.param({"listing": LISTING, "cuda": "none"}, 0, id="torch without CUDA"),
-        pytest.param({"listing": LISTING, "cuda": None}, 2, id="no torch here"),
-        pytest.param(
-            {"listing": None, "system": "Darwin", "processor": "arm64"}, 1, id="Apple's GPU"
-        ),
-        pytest.param({"listing": None, "system": "Darwin"}, 0, id="older Apple"),
-    ],
-)
-def test_gpus_are_those_that_torch_would_see(machine, settings, count):
-    machine(**settings)
-    assert environment.count_gpus() == count
-
-
-@pytest.mark.skipif(platform.system() == "Darwin", reason="counts CUDA devices")
-def test_gpus_of_this_machine_are_those_that_torch_sees():
-    assert environment.count_gpus() == torch.cuda.device_count()
 
 
 # The description of a run

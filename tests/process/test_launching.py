@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from twinrun.errors import TwinrunError
+from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.launching import environment_of, launch
 
 
@@ -62,6 +63,11 @@ def lose_a_peer():
     if os.environ["RANK"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
     raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
+
+
+def abort_after_a_peer():
+    """What NCCL's watchdog does with the others when worker 2 is killed."""
+    os.kill(os.getpid(), signal.SIGKILL if os.environ["RANK"] == "1" else signal.SIGABRT)
 
 
 def write_place(folder):
@@ -144,6 +150,38 @@ def is_alive(pid):
 def test_the_cause_is_told_and_not_what_it_led_to():
     with pytest.raises(TwinrunError, match=r"worker 2 of 3 .* was ended by SIGKILL"):
         launch("test_launching:lose_a_peer", {}, {}, workers=3)
+    with pytest.raises(TwinrunError, match=r"worker 2 of 3 .* was ended by SIGKILL"):
+        launch("test_launching:abort_after_a_peer", {}, {}, workers=3)
+
+
+# As torch 2.13 and NCCL 2.27 write them.
+NCCL = "NCCL error in: ProcessGroupNCCL.cpp:3690, "
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        (f"{NCCL}remote process exited or there was a network error, NCCL version 2.27", True),
+        (
+            f"{NCCL}unhandled system error (run with NCCL_DEBUG=INFO for details)\nncclSystemError",
+            True,
+        ),
+        ("[Rank 1] NCCL communicator was aborted on rank 1.", True),
+        ("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)", True),
+        ("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.1.1]:4242", True),
+        ("Broken pipe", True),
+        (
+            f"{NCCL}invalid usage\nncclInvalidUsage: Duplicate GPU detected : rank 1 and rank 0",
+            False,
+        ),
+        (f"{NCCL}unhandled cuda error (run with NCCL_DEBUG=INFO for details)", False),
+        ("CUDA error: an illegal memory access was encountered", False),
+        ("mat1 and mat2 shapes cannot be multiplied (8x3 and 4x1)", False),
+    ],
+)
+def test_a_lost_peer_is_told_from_a_fault_of_ones_own(text, is_lost):
+    assert is_lost_peer(RuntimeError(text)) == is_lost
+    assert not is_lost_peer(ValueError(text))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")

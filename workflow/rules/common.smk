@@ -17,7 +17,8 @@ from twinrun.config.shipped import SCHEMA, STANDARD, shipped
 from twinrun.config.studies import STUDIES as STUDY_CLASSES
 from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
-from twinrun.process.environment import count_gpus, planned_identity
+from twinrun.process.environment import planned_identity
+from twinrun.process.gpus import count_gpus
 from twinrun.process.imported_code import hash_of_code
 from twinrun.training.rehearse import rehearse
 

@@ -6,7 +6,7 @@ if __name__ == "__main__":
     threads = snakemake.params.most_threads
     with (
         job(snakemake, threads=threads),
-        own_gpus(snakemake.resources.gpu) as visible,
+        own_gpus(snakemake.resources.gpu, alone=True) as visible,
     ):
         launch(
             "twinrun.timing.measure:measure",

@@ -1,8 +1,8 @@
 """The machine and the versions that a result comes from.
 
 `describe` separates the identity, which must be equal for two runs to be a pair, from the context,
-which may differ. `versions` and `count_gpus` do not import torch, which takes 1.3 s: the Snakefile
-calls them at every start.
+which may differ. `versions` does not import torch, which takes 1.3 s: the Snakefile calls it at
+every start.
 """
 
 import contextlib
@@ -21,6 +21,11 @@ import psutil
 from twinrun.process import machine
 from twinrun.process.imported_code import distributions, distributions_hash
 
+# Where Linux says which driver it has loaded, and how to find the version there.
+DRIVER_FILES = {
+    "/proc/driver/nvidia/version": r"Kernel Module.*?\s(\d+\.[\d.]+)",
+    "/sys/module/amdgpu/version": r"(\S+)",
+}
 PACKAGES = ("torch", "pytorch-lightning", "numpy", "safetensors", "xxhash")
 
 
@@ -74,6 +79,9 @@ def versions() -> dict[str, str]:
         text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
         match = re.search(r"^cuda.*= '([\d.]+)'", text, re.MULTILINE)
         found["cuda"] = match.group(1) if match else "none"
+        # Only of a torch for AMD's GPUs: others keep the identity that they had.
+        if match := re.search(r"^hip.*= '([\w.-]+)'", text, re.MULTILINE):
+            found["hip"] = match.group(1)
     return found
 
 
@@ -101,44 +109,9 @@ def planned_identity(*, on_this_machine: bool) -> dict[str, str]:
     return {
         **software,
         **machine.cpu(),
-        "driver": _driver() if shutil.which("nvidia-smi") else "none",
+        "driver": _driver(),
         **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
     }
-
-
-def count_gpus() -> int:
-    """Return how many GPUs torch would see in a process started here: CUDA devices, or Apple's."""
-    if platform.system() == "Darwin":
-        return int(platform.machine() == "arm64")
-    return len(visible_gpus())
-
-
-def visible_gpus() -> list[str]:
-    """Return the UUIDs of the CUDA devices that torch would see in a process started here.
-
-    CUDA_VISIBLE_DEVICES names devices by index or by the beginning of a UUID:
-    https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#cuda-environment-variables
-    """
-    if versions().get("cuda") == "none" or shutil.which("nvidia-smi") is None:
-        return []
-    listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)  # noqa: S607
-    uuids = re.findall(r"UUID: (.*?)\)", listing.stdout)
-    present = [uuid for uuid in uuids if uuid.startswith("GPU-")]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        return present
-
-    def named(device: str) -> str | None:
-        if device.startswith(("GPU-", "MIG-")):
-            return next((uuid for uuid in uuids if uuid.startswith(device)), None)
-        return present[int(device)] if device.isdecimal() and int(device) < len(present) else None
-
-    found = []
-    for device in visible.split(","):
-        if (uuid := named(device.strip())) is None:
-            break  # CUDA reads the list up to the first device that does not exist, such as -1
-        found.append(uuid)
-    return found
 
 
 def describe() -> Environment:
@@ -184,11 +157,18 @@ def describe() -> Environment:
 
 
 def _driver() -> str:
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    with contextlib.suppress(OSError):
+    """Return the version of the GPU's driver; `none` without one."""
+    if shutil.which("nvidia-smi") is not None:
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         answer = subprocess.run(query, capture_output=True, text=True, check=False)  # noqa: S603
-        return answer.stdout.split("\n")[0].strip() or "unknown"
-    return "unknown"
+        if not answer.returncode and answer.stdout.strip():
+            return answer.stdout.split("\n")[0].strip()
+    # Where there is no tool, in containers and with AMD's GPUs, the kernel's module says it.
+    for file, pattern in DRIVER_FILES.items():
+        with contextlib.suppress(OSError):
+            if match := re.search(pattern, Path(file).read_text(encoding="utf-8")):
+                return match.group(1)
+    return "unknown" if shutil.which("nvidia-smi") else "none"
 
 
 def _commit() -> str:

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, get_type_hints
+from typing import NoReturn, get_type_hints
 
 import msgspec
 
@@ -23,11 +23,17 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.machine_faults import is_machine_fault
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
-# transports, and the store at which the workers meet.
+# transports, and the store at which the workers meet. NCCL names itself in every error, its own
+# faults included (two workers on one GPU), so that its name alone says nothing.
+# https://github.com/NVIDIA/nccl/blob/v2.23.4-1/src/init.cc (ncclGetErrorString)
 LOST_PEER = (
-    *("gloo", "nccl", "connection closed", "connection reset", "connection refused"),
-    *("broken pipe", "remote process exited", "socket timeout", "tcpstore"),
+    *("gloo", "connection closed", "connection reset", "connection refused", "broken pipe"),
+    *("socket timeout", "tcpstore"),
+    *("ncclremoteerror", "remote process exited", "ncclsystemerror", "unhandled system error"),
+    *("communicator was aborted", "communicator encountered error", "collective operation timeout"),
 )
+# Words of a worker that found a fault of its own, whatever else the sentence holds.
+OWN_FAULT = ("ncclinvalidusage", "invalid usage", "ncclinvalidargument", "duplicate gpu")
 
 _channel: int | None = None
 
@@ -38,12 +44,12 @@ def report_progress(text: str) -> None:
     _send({"progress": text})
 
 
-def _send(message: Mapping[str, Any]) -> None:
+def _send(message: Mapping[str, object]) -> None:
     if _channel is not None:
         os.write(_channel, (json.dumps(message) + "\n").encode())
 
 
-def rebuilt(function: Callable[..., object], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def rebuilt(function: Callable[..., object], arguments: Mapping[str, object]) -> dict[str, object]:
     """Return keyword arguments as a function annotates them: dataclasses from mappings.
 
     Raises:
@@ -98,7 +104,9 @@ def is_lost_peer(error: Exception) -> bool:
     torch.distributed raises RuntimeError and its children (DistBackendError, DistNetworkError).
     """
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in text for words in LOST_PEER)
+    if not isinstance(error, RuntimeError) or any(words in text for words in OWN_FAULT):
+        return False
+    return any(words in text for words in LOST_PEER)
 
 
 if __name__ == "__main__":

@@ -166,24 +166,34 @@ def failure_of(function: str, workers: Sequence[WorkerProcess]) -> TwinrunError 
     if causes:
         kind = JobError if causes[0]["is_machine_fault"] else TwinrunError
         return kind(causes[0]["error"])
-    deaths = [
-        _death(function, rank, workers)
+    dead = [
+        rank
         for rank, worker in enumerate(workers)
         if worker.process.returncode and not worker.was_killed
         # srun speaks for all: that one was killed, though the others have said that it is gone.
         if not worker.errors or worker.process.returncode > SIGNALLED
     ]
+    # NCCL's watchdog aborts a process whose peer has gone: such a death is a consequence.
+    dead.sort(key=lambda rank: _signal_of(workers[rank]) == signal.SIGABRT)
+    deaths = [_death(function, rank, workers) for rank in dead]
     lost = [error["error"] for error in errors]
     ended = [f"{function} was ended before it was done" for w in workers if w.process.returncode]
     reason = next(iter([*deaths, *lost, *ended]), None)
     return None if reason is None else JobError(reason)
 
 
+def _signal_of(worker: WorkerProcess) -> signal.Signals | None:
+    """Return the signal that ended a process; None if it ended with an exit code."""
+    code = worker.process.returncode
+    if 0 <= code <= SIGNALLED:
+        return None
+    return signal.Signals(-code if code < 0 else code - SIGNALLED)
+
+
 def _death(function: str, rank: int, workers: Sequence[WorkerProcess]) -> str:
-    code = workers[rank].process.returncode
     who = function if len(workers) == 1 else f"worker {rank + 1} of {len(workers)} of {function}"
-    if 0 < code <= SIGNALLED:
-        return f"{who} ended with exit code {code}"
-    name = signal.Signals(-code if code < 0 else code - SIGNALLED).name
-    why = ", as the system does when memory runs out" if name == "SIGKILL" else ""
-    return f"{who} was ended by {name}{why}"
+    ended_by = _signal_of(workers[rank])
+    if ended_by is None:
+        return f"{who} ended with exit code {workers[rank].process.returncode}"
+    why = ", as the system does when memory runs out" if ended_by == signal.SIGKILL else ""
+    return f"{who} was ended by {ended_by.name}{why}"
