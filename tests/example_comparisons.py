@@ -47,6 +47,7 @@ def compared(**changes: Any) -> Evidence:
         "metrics": None,
         "predictions": None,
         "resumed_at": [[], []],
+        "compiler_cache": None,
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
         "not_fingerprinted": [],

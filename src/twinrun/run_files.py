@@ -14,6 +14,7 @@ import msgspec
 from twinrun import artifacts
 from twinrun.config.definitions import RunFiles, Variant, Workload
 from twinrun.errors import JobError, TwinrunError
+from twinrun.process.compiler_cache import CompilerCache
 from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
 
@@ -171,6 +172,8 @@ class RunManifest(Origin):
     seconds: RunSeconds
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""
+    compiler_cache: CompilerCache | None
+    """None of a run that compiled nothing, not even in the module's own code."""
     proof: Proof | None
     """None of a run without fast steps, and of one whose proof failed."""
     peak_memory_mb: int

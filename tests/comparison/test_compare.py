@@ -95,6 +95,7 @@ def test_equal_runs(tmp_path):
         "metrics": None,
         "predictions": None,
         "resumed_at": [[], []],
+        "compiler_cache": None,
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
         "not_fingerprinted": [],

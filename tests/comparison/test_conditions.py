@@ -229,3 +229,25 @@ def test_a_training_that_was_not_as_its_variant_says_is_named_once(tmp_path):
     found = pair(tmp_path, changes={"departures": [departure]})
     measured = verdicts(tmp_path, *found)["repeats"]["measured"]
     assert measured.count(f"not as its variant says: {departure}") == 1
+
+
+@pytest.mark.parametrize(
+    ("folders", "is_own", "words"),
+    [
+        (("a", "b"), True, "each run compiled for itself"),
+        (("a", "a"), True, "whether compiling repeats is not shown"),
+        (("a", "b"), False, "whether compiling repeats is not shown"),
+        (("a", None), True, None),
+        ((None, None), True, None),
+    ],
+)
+def test_a_pair_says_whether_it_compiled_twice(folders, is_own, words, tmp_path):
+    caches = [folder and {"folder": folder, "is_own": is_own} for folder in folders]
+    runs = [
+        write_run(tmp_path, repeat, changes={"compiler_cache": cache})
+        for repeat, cache in enumerate(caches, start=1)
+    ]
+    row = verdicts(tmp_path, *runs)["repeats"]
+    assert row["answer"] == "equal"
+    assert ("compil" in row["measured"]) == (words is not None)
+    assert (words or "") in row["measured"]

@@ -32,6 +32,7 @@ from twinrun.comparison.tables import (
     step_table,
     tensor_rows,
 )
+from twinrun.process.compiler_cache import sharing
 
 # Of a run, beside run.json: all that is read here, and by what follows a comparison.
 FILES = (
@@ -137,7 +138,6 @@ def _compared(
     rows: list[dict] = []
     step_tables = [pd.DataFrame(columns=STEP_COLUMNS)]
     firsts: list[FirstDifference] = []
-    distances: list[float] = []
     tables = [] if reason else [read_tables(*run) for run in zip(folders, manifests, strict=True)]
     # A generator: without tables, `tables[0]` is never asked for.
     for first, other in ((tables[0], other) for other in tables[1:]):
@@ -148,7 +148,6 @@ def _compared(
         workers = run_files.variant_of(first.manifest).devices
         difference = first_difference(first, other, steps, workers=workers)
         firsts += [] if difference is None else [difference]
-        distances.append(relative_l2(first, other))
     table = pd.DataFrame(rows, columns=TENSOR_COLUMNS)
     # Both: a callback may change weights after the last step, and other steps may end in the same.
     differs = bool(firsts) or not table["equal"].all()
@@ -167,12 +166,13 @@ def _compared(
         # The built-in max: that of pandas gives NaN where there is no parameter.
         max_abs=None if reason else float(max(parameters["max_abs"], default=0)),
         max_ulp=None if reason else int(max(parameters["max_ulp"], default=0)),
-        relative_l2=None if reason else max(distances),
+        relative_l2=None if reason else max(relative_l2(tables[0], run) for run in tables[1:]),
         first_difference=min(firsts, key=lambda found: found["step"], default=None),
         logged=None if reason else logged_values(folders),
         metrics=None if reason else test_metrics(manifests),
         predictions=None if reason else predictions(folders, manifests),
         resumed_at=[manifest["resumed_at"] for manifest in manifests],
+        compiler_cache=sharing([manifest["compiler_cache"] for manifest in manifests]),
         non_finite_loss=[first_non_finite_loss(run) for run in tables],
         non_finite_parameters=[non_finite_parameters(run) for run in tables],
         not_fingerprinted=sorted({name for run in manifests for name in run["not_fingerprinted"]}),
@@ -218,6 +218,7 @@ def _not_run(
         metrics=None,
         predictions=None,
         resumed_at=[],
+        compiler_cache=None,
         non_finite_loss=[],
         non_finite_parameters=[],
         not_fingerprinted=[],

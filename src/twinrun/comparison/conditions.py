@@ -1,7 +1,9 @@
 """What the answer of a comparison rests on, in clauses to be said beside it.
 
 A run that was resumed, a loss or weights that are no numbers, outputs that differ although the
-weights are equal, seeds that change nothing: each makes an answer say less than it seems to.
+weights are equal, seeds that change nothing, a compiler's cache that the runs share: each makes an
+answer say less than it seems to. Where each run compiled for itself, that is said too: it is why
+the answer holds for compiling, and not for one binary alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,6 +34,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
         *[f"not as its variant says: {departure}" for departure in found["departures"]],
+        *_compilers(found),
     ]
 
 
@@ -121,3 +124,17 @@ def _outputs(found: Comparison) -> Iterator[str]:
     ):
         if agreement is not None and agreement["answer"] == "differs":
             yield f"but {name} differ: {agreement['measured']}"
+
+
+def _compilers(found: Comparison) -> Iterator[str]:
+    """Say whether repeats that compile did so each for itself."""
+    # Of other variants nobody expects the same code.
+    if found["against"] is not None:
+        return
+    if found["compiler_cache"] == "own":
+        yield "each run compiled for itself, into an empty cache"
+    elif found["compiler_cache"] == "shared":
+        yield (
+            "the runs share a compiler's cache: they ran the same compiled code, and whether "
+            "compiling repeats is not shown"
+        )

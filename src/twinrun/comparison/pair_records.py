@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
+from twinrun.process.compiler_cache import Sharing
 
 Answer = Literal["equal", "differs", "not comparable", "not run"]
 Phase = Literal["forward", "backward", "optimizer"]
@@ -96,6 +97,8 @@ class Comparison(TypedDict):
     """What it predicts after training."""
     resumed_at: list[list[int]]
     """Of each run the steps after which it was resumed."""
+    compiler_cache: Sharing | None
+    """Whether each run compiled into an empty cache of its own; None if fewer than two compiled."""
     non_finite_loss: list[int | None]
     """Of each run the first step whose loss is infinite or NaN; None if all are numbers."""
     non_finite_parameters: list[int]

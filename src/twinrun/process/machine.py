@@ -16,7 +16,7 @@ from pathlib import Path
 # Variables that change what is computed, or by which kernel, by their beginnings.
 ARITHMETIC = (
     *("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "ATEN_", "TORCH", "PYTORCH"),
-    *("NVIDIA_", "CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "LD_PRELOAD", "PYTHONHASHSEED"),
+    *("NVIDIA_", "CUDA_", "CUBLAS_", "CUDNN_", "NCCL_", "TRITON_", "LD_PRELOAD", "PYTHONHASHSEED"),
 )
 # Of these, the ones that say where something lies or what is shown: they change no bit.
 PLACES = {
@@ -30,7 +30,12 @@ PLACES = {
         "TORCH_EXTENSIONS_DIR",
         "TORCH_SHOW_CPP_STACKTRACES",
     ),
-    *("TORCHINDUCTOR_CACHE_DIR", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA"),
+    *(
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_REQUIRE_CUDA",
+    ),
 }
 # Names, joined by commas, of the variables that Twinrun or the variant has set itself: what they
 # say follows from the variant's settings, by which two runs are compared anyway.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from twinrun.config.definitions import Run
+from twinrun.process.compiler_cache import own_cache
 from twinrun.process.launching import environment_of, launch
 
 
@@ -30,13 +31,16 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         # A checkpoint of an earlier attempt would have the training begin behind its stop.
         shutil.rmtree(asked.checkpoints, ignore_errors=True)
         stops = [True, False]
-    for is_stopped in stops:
-        launch(
-            "twinrun.training.train:train",
-            {"run": asked, "is_stopped": is_stopped},
-            {**further, **variables},
-            workers=variant.devices,
-            nodes=variant.nodes,
-        )
-        if Path(asked.files.manifest).exists():
-            return  # there was no such point to stop at
+    # One for the whole run: its workers, and the process that resumes it, compile the same.
+    with own_cache() as cache:
+        for is_stopped in stops:
+            launch(
+                "twinrun.training.train:train",
+                {"run": asked, "is_stopped": is_stopped},
+                # A variant's own variables come last: who shares a cache on purpose may.
+                {**cache, **further, **variables},
+                workers=variant.devices,
+                nodes=variant.nodes,
+            )
+            if Path(asked.files.manifest).exists():
+                return  # there was no such point to stop at

@@ -28,6 +28,7 @@ from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
 from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.team import Team, check_same_parameters
+from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.imported_code import imported_files
 from twinrun.run_files import Origin, RunManifest
@@ -134,6 +135,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             "communication": watchers.seconds.communication,
         },
         "compilation": assembly.speed.counts(),
+        "compiler_cache": cache_used(),
         "proof": proof,
         "peak_memory_mb": memory,
         "resumed_at": team.tracer.resumed_at,
