@@ -44,7 +44,7 @@ class Resumable(pl.Callback):
         self,
         folder: str | Path,
         *,
-        identity: Mapping[str, Any] | None = None,
+        identity: Mapping[str, object] | None = None,
         minutes: float = 10,
         say: Callable[[str], None] = print,
     ) -> None:
@@ -235,7 +235,7 @@ def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
             yield str(found)
 
 
-def _loaders(trainer: pl.Trainer) -> list[Any]:
+def _loaders(trainer: pl.Trainer) -> list[object]:
     return tree_leaves([trainer.train_dataloader, trainer.val_dataloaders])
 
 

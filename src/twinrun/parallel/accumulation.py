@@ -9,10 +9,10 @@ its loss and its fingerprints are those of the whole mini-batch.
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.utils.data import DataLoader
 
 from twinrun.batches import leaves, tensors, with_tensors
@@ -25,7 +25,7 @@ class MicroBatches:
     """Stands in for a training loader: yields each of its mini-batches in micro-batches."""
 
     def __init__(self, loader: DataLoader, number: int) -> None:
-        self.whole: Any = None
+        self.whole: object = None
         """The mini-batch under way."""
         self.factor = 1.0
         """By how much a micro-batch counts more than an equal one: m_j / M x their number."""
@@ -40,7 +40,7 @@ class MicroBatches:
         # Lightning takes the batches of an epoch from it (`num_training_batches`).
         return len(self._loader) * self._number
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         for whole in self._loader:
             self.whole, size = whole, _size(whole)
             # A micro-batch of no samples has no mean.
@@ -130,7 +130,7 @@ def accumulate(
 
     # Lightning reads the signature of `training_step` to choose what it hands over.
     @functools.wraps(plain_step)
-    def training_step(*arguments: Any, **options: Any) -> Any:
+    def training_step(*arguments: object, **options: object) -> STEP_OUTPUT:
         found, factor = plain_step(*arguments, **options), made[0].factor
         # Micro-batches of one size add no operation to the step.
         if factor == 1 or found is None:
@@ -157,7 +157,7 @@ def _size(batch: object) -> int:
     return lengths.pop()
 
 
-def _cut(batch: object, start: int, end: int) -> Any:
+def _cut(batch: object, start: int, end: int) -> object:
     return with_tensors(batch, lambda tensor: tensor[start:end])
 
 

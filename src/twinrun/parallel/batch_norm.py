@@ -16,7 +16,6 @@ else a step computes from its own shard and keeps in a buffer (statistics of a u
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -101,7 +100,7 @@ class JoinedBatchNorm:
             running_var.lerp_(unbiased.to(running_var), factor)
         self._calls.clear()
 
-    def _before(self, layer: _BatchNorm, inputs: Any) -> None:
+    def _before(self, layer: _BatchNorm, inputs: tuple[torch.Tensor, ...]) -> None:
         """Let the layer leave the shard's statistics where it keeps the running ones."""
         if layer.training:
             mean, var = _running(layer)
@@ -111,7 +110,9 @@ class JoinedBatchNorm:
             # With momentum 1 torch keeps nothing of the old statistics.
             layer.momentum = 1.0
 
-    def _after(self, layer: _BatchNorm, inputs: Any, output: torch.Tensor) -> None:
+    def _after(
+        self, layer: _BatchNorm, inputs: tuple[torch.Tensor, ...], output: torch.Tensor
+    ) -> None:
         """Note the shard's statistics and put the running ones back."""
         if not layer.training:
             return

@@ -11,7 +11,7 @@ loader draws batches of indices from a dataset that has a length.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Any, cast
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -20,6 +20,21 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.workers import Workers
+
+Indices: TypeAlias = list[object] | torch.Tensor | np.ndarray
+"""A mini-batch as samplers draw it: indices of samples, or keys of any type."""
+
+
+class Batches(Protocol):
+    """Draws the mini-batches of an epoch: a batch sampler, torch's or the user's own."""
+
+    def __iter__(self) -> Iterator[object]:
+        """Draw each mini-batch."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many they are."""
+        ...
 
 
 def shards(size: int, workers: int) -> list[int]:
@@ -62,7 +77,12 @@ class CanonicalBatches(ShardedBatches):
     """Cuts the mini-batches of the one global order."""
 
     def __init__(
-        self, batches: Any, *, scale: int, workers: Workers, set_epoch: Callable[[int], None] | None
+        self,
+        batches: Batches,
+        *,
+        scale: int,
+        workers: Workers,
+        set_epoch: Callable[[int], None] | None,
     ) -> None:
         """Cut `batches`, each `scale` of them first joined to one."""
         super().__init__(set_epoch)
@@ -76,7 +96,7 @@ class CanonicalBatches(ShardedBatches):
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Indices]:
         # The first worker's generators are those of a single process; the others have their own.
         # The order of a whole epoch is exchanged once, instead of one mini-batch at every step.
         drawn = [_checked(b) for b in self._batches] if self._workers.is_first else None
@@ -192,7 +212,7 @@ def shard_training(
     return made
 
 
-def _check_partition(loader: DataLoader, batches: Any) -> int:
+def _check_partition(loader: DataLoader, batches: object) -> int:
     """Return the number of samples, if every one of them is drawn once an epoch."""
     if not isinstance(batches, BatchSampler):
         raise _not_sharded(
@@ -220,7 +240,7 @@ def _place_of_batches(loader: DataLoader) -> str:
     return key
 
 
-def _checked(batch: object) -> Any:
+def _checked(batch: object) -> Indices:
     if isinstance(batch, list | torch.Tensor | np.ndarray) and np.ndim(batch) == 1:
         return batch
     if isinstance(batch, tuple):
@@ -230,14 +250,16 @@ def _checked(batch: object) -> Any:
     )
 
 
-def _joined(batches: Sequence[Any]) -> Any:
+def _joined(batches: Sequence[Indices]) -> Indices:
     """Make one mini-batch of several."""
     if len(batches) == 1:
         return batches[0]
-    if isinstance(batches[0], torch.Tensor):
-        return torch.cat(list(batches))
-    if isinstance(batches[0], np.ndarray):
-        return np.concatenate(batches)
+    tensors = [batch for batch in batches if isinstance(batch, torch.Tensor)]
+    if len(tensors) == len(batches):
+        return torch.cat(tensors)
+    arrays = [batch for batch in batches if isinstance(batch, np.ndarray)]
+    if len(arrays) == len(batches):
+        return np.concatenate(arrays)
     return [index for batch in batches for index in batch]
 
 

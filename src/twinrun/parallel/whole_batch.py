@@ -12,7 +12,7 @@ first worker's own.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pytorch_lightning as pl
 import torch
@@ -26,6 +26,9 @@ from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.workers import Workers
 from twinrun.trace.fingerprints import fingerprint, join
 from twinrun.trace.step_tracer import loss_of
+
+Mark: TypeAlias = float | torch.cuda.Event
+"""A point in time: in seconds, or where a GPU comes to it."""
 
 
 class WholeBatch(pl.Callback):
@@ -47,7 +50,7 @@ class WholeBatch(pl.Callback):
         self._stop = stop
         self._statistics = statistics
         self._own_gradients: list[torch.Tensor] = []
-        self._intervals: list[tuple[Any, Any]] = []
+        self._intervals: list[tuple[Mark, Mark]] = []
         self._is_in_step = False
         self._is_checked = False
 
@@ -130,7 +133,7 @@ class WholeBatch(pl.Callback):
     def _joined(self, log: Callable[..., None], trainer: pl.Trainer) -> Callable[..., None]:
         """Return a log that makes of this worker's value the whole mini-batch's."""
 
-        def joined(name: str, value: Any, *flags: Any, **options: Any) -> None:
+        def joined(name: str, value: object, *flags: bool, **options: Any) -> None:
             # ASSUME Lightning joins sums, extremes and torchmetrics as a user means them.
             is_mean = options.get("reduce_fx", "mean") in ("mean", "avg", torch.mean)
             # Every worker validates on the whole set, so that no exchange is needed there.
@@ -149,7 +152,7 @@ class WholeBatch(pl.Callback):
 
         return joined
 
-    def _mean(self, value: Any, size: float) -> tuple[torch.Tensor, int]:
+    def _mean(self, value: object, size: float) -> tuple[torch.Tensor, int]:
         """Return the mean over the workers, weighted by their sizes, and the sum of the sizes."""
         value = torch.as_tensor(value).detach()
         own = [float(value) * size if size else 0.0, size]
@@ -163,7 +166,7 @@ def _weighted_sum(state: WholeBatch, bucket: dist.GradBucket) -> torch.futures.F
     return state.weighted_sum(bucket.buffer())
 
 
-def _now(device: torch.device) -> Any:
+def _now(device: torch.device) -> Mark:
     """Take the time, on a GPU the time at which it comes to this point."""
     if device.type != "cuda":
         return time.perf_counter()
@@ -172,13 +175,16 @@ def _now(device: torch.device) -> Any:
     return event
 
 
-def _in_seconds(intervals: Sequence[tuple[Any, Any]]) -> list[tuple[float, float]]:
-    if not intervals or isinstance(intervals[0][0], float):
-        return list(intervals)
+def _in_seconds(intervals: Sequence[tuple[Mark, Mark]]) -> list[tuple[float, float]]:
+    seconds = [(a, b) for a, b in intervals if isinstance(a, float) and isinstance(b, float)]
+    if len(seconds) == len(intervals):
+        return seconds
     # An event has no time before the GPU has come to it.
     torch.cuda.synchronize()
-    base = intervals[0][0]
-    return [tuple(base.elapsed_time(mark) / 1000 for mark in marks) for marks in intervals]
+    event = torch.cuda.Event
+    events = [(a, b) for a, b in intervals if isinstance(a, event) and isinstance(b, event)]
+    base = events[0][0]
+    return [(base.elapsed_time(a) / 1000, base.elapsed_time(b) / 1000) for a, b in events]
 
 
 def covered(intervals: Sequence[tuple[float, float]]) -> float:

@@ -1,7 +1,6 @@
 """The steps of several workers traced as one: batch and loss are those of the whole mini-batch."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -55,7 +54,7 @@ class WholeBatchTracer(Tracer):
             super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
 
 
-def put_together(shards: Sequence[Any]) -> Any:
+def put_together(shards: Sequence[object]) -> object:
     """Join the shards of a mini-batch, tensor by tensor along the first dimension.
 
     Shares of unlike structure (lists of strings, say) come back as they are.

@@ -44,7 +44,7 @@ ATTRIBUTES = (
 class RNGStates(TypedDict):
     """RNG states of a process, as tensors and plain values."""
 
-    python: tuple[Any, ...]
+    python: tuple[object, ...]
     """As `random.getstate` has it."""
     numpy: tuple[Any, ...]
     """As `numpy.random.get_state` has it, with the keys as a list."""

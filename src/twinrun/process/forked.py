@@ -21,7 +21,7 @@ METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 
 def messages_of(
-    function: Callable[..., None], *arguments: Any, every: float, limit: float | None = None
+    function: Callable[..., None], *arguments: object, every: float, limit: float | None = None
 ) -> Iterator[Any]:
     """Call `function(send, *arguments)` in a process of its own and yield what it sends.
 
@@ -60,7 +60,7 @@ def messages_of(
         raise TwinrunError(_death(process.exitcode))
 
 
-def _work(sender: Connection, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+def _work(sender: Connection, function: Callable[..., None], arguments: tuple[object, ...]) -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1  # the system ends it with the process that started it
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -14,16 +14,26 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from twinrun.errors import JobError, sentence_of
 
 
+class Script(Protocol):
+    """What Snakemake gives to a script, as far as it is used here."""
+
+    rule: str
+    wildcards: Mapping[str, str]
+    log: Sequence[str]
+    threads: int
+    """Those that it granted."""
+
+
 @contextmanager
-def job(snakemake: Any, *, threads: int = 1) -> Iterator[None]:
+def job(snakemake: Script, *, threads: int = 1) -> Iterator[None]:
     """Run the body of a script with its output in `snakemake.log[0]`.
 
     Args:
