@@ -495,8 +495,9 @@ class Teacher(Plain):
 class Points(pl.LightningDataModule):
     """Three batches an epoch, the last of another shape; shuffled."""
 
-    def __init__(self, data_workers=0):
+    def __init__(self, data_workers=0, persistent_workers=False):
         super().__init__()
+        self.persistent_workers = persistent_workers
         generator = torch.Generator().manual_seed(5)
         inputs = torch.randn(21, FEATURES, generator=generator)
         targets = inputs.prod(1, keepdim=True) + inputs.sum(1, keepdim=True)
@@ -508,6 +509,7 @@ class Points(pl.LightningDataModule):
             batch_size=8,
             shuffle=True,
             num_workers=self.data_workers,
+            persistent_workers=self.persistent_workers,
             generator=torch.Generator().manual_seed(6),
         )
 

@@ -13,7 +13,7 @@ import ordinary_modules
 DOCS = Path(__file__).parents[2] / "docs/faithfulness.md"
 NAMES = [module.__name__ for module in ordinary_modules.MODULES]
 
-# The settings by their column's name. `slow` ones take minutes for all modules.
+# The settings by their column's name. The slow ones take minutes for all modules: see `is_sampled`.
 SETTINGS = {
     "compile: step": {"compile": "step"},
     "layout: channels_last": {"layout": "channels_last"},
@@ -88,8 +88,8 @@ REFUSED = {
     "accumulate": MANUAL,
 }
 
-# Micro-batches are another computation by what they are: these modules do something with each of
-# them. The study `matrix` measures how much that is.
+# Another computation by what the setting is. Of micro-batches: these modules do something with each
+# of them. The study `matrix` measures how much that is.
 STATISTICS = "its batch statistics are those of micro-batches"
 EACH = "it does something at each micro-batch"
 ANOTHER = {
@@ -111,7 +111,12 @@ ANOTHER = {
         "ReadsBack": "its loss is no mean over the samples",
         "Lbfgs": "its closure computes the last micro-batch alone",
         "OutsideOptimizer": EACH,
-    }
+    },
+    # From torch, whoever sets it: the loader's generator gives each epoch a seed for its workers,
+    # but none to workers that stay, so that the sampler's numbers are others.
+    "persistent_workers": dict.fromkeys(
+        NAMES, "torch shuffles the second epoch otherwise; equal to a loader with this option"
+    ),
 }
 
 
@@ -125,6 +130,17 @@ def expected(name: str, setting: str) -> tuple[str, str]:
     if changes.get("compile") == "step" and name in IN_PARTS:
         return "in parts", IN_PARTS[name]
     return "equal", ""
+
+
+def is_sampled(name: str, setting: str) -> bool:
+    """Tell whether a cell of a slow setting is one of those that every change is tested with.
+
+    They are a diagonal of the table: every module meets one slow setting, every slow setting meets
+    five modules or six.
+    """
+    # Of the seven diagonals the one in which fewest are refused: those train nothing.
+    place = NAMES.index(name) + 4
+    return place % len(SLOW_SETTINGS) == [*SLOW_SETTINGS].index(setting)
 
 
 def page() -> str:
@@ -171,12 +187,19 @@ Losses, logs, parameters, buffers and the optimizers' state are compared in floa
 - **in parts**: equal too. Only `training_step` is compiled; backward pass, hooks, clipping and
   update are called as always. The run records the reason (`proof.in_parts` in `run.json`).
 - **refused**: the run says so, with the reason and what to do instead.
-- **another**: `accumulate` cuts mini-batches, and the module does something with each micro-batch.
-  The study `matrix` measures what that changes.
+- **another**: another training by what the setting is, which the study `matrix` measures.
+  `accumulate` cuts mini-batches, and the module does something with each micro-batch.
+  `persistent_workers` is an option of torch's loader, under which torch draws one random number
+  fewer before each epoch but the first: that training is compared with the plain Trainer's whose
+  loader has this option, too, and is equal to it.
 
 `cuda_graph` is tested on a CPU, with a stand-in that records operations and does them again.
 Compiled steps are traced without generated code, but for some in the slow tests. `precision` and
 `devices` are no columns: they change what is computed, and docs/method.md says how.
+
+`pytest` tests the columns up to `accumulate`. `pytest -m slow`, and CI at every change, adds a
+diagonal of the others, in which each module meets one setting and each setting five or six modules;
+`pytest -m exhaustive` adds the rest.
 
 This page is written by `python tests/faithfulness/table.py`.
 """

@@ -82,7 +82,7 @@ class Variant:
     fill_uninitialized_memory: bool
     """Fill what an operation leaves uninitialised; deterministic variants only."""
     persistent_workers: bool
-    """Keep the data workers from epoch to epoch."""
+    """Keep the data workers from epoch to epoch; torch then shuffles further epochs otherwise."""
     accumulate: int
     """Micro-batches that each mini-batch is cut into; their gradients are accumulated."""
     validation: bool
