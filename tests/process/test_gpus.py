@@ -77,6 +77,8 @@ def machine(tmp_path, monkeypatch):
         ("0,-1,1", 1),
         ("2", 0),
         ("0,7", 1),
+        ("0,0", 0),
+        ("0,GPU-5d5b", 0),
         ("NoDevFiles", 0),
         ("GPU-0c1f2b8e-9d5a-4e8e-8a0b-7a4f1d0e6b22", 1),
         ("GPU-5d5b,GPU-0c1f", 2),

@@ -1,6 +1,11 @@
 """A machine is identified by more than its name, and by the variables that change arithmetic."""
 
 import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,9 +72,54 @@ def test_variables_that_change_arithmetic_are_found_and_ours_left_out():
     assert machine.inherited_variables(variables) == expected
 
 
-def write_identity(path: str) -> None:
-    from pathlib import Path
+# On this machine each of them changed the bits of a product, a convolution, a sum, or of a function
+# of NumPy or of libm; Lightning's changes what is trained.
+CHANGING = {
+    "MKL_CBWR": "COMPATIBLE",
+    "DNNL_MAX_CPU_ISA": "SSE41",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "ATEN_CPU_CAPABILITY": "default",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OPENBLAS_CORETYPE": "Prescott",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 X86_V3",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA",
+    "PL_TRAINER_GRADIENT_CLIP_VAL": "0.1",
+    # On GPUs, by their manuals.
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "TRITON_F32_DEFAULT": "tf32",
+    "MIOPEN_DEBUG_CONV_WINOGRAD": "0",
+    "HIPBLASLT_ALLOW_TF32": "1",
+    "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+}
 
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_what_changes_bits_is_part_of_the_identity(name):
+    variables = {name: CHANGING[name]}
+    assert machine.inherited_variables(variables) == variables
+
+
+def test_numpy_and_libm_are_computed_by_other_kernels_where_a_variable_says_so(tmp_path):
+    """Why they count: of a machine with AVX2 the bits are others without it."""
+    code = (
+        "import math, numpy as np; x = np.random.default_rng(1).normal(size=50_000).astype('f4');"
+        "print(hash(np.exp(x).tobytes() + str([math.sin(v) for v in x.tolist()]).encode()))"
+    )
+
+    def bits(**variables):
+        environment = {**os.environ, "PYTHONHASHSEED": "0", **variables}
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=environment, capture_output=True, check=True).stdout
+
+    plain = bits()
+    assert bits() == plain
+    if platform.libc_ver()[0] != "glibc" or "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("no kernels to leave out")
+    assert bits(GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F") != plain
+
+
+def write_identity(path: str) -> None:
     from twinrun.process import environment
 
     Path(path).write_text(json.dumps(environment.describe()["identity"]))

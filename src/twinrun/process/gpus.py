@@ -91,7 +91,8 @@ def _listed() -> Gpus | None:
         if (uuid := named(device.strip())) is None:
             break  # CUDA reads the list up to the first device that does not exist, such as -1
         found.append(uuid)
-    return Gpus(found)
+    # Of a list that names one twice CUDA takes none.
+    return Gpus(found if len({*found}) == len(found) else [])
 
 
 def _of_amd() -> Gpus:
