@@ -142,9 +142,19 @@ def test_a_slow_setting_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", ["compile: step", "compile: module"])
-@pytest.mark.parametrize("name", ["StepSchedule", "Dropout", "Convolution", "Buffers", "OneCycle"])
+# Each module with one of the settings at every change, with the other one on demand.
+GENERATED_CELLS = [
+    pytest.param(
+        name,
+        setting,
+        marks=pytest.mark.slow if number % 2 == of_setting else pytest.mark.exhaustive,
+    )
+    for number, name in enumerate(["StepSchedule", "Dropout", "Convolution", "Buffers", "OneCycle"])
+    for of_setting, setting in enumerate(["compile: step", "compile: module"])
+]
+
+
+@pytest.mark.parametrize(("name", "setting"), GENERATED_CELLS)
 def test_generated_code_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch, generates_code=True)
 

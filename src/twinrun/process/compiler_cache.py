@@ -40,7 +40,8 @@ class CompilerCache(TypedDict):
 @contextmanager
 def own_cache() -> Iterator[dict[str, str]]:
     """Yield environment variables by which processes compile into an empty folder; delete it."""
-    # A process that was killed may leave a compiler of its own that still writes there.
+    # A process that was killed may leave a compiler of its own that still writes there. On further
+    # nodes of a cluster torch makes a folder of that name, which stays.
     with tempfile.TemporaryDirectory(prefix="twinrun-", ignore_cleanup_errors=True) as folder:
         # Both: triton's lies below inductor's, unless the shell has named another one.
         yield {FOLDERS[0]: folder, FOLDERS[1]: str(Path(folder, "triton")), OWN: folder}
