@@ -19,6 +19,8 @@ from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
 
 CHECKSUMS = "SHA256SUMS"  # as sha256sum writes it, so that `sha256sum --check` reads it too
+# Ends the name of a prediction of which a fingerprint for each batch was kept, not its values.
+FINGERPRINT = " (fingerprint)"
 FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason
 
 # What fingerprints.npz keeps of each tensor or generator at every step, and which array

@@ -142,6 +142,21 @@ def test_a_test_that_failed_says_why_there_is_nothing_to_compare(tmp_path):
     assert "ValueError: a list of strings" in row["measured"]
 
 
+def test_what_was_not_kept_is_said_beside_what_was_compared(tmp_path):
+    reason = "predict_step returns a Boxes, which cannot be looked into"
+    changes = {"not_evaluated": {"boxes": reason}}
+    runs = pair(tmp_path, changes=changes, predictions={"scores": torch.zeros(3)})
+    row = verdicts(tmp_path, *runs)["repeats_predictions"]
+    assert row["answer"] == "equal"
+    assert row["measured"] == f"0 of 3 values differ; but boxes was not kept ({reason})"
+
+
+def test_where_nothing_was_kept_nothing_is_equal(tmp_path):
+    changes = {"not_evaluated": {"boxes": "of no use"}}
+    row = verdicts(tmp_path, *pair(tmp_path, changes=changes))["repeats_predictions"]
+    assert (row["answer"], row["measured"]) == ("not run", "boxes was not kept (of no use)")
+
+
 @pytest.mark.parametrize("value", [NAN, float("inf")])
 def test_metrics_that_are_no_numbers_are_equal_to_themselves(tmp_path, value):
     changes = {"metrics": {"accuracy": value}}

@@ -1,10 +1,12 @@
 """Whatever a test or a prediction does, the training stands, and what is missing is named."""
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from small import Points, Small
 
+from twinrun import artifacts
 from twinrun.training.evaluate import evaluate
 
 
@@ -62,24 +64,66 @@ def test_batches_of_tensors_are_joined(tmp_path):
     assert set(found.metrics) == {"test_loss"}
 
 
+class Opaque:
+    """Shows nothing of what it holds."""
+
+    __slots__ = ()
+
+
+PRINTED = {"prediction (fingerprint)"}
+
+
 @pytest.mark.parametrize(
     ("give", "kept", "missing"),
     [
-        (lambda out: ["a"] * 3, set(), {"0", "1", "2"}),
-        (lambda out: None, set(), {"prediction"}),
-        (lambda out: {"x": out, "text": "no"}, {"x"}, {"text"}),
-        (lambda out: ["a"] * len(out), set(), {"predict"}),  # the last batch is shorter
+        (lambda out: ["a"] * 3, {f"{n} (fingerprint)" for n in range(3)}, set()),
+        (lambda out: None, set(), set()),
+        (lambda out: {"x": out, "mask": None}, {"x"}, set()),
+        (lambda out: {"x": out, "text": "no"}, {"x", "text (fingerprint)"}, set()),
+        (lambda out: {"x": out, "own": Opaque()}, {"x"}, {"own"}),
+        (lambda out: {"test": Opaque(), "predict": Opaque()}, set(), {"test (2)", "predict (2)"}),
+        (lambda out: ["a"] * len(out), PRINTED, set()),  # the last batch is shorter
+        (lambda out: [{"box": row} for row in out], PRINTED, set()),
         (lambda out: {"a": {"b": out, "c": [out, out]}}, {"a.b", "a.c.0", "a.c.1"}, set()),
+        (lambda out: {"a.b": out, "a": {"b": out}}, {"a.b", "a.b (2)"}, set()),
+        (lambda out: {1: out, "1": out}, {"1", "1 (int)"}, set()),
         (lambda out: out.mean(), {"prediction"}, set()),
-        (lambda out: torch.ones(2, len(out)), set(), {"prediction"}),  # the last batch is shorter
+        (lambda out: torch.ones(2, len(out)), PRINTED, set()),
+        (lambda out: torch.complex(out, out), {"prediction.real", "prediction.imag"}, set()),
+        (lambda out: torch.complex(out, out).conj(), {"prediction.real", "prediction.imag"}, set()),
+        (lambda out: {"n": out.numpy(), "m": out.mean().item()}, {"n", "m"}, set()),
+        (lambda out: {"u": out.numpy().astype(np.uint16)}, {"u"}, set()),
+        (lambda out: {"u": torch.ones(len(out), dtype=torch.uint64)}, {"u (fingerprint)"}, set()),
+        (lambda out: {"f": out.to(torch.float8_e5m2)}, {"f (fingerprint)"}, set()),
+        (lambda out: {"s": out.to_sparse()}, {"s (fingerprint)"}, set()),
+        (lambda out: {"w": np.array(["a", "b"])}, {"w (fingerprint)"}, set()),
+        (lambda out: {"m": np.ma.masked_array(np.ones(3))}, {"m (fingerprint)"}, set()),
+        (lambda out: {"many": 10**30}, {"many (fingerprint)"}, set()),
     ],
 )
 def test_what_cannot_be_kept_is_named_and_the_rest_is_kept(tmp_path, give, kept, missing):
     found = evaluated(Predicts(give), tmp_path)
     assert set(found.predictions) == kept
-    assert missing <= set(found.missing)
-    assert bool(missing) == bool(found.missing)
+    assert set(found.missing) == missing
     assert "test_loss" in found.metrics
+    # Whatever is kept can be written and read.
+    artifacts.write_tensors(tmp_path / "predictions.safetensors", found.predictions)
+    assert artifacts.read_tensors(tmp_path / "predictions.safetensors").keys() == kept
+
+
+def test_outputs_that_share_a_name_are_both_kept(tmp_path):
+    found = evaluated(Predicts(lambda out: {"a.b": out, "a": {"b": out + 1}}), tmp_path)
+    first, second = found.predictions["a.b"], found.predictions["a.b (2)"]
+    assert torch.equal(first + 1, second)
+
+
+@pytest.mark.parametrize("change", [0.0, 1e-3])
+def test_fingerprints_tell_whether_outputs_are_the_same(tmp_path, change):
+    def prints(added):
+        module = Predicts(lambda out: [{"box": row + added} for row in torch.ones_like(out)])
+        return evaluated(module, tmp_path).predictions["prediction (fingerprint)"]
+
+    assert torch.equal(prints(0.0), prints(change)) == (change == 0)
 
 
 def test_a_test_that_fails_costs_nothing_else(tmp_path):

@@ -37,17 +37,30 @@ def test_tensors_that_cannot_be_compared(module, message):
     check_tensors(Small())
 
 
-class Endless(Points):
-    def train_dataloader(self):
-        class Rows(IterableDataset):
-            def __iter__(self):
-                return iter([(torch.zeros(4), torch.zeros(1))] * 8)
+class Late(Small):
+    """Makes a complex buffer where one can, after it was constructed."""
 
-        return DataLoader(Rows(), batch_size=4)
+    def __init__(self, hook):
+        super().__init__()
+        self.hook = hook
+
+    def _make(self, hook):
+        if hook == self.hook and not hasattr(self, "extra"):
+            self.register_buffer("extra", torch.zeros(2, dtype=torch.complex64))
+
+    def setup(self, stage):
+        self._make("setup")
+
+    def configure_model(self):
+        self._make("configure_model")
+
+    def training_step(self, batch, batch_idx):
+        self._make("training_step")
+        return super().training_step(batch, batch_idx)
 
 
-def test_a_loader_without_a_length_is_refused():
-    trainer = pl.Trainer(
+def trainer():
+    return pl.Trainer(
         accelerator="cpu",
         devices=1,
         max_epochs=1,
@@ -59,8 +72,26 @@ def test_a_loader_without_a_length_is_refused():
         num_sanity_val_steps=0,
         plugins=[LightningEnvironment()],
     )
+
+
+@pytest.mark.parametrize("hook", ["setup", "configure_model", "training_step"])
+def test_tensors_that_are_made_late_are_refused_too(hook):
+    with pytest.raises(TwinrunError, match=r"module: extra of Late is torch\.complex64"):
+        trainer().fit(Late(hook), Points())
+
+
+class Endless(Points):
+    def train_dataloader(self):
+        class Rows(IterableDataset):
+            def __iter__(self):
+                return iter([(torch.zeros(4), torch.zeros(1))] * 8)
+
+        return DataLoader(Rows(), batch_size=4)
+
+
+def test_a_loader_without_a_length_is_refused():
     with pytest.raises(TwinrunError, match="data: train_dataloader has no length, as with an"):
-        trainer.fit(Small(), Endless())
+        trainer().fit(Small(), Endless())
 
 
 def test_the_other_package_of_lightning_is_named():

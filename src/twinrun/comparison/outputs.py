@@ -15,7 +15,7 @@ from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.pair_records import Agreement
 from twinrun.formatting import count, plural
-from twinrun.run_files import RunManifest
+from twinrun.run_files import FINGERPRINT, RunManifest
 
 WORST_FIRST = ("differs", "not run", "equal")
 
@@ -66,13 +66,14 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     """Return the share of predictions that change between two runs, and what is meant by one.
 
     Scores of classes, (N, C) floating-point numbers, count by the class that is predicted,
-    everything else by its bytes; of several such tensors the one that changes most.
+    everything else by its bytes; of several such tensors the one that changes most. Fingerprints
+    of batches say nothing of how much changes, and are left out.
     """
     first, second = (
         artifacts.read_tensors(folder / "predictions.safetensors") for folder in folders
     )
     # ASSUME a tensor that only one run predicts is no change; `predictions` counts it.
-    both = [name for name in first if name in second]
+    both = [name for name in first if name in second and not name.endswith(FINGERPRINT)]
     shares = [(_changed(first[name], second[name]), first[name]) for name in both]
     classes = [share for share, array in shares if _is_scores(array)]
     if classes:
@@ -112,7 +113,8 @@ def _of_values(
         answer="differs" if differing else "equal",
         compared=len(names),
         differing=len(differing),
-        measured=measured,
+        # Beside what was compared: it is not all that the runs give.
+        measured="; but ".join([measured, *failures]),
     )
 
 
@@ -140,7 +142,7 @@ def _of_tensors(
         answer="differs" if others else "equal",
         compared=compared,
         differing=differing,
-        measured=measured,
+        measured="; but ".join([measured, *failures]),
     )
 
 
@@ -155,7 +157,8 @@ def _counted(differing: int, compared: int, noun: str) -> str:
 def _failures(manifests: Sequence[RunManifest], *, of_test: bool) -> list[str]:
     """Return why runs could not be tested, or their predictions not be kept; each reason once."""
     reasons = [
-        reason
+        # By name, where it is one output among several.
+        reason if name in ("test", "predict") else f"{name} was not kept ({reason})"
         for run in manifests
         for name, reason in run["not_evaluated"].items()
         if (name == "test") == of_test

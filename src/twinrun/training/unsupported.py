@@ -38,7 +38,15 @@ def check_tensors(module: pl.LightningModule) -> None:
 
 
 class Supported(pl.Callback):
-    """Refuses what shows only when the Trainer has looked at the loaders."""
+    """Refuses what shows only when the Trainer has set up the module and looked at the loaders."""
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse tensors that the module has made in `setup` or `configure_model`."""
+        check_tensors(pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Refuse tensors that it has made under way: no reader could take them from the files."""
+        check_tensors(pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse a training whose epochs have no known length."""
