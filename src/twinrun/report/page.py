@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,6 +21,7 @@ from markupsafe import Markup
 from twinrun import formatting
 from twinrun.artifacts import write_text
 from twinrun.comparison.conditions import conditions
+from twinrun.config.definitions import Section
 from twinrun.config.studies import STUDIES
 from twinrun.errors import JobError, sentence_of
 from twinrun.process.import_path import import_object
@@ -44,13 +44,13 @@ class BrokenOff:
     """By study what its missing verdicts would rest on."""
     whole_page: bool
     """Whether a page of an earlier run lies beside."""
-    config: Mapping[str, Any]
+    config: Section
     """As resolved, with the studies too that this start of the workflow was not asked for."""
 
 
 def write_report(
     *,
-    config: Mapping[str, Any],
+    config: Section,
     not_run: Mapping[str, str],
     files: Sequence[str],
     templates: str | Path,

@@ -12,6 +12,7 @@ from twinrun.artifacts import read_json
 from twinrun.comparison import pair_records, study_records
 from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
+from twinrun.config.definitions import Section
 from twinrun.report.missing import Missing, unreadable
 from twinrun.report.svg import inline
 from twinrun.run_files import FAILED, FailedRun, RunManifest, read_ended
@@ -61,7 +62,7 @@ class ReportedLocation(Location):
 class Results:
     """The contents of results/ as far as the config asked for them."""
 
-    config: Mapping[str, Any]
+    config: Section
     """The config with every default filled in."""
     not_run: Mapping[str, str]
     """Variants that the machine could not run, and why."""
@@ -144,7 +145,7 @@ class Results:
 
 
 def read_results(
-    config: Mapping[str, Any],
+    config: Section,
     not_run: Mapping[str, str],
     files: Sequence[str],
     *,

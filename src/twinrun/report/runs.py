@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import TypeAlias
 
 import pandas as pd
 
 from twinrun.report.results import ReportedRun, Results
 
 MOST_LISTED = 60
+Value: TypeAlias = str | int | float | None
+Context: TypeAlias = Mapping[str, Value]
 
 
 def table(results: Results) -> dict[str, object]:
@@ -43,7 +45,7 @@ def _group(workload: str, variant: str, runs: Sequence[ReportedRun]) -> dict[str
 
 def environments(results: Results) -> list[dict[str, object]]:
     """Return each different environment, what may differ inside it, and how many runs it made."""
-    found: dict[tuple[tuple[str, object], ...], list[dict[str, Any]]] = {}
+    found: dict[tuple[tuple[str, object], ...], list[Context]] = {}
     for run in results.runs:
         environment = run["environment"]
         found.setdefault(tuple(environment["identity"].items()), []).append(environment["context"])
@@ -53,12 +55,12 @@ def environments(results: Results) -> list[dict[str, object]]:
     ]
 
 
-def _context(contexts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _context(contexts: Sequence[Context]) -> dict[str, str]:
     """Return for each key the values it had, or their range where they are many."""
     return {key: _values(context[key] for context in contexts) for key in contexts[0]}
 
 
-def _values(values: Iterable[Any]) -> str:
+def _values(values: Iterable[Value]) -> str:
     different = sorted(set(values), key=lambda value: (str(type(value)), value))
     if len(different) <= 2:
         return ", ".join(map(str, different))
