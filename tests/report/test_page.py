@@ -492,3 +492,14 @@ def test_a_study_reports_its_own_runs_though_another_trains_the_same(own_example
     section = page.source.partition('<section id="devices"')[2].partition("</section>")[0]
     rows = section.partition("The trained networks of denoiser")[2].partition("</table>")[0]
     assert rows.count('<th scope="row">') == 2
+
+
+def test_what_runs_lack_and_where_they_are_not_as_asked_is_said_of_their_group(own_example):
+    missing = {"predictions": "predict_step gives a list of strings"}
+    departures = ["threads is 1, where the variant says 2"]
+    for path in files_of(own_example, "run.json"):
+        if "/denoiser/deterministic/" in path:
+            edit(path, lambda run: run.update(not_evaluated=missing, departures=departures))
+    text = Page(own_example.report()).text
+    assert "2 runs of these: predictions: predict_step gives a list of strings" in text
+    assert "2 runs of these: not as the variant says: threads is 1, where the variant says" in text

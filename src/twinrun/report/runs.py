@@ -40,7 +40,14 @@ def _group(workload: str, variant: str, runs: Sequence[ReportedRun]) -> dict[str
         "range_seconds": (min(totals), max(totals)),
         "peak_memory_mb": max(run["peak_memory_mb"] for run in runs),
         "ended": Counter(run["ended"] for run in runs),
+        "remarks": Counter(remark for run in runs for remark in _remarks(run)),
     }
+
+
+def _remarks(run: ReportedRun) -> list[str]:
+    """Say what a run lacks, and where it was not as its variant says: not all runs are compared."""
+    lacks = [f"{what}: {reason}" for what, reason in run["not_evaluated"].items()]
+    return [*lacks, *(f"not as the variant says: {text}" for text in run["departures"])]
 
 
 def environments(results: Results) -> list[dict[str, object]]:
