@@ -214,6 +214,31 @@ class TestCost:
         assert "31%, unstable" in text
         assert "The rounds of nondeterministic spread by more than 10%" in text
 
+    def test_names_a_lost_phase_and_what_fast_steps_were_proven_by(self, own_example):
+        leg = {"precision": "64-true", "distance": 3e-16, "bound": 1.5e-8, "judged": 85}
+        proof = {
+            "steps": 6,
+            "shapes": 2,
+            "in_parts": HOSTILE,
+            "legs": [{**leg, "left_out": 3}],
+            "not_in_float64": None,
+            "seed": 1,
+            "seconds": 9.0,
+            "key": None,
+            "is_remembered": True,
+        }
+        proven = {"variant": "proven", "size": None, "proof": proof, "refused": None}
+        refused = {"variant": "other", "size": None, "proof": None, "refused": "loss is 2.1 off"}
+        lost = {"variant": "deterministic", "size": None, "phase": "predict", "reason": "no model"}
+        for path in files_of(own_example, "determinism_denoiser.json"):
+            edit(path, lambda timing: timing.update(proofs=[proven, refused], skipped=[lost]))
+        page = Page(own_example.report())
+        assert "deterministic (predict) was not measured: no model." in page.text
+        assert "refused: loss is 2.1 off" in page.text
+        place = page.text.index("Fast training steps compared with plain ones")
+        for words in ("64-true", "85", "3.00×10⁻¹⁶", "1.50×10⁻⁸", HOSTILE):
+            assert words in page.text[place : place + 900], words
+
 
 class TestMissingParts:
     def test_a_variant_that_could_not_run_says_so_where_it_would_stand(self, tmp_path):
