@@ -205,7 +205,10 @@ def write_manifest(run, manifest, *beside):
         "not_resumed": None,
         "ended": "finished",
     }
-    settings = {"workload": {}, "variant": {}} | manifest.get("settings", {})
+    settings = {
+        key: MANIFEST["settings"][key] | manifest.get("settings", {}).get(key, {})
+        for key in ("workload", "variant")
+    }
     seconds = SECONDS | manifest.get("seconds", {})
     artifacts.write_json(run, bare | manifest | {"settings": settings, "seconds": seconds})
     run_files.write_checksums(run.with_name(run_files.CHECKSUMS), [run, *beside])

@@ -1,22 +1,37 @@
 """Files that changed after they were written: named, never compared, never executed."""
 
+import ast
 import io
 import pickle
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from example_results import VARIANTS, initial_tensors
 from example_results import write_run as example_run
-from example_runs import seal, write_run
+from example_runs import fail, seal, write_run
+from example_trainings import FILES
 
 from twinrun import artifacts, run_files
+from twinrun.comparison import resume_loss
 from twinrun.comparison.compare import compare
+from twinrun.comparison.difference_size import losses_apart, size_of
+from twinrun.comparison.outputs import predictions_changed
+from twinrun.comparison.ranking import rank
+from twinrun.comparison.replay import save_start
+from twinrun.comparison.study_records import Trial, write_ranking
+from twinrun.config.definitions import RunFiles
 from twinrun.errors import TwinrunError
 from twinrun.figures.pairs import first_layer, layers
-from twinrun.figures.predictions import strip, surfaces
+from twinrun.figures.predictions import strip, surfaces, worse_than_first
+from twinrun.figures.sweep import trials
 from twinrun.figures.training import curves
+from twinrun.gate import expected_fingerprints
+from twinrun.report import devices
 
 
 def truncated(content):
@@ -79,6 +94,135 @@ def test_a_damaged_file_of_a_run_is_never_drawn(tmp_path, name, draw, damage):
     with pytest.raises(TwinrunError, match=f"repeat2/{name} is corrupt"):
         draw(runs, output=tmp_path / "figure.svg")
     assert not (tmp_path / "figure.svg").exists()
+
+
+READERS = {
+    "rank": ("epochs.csv", lambda runs, folder: ranked(runs, folder)),
+    "trials": ("epochs.csv", lambda runs, folder: trials(swept(runs, folder), output=folder / "f")),
+    "worse_than_first": (
+        "predictions.safetensors",
+        lambda runs, folder: worse_than_first(runs[0], names=["a", "b", "c"]),
+    ),
+    "predictions_changed": (
+        "predictions.safetensors",
+        lambda runs, folder: predictions_changed([run.parent for run in runs]),
+    ),
+    "losses_apart": ("steps.csv", lambda runs, folder: losses_apart(*divergence(runs, folder))),
+    "size_of": ("steps.csv", lambda runs, folder: size_of(*divergence(runs, folder))),
+    "save_start": (
+        "steps.csv",
+        lambda runs, folder: save_start(None, step=1, recorded=str(runs[0]), start="none"),
+    ),
+    "observed": ("steps.csv", lambda runs, folder: expected_fingerprints.observed(runs)),
+    "networks of devices": (
+        "predictions.safetensors",
+        lambda runs, folder: devices._predictions({"path": runs[0]}),
+    ),
+    "losses of devices": ("epochs.csv", lambda runs, folder: devices._last_loss({"path": runs[0]})),
+    "steps of resumed": ("steps.csv", lambda runs, folder: resume_loss._steps_of(str(runs[0]))),
+    "states of resumed": (
+        "fingerprints.npz",
+        lambda runs, folder: resume_loss._steps_of(str(runs[0])),
+    ),
+}
+
+
+def ranked(runs, folder):
+    files = {"table": folder / "sweep.csv", "summary": folder / "sweep.json"}
+    rank(runs, workload="denoiser", metric="val_loss", best="lowest", **files)
+
+
+def swept(runs, folder):
+    """The ranking of runs as they were before one was damaged."""
+    summary = folder / "sweep.json"
+    trial = dict.fromkeys(Trial.__annotations__) | {"point": {}, "label": "", "metrics": {}}
+    ended = {"ended": "finished", "run": str(runs[0])}
+    ranking = {"workload": "w", "metric": "val_loss", "best": "lowest", "finished": 1, "same": []}
+    write_ranking(summary, ranking | {"trials": [trial | ended]})
+    return summary
+
+
+def divergence(runs, folder):
+    """A comparison of two runs that diverge in a loss, and its table of steps."""
+    table = pd.DataFrame({"loss_difference": [0.1] * 6, "relative_l2": [0.1] * 6})
+    artifacts.write_csv(folder / "steps.csv", table)
+    first = {"step": 2, "quantity": "loss", "tensor": None, "cause": "forward"}
+    found = {"first_difference": first, "runs": [str(run.parent) for run in runs]}
+    return found, folder / "steps.csv"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_believes_a_file_that_was_changed(tmp_path, reader):
+    """One digit of a trial's epochs.csv made that trial the winner."""
+    name, read = READERS[reader]
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2)]
+    file = runs[0].with_name(name)
+    file.write_bytes(flipped(file.read_bytes()))
+    with pytest.raises(TwinrunError, match=rf"repeat1/{name} is corrupt \(its sha256 is not"):
+        read(runs, tmp_path)
+
+
+# Where such a name stands for something else than a file to be read.
+NAMED_ONLY = {
+    "run_files.py",  # says which there are
+    "config/studies.py",  # says which a rule makes
+}
+
+
+def test_the_files_of_a_run_are_read_as_verified_everywhere():
+    package, names = Path(run_files.__file__).parent, get_args(run_files.FileOfRun)
+    found = set()
+    for file in package.rglob("*.py"):
+        tree = ast.parse(file.read_bytes())
+        verified = {
+            id(argument)
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("verified")
+            for argument in call.args
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and node.value in names and id(node) not in verified:
+                found.add(file.relative_to(package).as_posix())
+    assert found == NAMED_ONLY
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("steps", "6"),
+        ("weights_sha256", None),
+        ("metrics", {"test_loss": "0.5"}),
+        ("tensors", [{"name": "weight"}]),
+        ("environment", {}),
+        ("seconds", {"fit": 1.0}),
+    ],
+)
+@pytest.mark.parametrize("ended", ["finished", "failed: no memory"])
+def test_a_manifest_is_checked_when_it_is_written(tmp_path, key, value, ended):
+    """An error of ours shows in the run that made it, and not in the study that reads it."""
+    run = write_run(tmp_path, 1)
+    manifest = artifacts.read_json(run) | {"ended": ended}
+    before = run.read_bytes()
+    files = RunFiles(**{name: str(run.with_name(file)) for name, file in FILES.items()})
+    if ended != "finished" and key != "metrics":  # of a training that failed they are not asked
+        key, value = "seed", "one"
+    with pytest.raises(msgspec.ValidationError):
+        run_files.write_run(files, manifest | {key: value})
+    assert run.read_bytes() == before
+    run_files.write_run(files, manifest)
+    assert run_files.read_ended(run)["ended"] == ended
+
+
+def test_a_training_that_failed_is_told_from_a_run_by_how_its_end_begins(tmp_path):
+    run = fail(write_run(tmp_path, 1), "no memory: 3 GiB")
+    assert run_files.failure_of(run) == "no memory: 3 GiB"
+    assert run_files.read_ended(run)["ended"] == "failed: no memory: 3 GiB"
+    with pytest.raises(TwinrunError, match=r"left no network, it failed: no memory: 3 GiB"):
+        run_files.read_run(run)
+    ended = "stopped: its validation failed: see the log"
+    stopped = write_run(tmp_path, 2, changes={"ended": ended})
+    assert run_files.failure_of(stopped) is None
+    assert run_files.read_run(stopped)["ended"] == ended
 
 
 @pytest.mark.parametrize("bit", range(8))

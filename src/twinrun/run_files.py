@@ -4,24 +4,36 @@ A run's folder holds weights.safetensors, steps.csv, epochs.csv, fingerprints.np
 predictions.safetensors, run.json (its manifest) and SHA256SUMS. Does without torch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import msgspec
 
 from twinrun import artifacts
-from twinrun.config.definitions import RunFiles, Variant, Workload
+from twinrun.config.definitions import RunFiles, Training, Variant, Workload
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process.compiler_cache import CompilerCache
 from twinrun.process.environment import Actual, Environment
 from twinrun.process.imported_code import ImportedFile
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 CHECKSUMS = "SHA256SUMS"  # as sha256sum writes it, so that `sha256sum --check` reads it too
 # Ends the name of a prediction of which a fingerprint for each batch was kept, not its values.
 FINGERPRINT = " (fingerprint)"
 FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason
+
+FileOfRun = Literal[
+    "weights.safetensors",
+    "steps.csv",
+    "epochs.csv",
+    "fingerprints.npz",
+    "predictions.safetensors",
+]
+"""Beside its run.json; read by way of `verified`."""
 
 # What fingerprints.npz keeps of each tensor or generator at every step, and which array
 # names its columns.
@@ -60,10 +72,10 @@ class SettingsEntry(TypedDict):
     Two runs are compared by these, so that a setting that only one of them knows is seen.
     """
 
-    workload: dict[str, Any]
-    """See `workload_of`."""
-    variant: dict[str, Any]
-    """See `variant_of`."""
+    workload: Mapping[str, object]
+    """Read by `workload_of`."""
+    variant: Mapping[str, object]
+    """Read by `variant_of`."""
 
 
 class RunSeconds(TypedDict):
@@ -209,8 +221,15 @@ def write_run(files: RunFiles, manifest: RunManifest | FailedRun) -> None:
     """Write the manifest of a run whose other files are written, then the hashes of all.
 
     `sha256sum --check SHA256SUMS` reads them there.
+
+    Raises:
+        msgspec.ValidationError: if the manifest lacks a key, or one is of another type: an error
+            of ours, which shows here and not where a study reads the run.
     """
-    artifacts.write_json(files.manifest, manifest)
+    if left_network(manifest):
+        artifacts.write_record(files.manifest, manifest, RunManifest)
+    else:
+        artifacts.write_record(files.manifest, manifest, FailedRun)
     names = [file for name, file in asdict(files).items() if name != "checksums"]
     write_checksums(files.checksums, names)
 
@@ -221,21 +240,48 @@ def write_checksums(path: str | Path, files: Iterable[str | Path]) -> None:
     artifacts.write_text(path, "".join(lines))
 
 
-def read_run(run: str | Path, *names: str) -> RunManifest:
-    """Read the manifest of a run that left a network.
+def read_run(run: str | Path) -> RunManifest:
+    """Read the manifest of a run that left a network; its other files are read as `verified`.
 
     Args:
         run: its run.json.
-        names: of the files beside it that are to be read next; they are checked too.
 
     Raises:
-        TwinrunError: for a file whose bytes are not those that the run wrote, a manifest that
-            lacks something, or a training that failed.
+        TwinrunError: for a manifest that is not the one that the run wrote, or lacks something,
+            or is that of a training that failed.
     """
-    manifest = read_ended(run, *names)
-    if manifest["ended"].startswith(FAILED):
+    manifest = read_ended(run)
+    if not left_network(manifest):
         raise TwinrunError(f"{run}: this training left no network, it {manifest['ended']}")
-    return cast(RunManifest, manifest)
+    return manifest
+
+
+def verified(run: str | Path, name: FileOfRun) -> Path:
+    """Return the path of a file of a run whose bytes are those that the run wrote.
+
+    Whoever reads such a file asks for it here, each time: that somebody else has looked at the
+    checksum before is nothing that a reader can see.
+
+    Args:
+        run: its run.json.
+        name: of the file beside it.
+
+    Raises:
+        TwinrunError: if the file is missing or has other bytes.
+    """
+    run = Path(run)
+    _check_hash(run, name)
+    return run.with_name(name)
+
+
+def left_network(manifest: RunManifest | FailedRun) -> "TypeIs[RunManifest]":
+    """Say whether a training left a network, however it ended."""
+    return not manifest["ended"].startswith(FAILED)
+
+
+def settings_of(training: Training) -> SettingsEntry:
+    """Return the settings of a training as its manifest has them."""
+    return {"workload": asdict(training.workload), "variant": asdict(training.variant)}
 
 
 def workload_of(manifest: RunManifest | FailedRun) -> Workload:
@@ -248,10 +294,10 @@ def variant_of(manifest: RunManifest | FailedRun) -> Variant:
     return msgspec.convert(manifest["settings"]["variant"], Variant)
 
 
-def read_ended(run: str | Path, *names: str) -> RunManifest | FailedRun:
+def read_ended(run: str | Path) -> RunManifest | FailedRun:
     """Read the manifest of a run, however it ended; see `read_run`."""
     run = Path(run)
-    _check_hashes(run, names)
+    _check_hash(run, run.name)
     content = artifacts.read_json(run)
     ended = content.get("ended") if isinstance(content, dict) else None
     try:
@@ -264,8 +310,8 @@ def read_ended(run: str | Path, *names: str) -> RunManifest | FailedRun:
 
 def failure_of(run: str | Path) -> str | None:
     """Return the sentence of why a training left no network; None if it left one."""
-    ended = read_ended(run)["ended"]
-    return ended.removeprefix(FAILED) if ended.startswith(FAILED) else None
+    manifest = read_ended(run)
+    return None if left_network(manifest) else manifest["ended"].removeprefix(FAILED)
 
 
 def corrupt(path: Path, what: str) -> JobError:
@@ -273,17 +319,16 @@ def corrupt(path: Path, what: str) -> JobError:
     return JobError(f"{path} is corrupt ({what}): delete its folder and the run is made again")
 
 
-def _check_hashes(run: Path, names: Iterable[str]) -> None:
+def _check_hash(run: Path, name: str) -> None:
     try:
         lines = run.with_name(CHECKSUMS).read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, UnicodeDecodeError):
         lines = []
     recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    for name in (run.name, *names):
-        file = run.with_name(name)
-        if not file.is_file():
-            raise corrupt(file, "it is missing")
-        if name not in recorded:
-            raise corrupt(file, f"{CHECKSUMS} does not name it")
-        if artifacts.sha256(file) != recorded[name]:
-            raise corrupt(file, f"its sha256 is not the one in {CHECKSUMS}")
+    file = run.with_name(name)
+    if not file.is_file():
+        raise corrupt(file, "it is missing")
+    if name not in recorded:
+        raise corrupt(file, f"{CHECKSUMS} does not name it")
+    if artifacts.sha256(file) != recorded[name]:
+        raise corrupt(file, f"its sha256 is not the one in {CHECKSUMS}")

@@ -51,6 +51,8 @@ def test_the_runs_of_each_seed_are_compared_among_themselves(tmp_path):
     assert tensors.loc[~tensors["equal"], ["seed", "tensor"]].to_numpy().tolist() == [
         [1, "head.weight"]
     ]
+    # Seed 3 and one run of seed 1 end in the same weights; no seed is named beside itself.
+    assert [found["same_as_seeds"] for found in summaries] == [[1], [3]]
     alone = tmp_path / "alone"
     compare(
         [run for run in runs if "/1/" in str(run)],

@@ -135,6 +135,15 @@ def test_relative_distance_where_there_is_no_size():
     assert relative(3.0, 4.0) == 0.75
 
 
+@pytest.mark.parametrize("lost", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_weight_that_is_no_number_makes_no_distance_0(lost, dtype):
+    """Both runs have lost the same weight; the others are as far apart as without it."""
+    first = np.array([3.0, 4.0, lost], FLOATS[dtype])
+    second = np.array([3.0, 2.0, lost], FLOATS[dtype])
+    assert distances(first, second, dtype)["relative_l2"] == 0.4
+
+
 @given(
     arrays(np.float64, 5, elements=st.floats(-1e6, 1e6)),
     arrays(np.float64, 5, elements=st.floats(-1e6, 1e6)),

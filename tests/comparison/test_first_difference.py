@@ -89,6 +89,22 @@ def test_another_order_is_told_from_another_content(tmp_path, samples, kind):
     assert (found["quantity"], found["cause"]) == (f"{kind} of the batch", f"data {kind}")
 
 
+@pytest.mark.parametrize(
+    ("moved", "kind"), [(1, "content"), (2, "content"), (3, "order"), (4, "order")]
+)
+def test_most_samples_decide_whether_it_is_the_order(tmp_path, moved, kind):
+    """Of the four samples of the first batch some come in the second one, the others never."""
+    samples = SAMPLES.copy()
+    samples[0] = 900 + np.arange(4)
+    samples[1, :moved] = SAMPLES[0, :moved]
+    runs = [
+        write_run(tmp_path, 1, samples=SAMPLES),
+        write_run(tmp_path, 2, samples=samples, planted=[(1, "batch", None)]),
+    ]
+    summary, _, _ = compared(tmp_path, *runs)
+    assert summary["first_difference"]["quantity"] == f"{kind} of the batch"
+
+
 def test_of_several_gradients_the_one_nearest_the_loss_is_named(tmp_path):
     planted = [(4, "gradients", "encoder.weight"), (4, "gradients", "encoder.bias")]
     runs = [write_run(tmp_path, 1), write_run(tmp_path, 2, planted=planted)]

@@ -116,6 +116,12 @@ def test_the_sentence_says_what_to_do(changes, sentence):
     assert sentence_of(OP | changes, step=1, fired=3, repeats=20, run=TRAINING) == sentence
 
 
+@pytest.mark.parametrize(("ulp", "words"), [(999_999, "999,999 ULP"), (1_000_000, "1.00×10⁶ ULP")])
+def test_up_to_a_million_ulp_every_one_is_counted(ulp, words):
+    said = sentence_of(OP | {"max_ulp": ulp}, step=1, fired=3, repeats=20, run=TRAINING)
+    assert f" by up to {words}; " in said
+
+
 def test_the_remedies_are_of_operations_that_torch_has():
     import torch
 

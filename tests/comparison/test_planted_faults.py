@@ -190,8 +190,12 @@ def test_a_fault_of_one_step_shows_in_every_repeat(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.cpu_count() < 2, reason="a race takes two cores")
-def test_a_racing_gather(tmp_path):
-    """A race need not fire: it has ten trainings to, and a crowded machine may need them all."""
+def test_a_racing_gather(tmp_path, monkeypatch):
+    """A race need not fire: it has ten trainings to, and a hundred repeats of the step.
+
+    Where it stays silent nothing was shown, so the test is skipped and does not pass.
+    """
+    monkeypatch.setattr("twinrun.comparison.locate.REPEATS", 100)
     settings, variant = workload(module="RacingGather"), PLAIN | {"threads": 2}
     runs = [train(tmp_path, repeat, settings, variant) for repeat in range(1, 11)]
     found = compared(tmp_path, runs)
@@ -200,13 +204,13 @@ def test_a_racing_gather(tmp_path):
     first = found["first_difference"]
     assert (first["cause"], first["tensor"]) == ("backward", "table")
     location = located(tmp_path, settings, variant)
-    if location["answer"] == "not located":
+    if not location["fired"]:
         assert "a race that did not happen again" in location["sentence"]
-    else:
-        op = location["op"]
-        assert (op["op"], op["phase"], op["parameter"]) == ("aten::index_put", "backward", "table")
-        assert op["source"].endswith(f"faults.py:{line_of('self.table[rows]')}")
-        assert "`deterministic: true`" in location["sentence"]
+        pytest.skip("the race did not fire in 100 repeats of the step")
+    op = location["op"]
+    assert (op["op"], op["phase"], op["parameter"]) == ("aten::index_put", "backward", "table")
+    assert op["source"].endswith(f"faults.py:{line_of('self.table[rows]')}")
+    assert "`deterministic: true`" in location["sentence"]
 
 
 def test_memory_that_nothing_has_written(tmp_path):

@@ -92,6 +92,14 @@ def test_a_run_on_several_nodes_tells_slurm_so():
     assert resources(params, "cpu") == {"gpu": 0}
 
 
+def test_a_run_needs_the_cores_of_its_workers_on_each_node():
+    several = {"gpu": {"devices": 4, "threads": 3, "nodes": 1}}
+    named = {"workload": "peaks", "variant": "gpu", "seed": "1", "repeat": "1"}
+    for nodes, cores in ((1, 12), (2, 6), (4, 3)):
+        several["gpu"]["nodes"] = nodes
+        assert of(variants=several).settings_of_run(named)["cores"] == cores
+
+
 @pytest.mark.parametrize(("variants", "gpus"), [(["cpu", "gpu"], 1), (["cpu", "cpu-fast"], 0)])
 def test_a_timing_asks_for_a_gpu_if_any_variant_needs_one(variants, gpus):
     params = of(gpus=1, devices={"variants": variants})

@@ -177,6 +177,21 @@ def test_the_config_given_is_not_changed():
         ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
         ("checkpoint_minutes", -1, "checkpoint_minutes: -1 is out of range, allowed are 0 to"),
+        (
+            "variants.two-workers.nodes",
+            3,
+            "two-workers.nodes: 3 machines cannot evenly share 2 workers",
+        ),
+        (
+            "variants.eager",
+            {"stop": "before_validation", "validation": False},
+            "eager.stop: before_validation never comes with validation: false",
+        ),
+        (
+            "variants.eager",
+            {"stop": "after_validation", "validation": False},
+            "eager.stop: after_validation never comes with validation: false",
+        ),
         ("variants.two-workers.stop", "mid_epoch", "stop: mid_epoch needs devices: 1, not 2"),
         (
             "resume",

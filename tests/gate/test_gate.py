@@ -22,7 +22,7 @@ from twinrun.gate import outcome as outcomes
 from twinrun.gate.expected_fingerprints import movements
 from twinrun.gate.gate import EXIT_CODES, main, require
 from twinrun.timing import summary
-from twinrun.verdicts.rows import write_rows
+from twinrun.verdicts.rows import KEYS, write_rows
 
 CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
 COST = timed(interval=(1.2, 1.1, 1.4)).found
@@ -62,17 +62,29 @@ def write_matrix(path):
     study_records.write_matrix(path, matrix)
 
 
-def write_run(folder, *, weights="a" * 64, apart_from=99, losses=(0.5, 0.4, 0.3), **identity):
-    """A run of three steps whose parameters are other ones from a step on."""
+def write_run(
+    folder,
+    *,
+    weights="a" * 64,
+    apart_from=99,
+    losses=(0.5, 0.4, 0.3),
+    steps=3,
+    variant="deterministic",
+    **identity,
+):
+    """A run of some steps whose parameters are other ones from a step on."""
     path = folder / "run/run.json"
-    steps = [f"{n:016x}" if n < apart_from else f"{n + 90:016x}" for n in (1, 2, 3)]
-    table = pd.DataFrame({"step": [1, 2, 3], "loss": losses, "parameters": steps})
+    numbers = range(1, steps + 1)
+    parameters = [f"{n:016x}" if n < apart_from else f"{n + 90:016x}" for n in numbers]
+    losses = [losses[min(n, len(losses)) - 1] for n in numbers]
+    table = pd.DataFrame({"step": numbers, "loss": losses, "parameters": parameters})
     artifacts.write_csv(path.with_name("steps.csv"), table)
     write_manifest(
         path,
         {
             "workload": "denoiser",
-            "variant": "deterministic",
+            "variant": variant,
+            "steps": steps,
             "environment": {
                 "identity": IDENTITY | identity,
                 "context": {"host": "a"},
@@ -151,6 +163,24 @@ def test_the_exit_codes_tell_four_outcomes_apart():
 )
 def test_outcomes(tmp_path, requirements, rows, expected):
     assert outcome(tmp_path, requirements, rows=rows) == expected
+
+
+@pytest.mark.parametrize(
+    "key", ["repeats", "repeats_logged", "repeats_metrics", "repeats_predictions"]
+)
+@pytest.mark.parametrize(("answer", "expected"), [("differs", "fail"), ("equal", "pass")])
+def test_a_pair_repeats_in_all_that_it_leaves(tmp_path, key, answer, expected):
+    """Equal weights are no pass where a logged value, a metric or a prediction differs."""
+    rows = [verdict("equal"), verdict(answer, key=key)]
+    assert outcome(tmp_path, {"deterministic_pair": "equal"}, rows=rows) == expected
+
+
+def test_a_key_of_the_pair_that_stands_alone_is_judged(tmp_path):
+    for key in KEYS:
+        rows = [verdict("differs", key=key)]
+        is_of_pair = key.partition("_")[0] == "repeats"
+        expected = "fail" if is_of_pair else "not comparable"
+        assert outcome(tmp_path, {"deterministic_pair": "equal"}, rows=rows) == expected, key
 
 
 def test_a_cost_that_was_not_measured_is_not_comparable(tmp_path):
@@ -298,6 +328,36 @@ class TestFingerprint:
         assert shown[0] == "denoiser/deterministic/seed1/repeat1: other weights"
         assert len(artifacts.read_json(accepted["fingerprint"])) == 2
         assert outcome(tmp_path, accepted, runs=[moved]) == "pass"
+
+    def test_accepting_one_run_keeps_what_is_expected_of_another(self, tmp_path, accepted):
+        """A config that names one variant today must not forget what is known of the others."""
+        other = write_run(tmp_path / "other", weights="c" * 64, variant="plain")
+        outcome(tmp_path, accepted, runs=[other])
+        assert main([str(tmp_path / "gate.json"), "--accept"]) == 0
+        both = [write_run(tmp_path), other]
+        assert outcome(tmp_path, accepted, runs=both) == "pass"
+        (entry,) = expected_fingerprints.read(accepted["fingerprint"])
+        assert sorted(entry["runs"]) == [
+            "denoiser/deterministic/seed1/repeat1",
+            "denoiser/plain/seed1/repeat1",
+        ]
+
+    def test_an_upgrade_of_what_does_not_compute_is_the_same_environment(self, tmp_path, accepted):
+        run = write_run(tmp_path, distributions="f" * 64)
+        assert outcome(tmp_path, accepted, runs=[run]) == "pass"
+        assert main([str(tmp_path / "gate.json"), "--accept"]) == 0
+        assert len(expected_fingerprints.read(accepted["fingerprint"])) == 1
+
+    @pytest.mark.parametrize(
+        ("steps", "kept"), [(3, "1 2 3"), (4, "1 2 4"), (1, "1"), (6, "1 2 4 6")]
+    )
+    def test_steps_of_a_power_of_two_and_the_last_one_have_a_fingerprint(
+        self, tmp_path, steps, kept
+    ):
+        (entry,) = expected_fingerprints.observed([write_run(tmp_path, steps=steps)])
+        (found,) = entry["runs"].values()
+        assert list(found["parameters"]) == kept.split()
+        assert found["parameters"][str(steps)] == f"{steps:016x}"
 
     def test_a_file_of_something_else_is_an_error(self, tmp_path, requirements):
         for text in ("{", "[1]", '[{"runs": {"a": {}}}]'):

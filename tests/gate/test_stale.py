@@ -1,7 +1,7 @@
 """A gate does not pass on runs of code, data or a machine that are not what they were."""
 
 import pytest
-from example_runs import write_manifest
+from example_runs import fail, write_manifest
 
 from twinrun import artifacts
 from twinrun.gate.gate import EXIT_CODES, main
@@ -78,6 +78,20 @@ def test_an_upgrade_is_named(made, monkeypatch):
     monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: identity)
     (reason,) = stale_reasons([RUN], made)
     assert reason.startswith("torch has become 99, from ")
+
+
+def test_what_a_run_did_not_record_has_not_changed(made, monkeypatch):
+    """A newer Twinrun records more of a machine: that is no change of the machine."""
+    identity = environment.planned_identity(on_this_machine=True) | {"firmware": "7"}
+    monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: identity)
+    assert stale_reasons([RUN], made) == []
+
+
+def test_a_training_that_failed_is_asked_nothing(made):
+    """It recorded neither code nor data, and no answer but its own failure rests on it."""
+    fail(made / RUN, "no memory")
+    (made / "data.npz").unlink()
+    assert stale_reasons([RUN], made) == []
 
 
 def test_another_machines_versions_are_not_compared_with_ours(made, monkeypatch):

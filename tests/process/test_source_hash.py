@@ -77,6 +77,24 @@ def test_users_modules_beside_the_config_are_followed(tmp_path):
     assert names(files) == {"mine.py", "helper.py", "__init__.py", "deep.py", "sibling.py"}
 
 
+def test_a_parent_package_is_followed_and_what_it_imports(tmp_path):
+    """Importing a.b runs a/__init__.py first, and so what that imports."""
+    (tmp_path / "pack/inner").mkdir(parents=True)
+    (tmp_path / "pack/__init__.py").write_text("from pack import patches\n")
+    (tmp_path / "pack/patches.py").write_text("")
+    (tmp_path / "pack/inner/__init__.py").write_text("")
+    (tmp_path / "pack/inner/model.py").write_text("")
+    files = package_files("pack.inner.model", [str(tmp_path)])
+    assert sorted(
+        Path(file).relative_to(os.path.relpath(tmp_path / "pack")).as_posix() for file in files
+    ) == [
+        "__init__.py",
+        "inner/__init__.py",
+        "inner/model.py",
+        "patches.py",
+    ]
+
+
 def test_a_broken_or_missing_module_has_no_imports(tmp_path):
     (tmp_path / "broken.py").write_text("def :")
     assert names(package_files("broken", [str(tmp_path)])) == {"broken.py"}

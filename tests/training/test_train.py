@@ -2,6 +2,7 @@
 
 import random
 from datetime import datetime
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -73,8 +74,9 @@ def test_the_manifest_names_what_made_the_run(finished):
     manifest = artifacts.read_json(finished / "run.json")
     assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
-    others = set(FILES.values()) - {run_files.CHECKSUMS}
-    assert run_files.read_run(finished / "run.json", *others) == manifest
+    assert run_files.read_run(finished / "run.json") == manifest
+    for name in get_args(run_files.FileOfRun):
+        assert run_files.verified(finished / "run.json", name) == finished / name
     assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
     assert manifest["metrics"].keys() == {"test_loss"}
     began = datetime.fromisoformat(manifest["environment"]["context"]["started"]).timestamp()

@@ -78,6 +78,14 @@ def test_distances_beyond_counting_are_rounded():
     assert row["measured"].startswith("1 of 12,609 parameters differs by up to ∞ (1.78×10⁹ ULP)")
 
 
+@pytest.mark.parametrize(
+    ("ulp", "words"),
+    [(1_000, "1,000"), (999_999, "999,999"), (1_000_000, "1.00×10⁶"), (1_234_567, "1.23×10⁶")],
+)
+def test_up_to_a_million_ulp_every_one_is_counted(ulp, words):
+    assert f"({words} ULP)" in only(repeats([differing(max_ulp=ulp)]))["measured"]
+
+
 def test_equal_parameters_with_other_buffers_are_no_answer_to_the_usual_question():
     found = differing(
         parameters=counts(12609, 0), buffers=counts(2, 1), relative_l2=0.0, first_difference=None
@@ -200,7 +208,11 @@ def not_run(**changes):
     [
         ([not_run()], "not run", FAILED),
         ([compared(seed=1), not_run(seed=2)], "not run", f"1 of 2 seeds not run; seed 2: {FAILED}"),
-        ([not_run(seed=1), refused(seed=2)], "not comparable", "1 of 2 seeds not comparable; 1 of"),
+        (
+            [not_run(seed=1), refused(seed=2)],
+            "not comparable",
+            "1 of 2 seeds not comparable; 1 of 2 seeds not run; seed 2: data.sha256 is 'a'",
+        ),
         ([not_run(seed=1), differing(seed=2)], "differs", "1 of 2 seeds differ; 1 of 2 seeds not"),
     ],
 )

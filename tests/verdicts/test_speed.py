@@ -76,6 +76,31 @@ class TestCost:
             "than the difference"
         )
 
+    @pytest.mark.parametrize(
+        ("interval", "spread", "expected"),
+        [
+            ((0.6, 0.55, 0.65), 0.5, "faster"),  # 0.65 · 1.5 < 1, but 0.65 + 0.5 is not
+            ((0.6, 0.55, 0.65), 0.6, "undecided"),
+            ((3.0, 2.0, 4.0), 0.9, "slower"),
+            ((3.0, 2.0, 4.0), 1.1, "undecided"),
+        ],
+    )
+    def test_a_ratio_and_its_inverse_are_widened_alike(self, interval, spread, expected):
+        middle, low, high = interval
+        unstable = {"unstable": True, "iqr_share": spread}
+        answers = {
+            "cost": cost(middle, low, high, of_variant=unstable)[0],
+            "inverse": cost(1 / middle, 1 / high, 1 / low, of_variant=unstable)[0],
+        }
+        assert (
+            answers
+            == {
+                "faster": {"cost": "no", "inverse": "yes"},
+                "slower": {"cost": "yes", "inverse": "no"},
+                "undecided": {"cost": "undecided", "inverse": "undecided"},
+            }[expected]
+        )
+
     def test_the_rounds_of_another_variant_or_phase_do_not_matter(self):
         found = timed()
         found.found["medians"] += [

@@ -153,6 +153,25 @@ class TestResume:
         assert (twinrun["key"], twinrun["answer"]) == ("resumes_twinrun", "equal")
         assert twinrun["measured"] == "3 of 3 kinds of stop lose nothing"
 
+    @pytest.mark.parametrize(
+        ("answers", "answer", "measured"),
+        [
+            (["equal", "not comparable"], "not comparable", "1 of 2 kinds of stop lose nothing"),
+            (["not comparable", "not run"], "not comparable", "0 of 1 kind of stop loses nothing"),
+            (["not comparable", "differs"], "differs", "0 of 2 kinds of stop lose nothing"),
+            (["not run", "equal"], "equal", "1 of 1 kind of stop loses nothing"),
+        ],
+    )
+    def test_a_stop_that_could_not_be_compared_is_never_equal(self, answers, answer, measured):
+        stops = ("mid_epoch", "last_batch")
+        (row,) = studies.resume(
+            [self.table(twinrun=dict(zip(stops, answers, strict=True)))], [], []
+        )
+        assert row["answer"] == answer
+        assert row["measured"].startswith(measured)
+        named = {word for word in answers if word != "equal"}
+        assert all(f"; {word}: " in row["measured"] for word in named)
+
     def test_a_stop_that_never_happened_is_no_answer(self):
         """Red at b8e0cc1: no row at all."""
         found = self.table(lightning={"last_batch": "not run"}, twinrun={"last_batch": "not run"})
@@ -218,6 +237,27 @@ class TestSweep:
         assert (best["key"], best["answer"]) == ("best", answer)
         lr, seed, value = trials[0]
         assert best["measured"] == f"highest acc: {value:.3f} with lr {lr}, seed {seed}; {ground}"
+
+    @pytest.mark.parametrize(
+        ("trials", "answer", "ground"),
+        [
+            # Nobody is second to a trial that alone has a number.
+            ([(1, 1, 0.9), (2, 1, None)], "undecided", "there is no other trial to compare it"),
+            # A seed of which no trial has a number is none that could confirm or deny.
+            (
+                [(1, 1, 0.9), (2, 1, 0.8), (1, 2, None), (2, 2, None)],
+                "undecided",
+                "from one seed only",
+            ),
+            # One that failed is beaten by each that has a number, under every seed.
+            ([(1, 1, 0.9), (1, 2, 0.8), (2, 1, 0.7), (2, 2, None)], "yes", "these hyperparameters"),
+        ],
+    )
+    def test_trials_without_a_number_confirm_nothing(self, trials, answer, ground):
+        finished, best = studies.sweep([self.ranking(*trials)], [], [])
+        assert finished["answer"] == "no"
+        assert best["answer"] == answer
+        assert f"; {ground}" in best["measured"]
 
     def test_when_none_has_a_rank_there_is_no_best(self):
         (row,) = studies.sweep([self.ranking((1, 1, None))], [], [])

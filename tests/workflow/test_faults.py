@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import get_args
 
 import psutil
 import pytest
@@ -73,8 +74,9 @@ def state(project):
 
 
 def assert_whole(run):
-    names = {file.name for file in run.parent.iterdir() if file.is_file()}
-    assert run_files.read_run(run, *(names - {run_files.CHECKSUMS}))["ended"] == "finished"
+    assert run_files.read_run(run)["ended"] == "finished"
+    for name in get_args(run_files.FileOfRun):
+        assert run_files.verified(run, name).is_file()
 
 
 def flip_a_bit(file):
@@ -142,7 +144,8 @@ def test_from_fault_to_fault_a_run_is_made_at_last(project, config):
     assert not training.is_running()
     assert "stopped: SIGTERM after step" in workflow.output.read_text()
     kept = run.parent / "stopped/run.json"
-    assert run_files.read_run(kept, "weights.safetensors")["ended"] == "stopped: SIGTERM"
+    assert run_files.read_run(kept)["ended"] == "stopped: SIGTERM"
+    assert run_files.verified(kept, "weights.safetensors").is_file()
     assert not run.exists()
 
     # Snakemake is killed: an orphan would write into the folder of its successor. Its lock stays.

@@ -34,15 +34,6 @@ from twinrun.comparison.tables import (
 )
 from twinrun.process.compiler_cache import sharing
 
-# Of a run, beside run.json: all that is read here, and by what follows a comparison.
-FILES = (
-    "weights.safetensors",
-    "steps.csv",
-    "fingerprints.npz",
-    "epochs.csv",
-    "predictions.safetensors",
-)
-
 
 def compare(
     runs: Sequence[str | Path],
@@ -131,14 +122,14 @@ def _compared(
     reason = _why_not_run(runs, across=across)
     if reason is not None:
         return _not_run(runs, reason, across=across)
-    manifests = [run_files.read_run(run, *FILES) for run in runs]
+    manifests = [run_files.read_run(run) for run in runs]
     folders = [Path(run).parent for run in runs]
     reasons = (why_no_pair(manifests[0], other, across=across) for other in manifests[1:])
     reason = next(filter(None, reasons), None)
     rows: list[dict] = []
     step_tables = [pd.DataFrame(columns=STEP_COLUMNS)]
     firsts: list[FirstDifference] = []
-    tables = [] if reason else [read_tables(*run) for run in zip(folders, manifests, strict=True)]
+    tables = [] if reason else [read_tables(*run) for run in zip(runs, manifests, strict=True)]
     # A generator: without tables, `tables[0]` is never asked for.
     for first, other in ((tables[0], other) for other in tables[1:]):
         repeat = {"repeat": other.manifest["repeat"]}

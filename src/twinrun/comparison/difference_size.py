@@ -90,7 +90,8 @@ def _losses_looked_at(
     differences = pd.read_csv(steps)["loss_difference"].to_numpy()
     # Two runs and no more: with the rows of a further repeat, a row's place would not be its step.
     baseline, changed = (run_files.read_run(Path(run, "run.json")) for run in found["runs"])
-    losses = pd.read_csv(Path(found["runs"][0], "steps.csv"))["loss"].abs().to_numpy()
+    steps_of_baseline = run_files.verified(Path(found["runs"][0], "run.json"), "steps.csv")
+    losses = pd.read_csv(steps_of_baseline)["loss"].abs().to_numpy()
     # Steps count from 1 and rows from 0. Step 0 is before training: the first row shows it.
     start = max(first["step"] - 1, 0)
     looked = []

@@ -124,7 +124,7 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[s
     if reason is not None:
         found["sentence"] = f"{_beginning(first)}. {reason}."
         return found, []
-    replayed = _replayed(run, first["step"], Path(compared["runs"][0], "steps.csv"))
+    replayed = _replayed(run, first["step"], Path(compared["runs"][0], "run.json"))
     _judge(found, first, replayed, run)
     return found, replayed["operations"]
 

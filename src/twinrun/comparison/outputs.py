@@ -15,7 +15,7 @@ from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.pair_records import Agreement
 from twinrun.formatting import count, plural
-from twinrun.run_files import FINGERPRINT, RunManifest
+from twinrun.run_files import FINGERPRINT, RunManifest, verified
 
 WORST_FIRST = ("differs", "not run", "equal")
 
@@ -69,9 +69,7 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     everything else by its bytes; of several such tensors the one that changes most. Fingerprints
     of batches say nothing of how much changes, and are left out.
     """
-    first, second = (
-        artifacts.read_tensors(folder / "predictions.safetensors") for folder in folders
-    )
+    first, second = (_predicted(folder) for folder in folders)
     # ASSUME a tensor that only one run predicts is no change; `predictions` counts it.
     both = [name for name in first if name in second and not name.endswith(FINGERPRINT)]
     shares = [(_changed(first[name], second[name]), first[name]) for name in both]
@@ -82,12 +80,14 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
 
 
 def _predicted(folder: Path) -> dict[str, np.ndarray]:
-    return artifacts.read_tensors(folder / "predictions.safetensors")
+    return artifacts.read_tensors(verified(folder / "run.json", "predictions.safetensors"))
 
 
 def _logged(folder: Path) -> dict[str, str]:
     """Read a table of epochs as text, so that every digit counts and a NaN is one."""
-    table = pd.read_csv(folder / "epochs.csv", dtype=str, keep_default_na=False)
+    table = pd.read_csv(
+        verified(folder / "run.json", "epochs.csv"), dtype=str, keep_default_na=False
+    )
     return {
         f"{name} in epoch {row['epoch']}": row[name]
         for row in table.to_dict("records")

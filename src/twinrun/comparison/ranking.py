@@ -7,14 +7,14 @@ metric is no number. Does without torch.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.study_records import Ranking, Trial, write_ranking
 from twinrun.errors import TwinrunError
-from twinrun.run_files import FailedRun, RunManifest, RunSeconds
+from twinrun.run_files import FailedRun, RunManifest
 
 Manifest = RunManifest | FailedRun
 
@@ -84,7 +84,7 @@ def _same(
         # Spelled as in `_trial`: the path is the key.
         Path(run).as_posix(): manifest["weights_sha256"]
         for run, manifest in zip(runs, manifests, strict=True)
-        if "weights_sha256" in manifest
+        if run_files.left_network(manifest)
     }
     groups: dict[object, list[str]] = {}
     for trial in trials:
@@ -101,7 +101,7 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
     """Return of each trial the hyperparameters, variant and seed that are not the same in all."""
     of_trials = [
         {
-            **manifest["settings"]["workload"]["hyperparameters"],
+            **run_files.workload_of(manifest).hyperparameters,
             "variant": manifest["variant"],
             "seed": manifest["seed"],
         }
@@ -117,11 +117,10 @@ def _trial(manifest: Manifest, path: Path, point: dict[str, Any], metric: str) -
     logged = dict(manifest["metrics"])
     if manifest["ended"] == "finished":
         # What the test logged goes before what an epoch logged under the same name.
-        logged = _logged_last(path.with_name("epochs.csv")) | logged
+        logged = _logged_last(run_files.verified(path, "epochs.csv")) | logged
     value = logged.pop(metric, None)
-    seconds = cast(
-        RunSeconds | None, manifest.get("seconds")
-    )  # of a trial that failed there are none
+    # Of a trial that failed there are no seconds.
+    seconds = manifest["seconds"] if run_files.left_network(manifest) else None
     return Trial(
         rank=None,
         point=point,

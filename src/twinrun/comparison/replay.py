@@ -21,7 +21,7 @@ import torch
 import xxhash
 from torch.utils.data import DataLoader, Dataset
 
-from twinrun import artifacts
+from twinrun import artifacts, run_files
 from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.distances import Distances, distances
@@ -40,11 +40,11 @@ def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
     Args:
         run: what the pair's runs were made of.
         step: the step in which the pair diverged, from 1.
-        recorded: steps.csv of the first run of the pair.
+        recorded: run.json of the first run of the pair; its steps.csv lies beside it.
         start: path of the file.
     """
     # As text: fingerprints without a letter would be read as numbers.
-    steps = pd.read_csv(recorded, dtype=str)
+    steps = pd.read_csv(run_files.verified(recorded, "steps.csv"), dtype=str)
     tracer = Tracer()
     saver = _Saver(tracer, steps, step, Path(start))
     # The tracer first: the saver looks at the row that it has just written.

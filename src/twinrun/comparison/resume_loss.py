@@ -176,9 +176,8 @@ def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
 
 def _steps_of(run: str) -> pd.DataFrame:
     """Read the steps of a run, with a column for each generator."""
-    folder = Path(run).parent
-    arrays = artifacts.read_arrays(folder / "fingerprints.npz")
+    arrays = artifacts.read_arrays(run_files.verified(run, "fingerprints.npz"))
     states = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
     # As text in both tables: batches of one are looked up in the other.
-    steps = pd.read_csv(folder / "steps.csv", dtype={"batch": str})
+    steps = pd.read_csv(run_files.verified(run, "steps.csv"), dtype={"batch": str})
     return steps.assign(**{f"{RNG_STATE}{name}": state for name, state in states.items()})

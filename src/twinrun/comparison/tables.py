@@ -64,17 +64,23 @@ class Run:
     """fingerprints.npz, as `Tracer.arrays` describes it."""
 
 
-def read_tables(folder: Path, manifest: RunManifest) -> Run:
-    """Read the files of a run whose checksums have been checked.
+def read_tables(run: str | Path, manifest: RunManifest) -> Run:
+    """Read the files of a run.
+
+    Args:
+        run: its run.json.
+        manifest: what that says.
 
     Raises:
-        TwinrunError: if one of them is not of the form that a run writes.
+        TwinrunError: if one of them is not what the run wrote, or not of the form that runs write.
     """
     return Run(
         manifest=manifest,
-        weights=artifacts.read_tensors(folder / "weights.safetensors"),
-        steps=_read_steps(folder / "steps.csv", manifest["steps"]),
-        fingerprints=_read_fingerprints(folder / "fingerprints.npz", manifest["steps"]),
+        weights=artifacts.read_tensors(run_files.verified(run, "weights.safetensors")),
+        steps=_read_steps(run_files.verified(run, "steps.csv"), manifest["steps"]),
+        fingerprints=_read_fingerprints(
+            run_files.verified(run, "fingerprints.npz"), manifest["steps"]
+        ),
     )
 
 

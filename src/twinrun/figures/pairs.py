@@ -25,7 +25,7 @@ from twinrun.figures.style import (
     shorten,
 )
 from twinrun.formatting import count, measure, percent, plural, power_of_ten
-from twinrun.run_files import failure_of, read_ended, read_run
+from twinrun.run_files import failure_of, read_ended, read_run, verified
 
 MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
 BINS = 256
@@ -276,12 +276,12 @@ def read_pairs(runs: Sequence[str | Path]) -> tuple[list[Pair], dict[str, str]]:
 
 def _pair(variant: str, runs: Sequence[Path]) -> Pair | None:
     """Read two runs; None if there are not two, or they hold different parameters."""
-    manifests = [read_run(run, "weights.safetensors") for run in runs]
+    manifests = [read_run(run) for run in runs]
     # Of other names or shapes no element has a counterpart.
     if len(runs) < 2 or manifests[0]["tensors"] != manifests[1]["tensors"]:
         return None
     parameters = [t for t in manifests[0]["tensors"] if t["kind"] == "parameter"]
-    first, second = (read_tensors(run.with_name("weights.safetensors")) for run in runs)
+    first, second = (read_tensors(verified(run, "weights.safetensors")) for run in runs)
     return Pair(
         variant=variant,
         repeats=(manifests[0]["repeat"], manifests[1]["repeat"]),

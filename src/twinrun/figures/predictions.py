@@ -13,7 +13,7 @@ from matplotlib.colors import Normalize
 from twinrun.artifacts import read_tensors
 from twinrun.figures.style import canvas, empty, shorten, show_mosaic
 from twinrun.formatting import count, measure
-from twinrun.run_files import failure_of, read_run
+from twinrun.run_files import failure_of, read_run, verified
 
 EXAMPLES = 8
 COLOURS = 3  # channels of an image that has colours
@@ -33,8 +33,7 @@ def strip(run: str | Path, *, names: Sequence[str], output: str | Path) -> None:
     if failure is not None:
         empty(output, title=title, reason=f"not run: {failure}")
         return
-    read_run(run, "predictions.safetensors")
-    predictions = read_tensors(Path(run).with_name("predictions.safetensors"))
+    predictions = read_tensors(verified(run, "predictions.safetensors"))
     problem = _not_to_be_drawn(predictions, names) or _no_images(predictions, names)
     if problem:
         empty(output, title=title, reason=problem)
@@ -106,7 +105,7 @@ def worse_than_first(run: str | Path, *, names: Sequence[str]) -> list[str]:
         run: as for `strip`.
         names: as for `strip`.
     """
-    predictions = read_tensors(Path(run).with_name("predictions.safetensors"))
+    predictions = read_tensors(verified(run, "predictions.safetensors"))
     if len(names) < 3 or _not_to_be_drawn(predictions, names) or _no_images(predictions, names):
         return []
     low, high = _range(predictions[names[-1]])
@@ -134,8 +133,8 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
         if failure is not None:
             problem = f"not run: {failure}"
             continue
-        variant = read_run(run, "predictions.safetensors")["variant"]
-        found = read_tensors(Path(run).with_name("predictions.safetensors"))
+        variant = read_run(run)["variant"]
+        found = read_tensors(verified(run, "predictions.safetensors"))
         if not found:  # a run that was broken off has predicted nothing
             continue
         reason = _not_to_be_drawn(found, names) or _no_grid(found, names)

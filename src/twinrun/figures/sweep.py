@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from twinrun.comparison.study_records import Trial, read_ranking
 from twinrun.figures.style import MUTED, canvas, note
 from twinrun.formatting import measure
+from twinrun.run_files import verified
 
 MOST_PANELS = 3  # our choice, as the next
 MOST_NAMED = 8
@@ -25,7 +26,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
     summary = read_ranking(sweep)
     drawn = [trial for trial in summary["trials"] if trial["ended"] == "finished"]
     others = [trial for trial in summary["trials"] if trial["ended"] != "finished"]
-    tables = [pd.read_csv(Path(trial["run"]).with_name("epochs.csv")) for trial in drawn]
+    tables = [pd.read_csv(verified(trial["run"], "epochs.csv")) for trial in drawn]
     # Of any of them, the best one's first: what a module logs may depend on what is varied.
     logged = dict.fromkeys(name for table in tables for name in table if name != "epoch")
     names = list(logged)[:MOST_PANELS] or [""]

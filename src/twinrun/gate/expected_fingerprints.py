@@ -52,13 +52,13 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
     for run in map(Path, runs):
         if run_files.failure_of(run) is not None:
             continue  # see `failures`
-        manifest = run_files.read_run(run, "steps.csv")
+        manifest = run_files.read_run(run)
         identity = manifest["environment"]["identity"]
         environment = {
             # An upgrade of a package that does not compute need not be accepted anew: if one does
             # after all, the weights say so.
             **{key: value for key, value in identity.items() if key != "distributions"},
-            "threads": manifest["settings"]["variant"]["threads"],
+            "threads": run_files.variant_of(manifest).threads,
         }
         name = f"{manifest['workload']}/{manifest['variant']}/seed{manifest['seed']}"
         name += f"/repeat{manifest['repeat']}"
@@ -75,7 +75,7 @@ def failures(runs: Sequence[str | Path]) -> list[str]:
 def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
     # As text: a fingerprint without a letter would be read as a number, and so would
     # 12e4567890123456.
-    steps = pd.read_csv(run.with_name("steps.csv"), dtype={"parameters": str})
+    steps = pd.read_csv(run_files.verified(run, "steps.csv"), dtype={"parameters": str})
     parameters = dict(zip(steps["step"].tolist(), steps["parameters"], strict=True))
     last = manifest["steps"]
     # Steps 1, 2, 4, 8 ... tell within a factor of two when a run diverged, in a file that a person

@@ -7,12 +7,11 @@ each run recorded: the user's code, the data, versions and machine.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
 
 from twinrun import artifacts
 from twinrun.process.environment import planned_identity, this_host
 from twinrun.process.imported_code import changed_since
-from twinrun.run_files import FAILED, RunManifest, read_ended
+from twinrun.run_files import RunManifest, left_network, read_ended
 
 
 def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
@@ -32,9 +31,9 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
             reasons.setdefault(str(run), f"{run} is gone")
             continue
         ended = read_ended(path)
-        if ended["ended"].startswith(FAILED):
+        if not left_network(ended):
             continue  # it left nothing that an answer could rest on
-        for what, why in _changes(cast(RunManifest, ended), folder, identity, hashes):
+        for what, why in _changes(ended, folder, identity, hashes):
             reasons.setdefault(what, f"{why} since {run} was made")
     return list(reasons.values())
 

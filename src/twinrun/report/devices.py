@@ -9,6 +9,7 @@ import pandas as pd
 from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
 from twinrun.report.results import ReportedRun, Results
+from twinrun.run_files import verified
 from twinrun.timing.ratios import crossing, exponents
 from twinrun.timing.summary import TimingSummary
 
@@ -114,7 +115,7 @@ def _networks(results: Results, workload: str) -> dict[str, object]:
 
 
 def _predictions(run: ReportedRun) -> dict[str, np.ndarray]:
-    return read_tensors(run["path"].with_name("predictions.safetensors"))
+    return read_tensors(verified(run["path"], "predictions.safetensors"))
 
 
 def _apart(
@@ -128,5 +129,5 @@ def _apart(
 
 
 def _last_loss(run: ReportedRun) -> float | None:
-    table = pd.read_csv(run["path"].with_name("epochs.csv"))
+    table = pd.read_csv(verified(run["path"], "epochs.csv"))
     return float(table["train_loss"].iloc[-1]) if "train_loss" in table and len(table) else None

@@ -15,7 +15,7 @@ from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
 from twinrun.config.definitions import Section
 from twinrun.report.missing import Missing, unreadable
 from twinrun.report.svg import inline
-from twinrun.run_files import FAILED, FailedRun, RunManifest, read_ended
+from twinrun.run_files import FailedRun, RunManifest, left_network, read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.summary import TimingSummary
@@ -242,11 +242,11 @@ def _locations(name: str, path: Path) -> list[ReportedLocation]:
 
 def _run(name: str, path: Path) -> ReportedRun | ReportedFailure:
     manifest, folder = read_ended(path), name.removesuffix("/run.json")
-    if manifest["ended"].startswith(FAILED):
-        failure: ReportedFailure = {**cast(FailedRun, manifest), "folder": folder}
-        return failure
-    run: ReportedRun = {**cast(RunManifest, manifest), "folder": folder, "path": path}
-    return run
+    if left_network(manifest):
+        run: ReportedRun = {**manifest, "folder": folder, "path": path}
+        return run
+    failure: ReportedFailure = {**manifest, "folder": folder}
+    return failure
 
 
 def _sorted(

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import pandas as pd
 
 from twinrun.report.results import ReportedRun, Results
+from twinrun.run_files import workload_of
 
 MOST_LISTED = 60
 Value: TypeAlias = str | int | float | None
@@ -78,8 +79,8 @@ def datasets(results: Results) -> list[dict[str, object]]:
     """Return the datasets that the runs name: how made, and the contact sheet if there is one."""
     hashes: dict[str, dict[str, None]] = {}
     for run in results.runs:
-        if run["data"]:
-            name = run["settings"]["workload"]["dataset"]
+        name = workload_of(run).dataset
+        if run["data"] and name is not None:
             hashes.setdefault(name, {})[run["data"]["sha256"]] = None
     return [
         {

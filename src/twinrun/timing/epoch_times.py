@@ -154,7 +154,7 @@ def _epochs(manifest: RunManifest) -> list[dict[str, object]]:
     seconds = manifest["seconds"]
     run = {
         "variant": manifest["variant"],
-        "workers": manifest["settings"]["variant"]["devices"],
+        "workers": run_files.variant_of(manifest).devices,
         "seed": manifest["seed"],
         "repeat": manifest["repeat"],
     }

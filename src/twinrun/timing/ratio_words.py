@@ -53,8 +53,9 @@ def effect_of(ratio: Interval) -> Effect:
     # Asked first: an interval of 1.003 to 1.04 lies above 1, and yet does not matter.
     if all(least <= _shown(end) <= most for end in (low, high, 1 / low, 1 / high)):
         return "no difference that matters"
-    # The end next to 1 must not look like 1.
-    if _shown(low) > 1 > _shown(1 / low):
+    # The end next to 1 must not look like 1, and neither must its inverse: that of 0.998 prints as
+    # 1.00. Above 1 digits are coarser: what prints above it has an inverse that prints below.
+    if _shown(low) > 1:
         return "slower"
     if _shown(high) < 1 < _shown(1 / high):
         return "faster"

@@ -15,7 +15,7 @@ from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process.job import say
-from twinrun.run_files import FAILED
+from twinrun.run_files import FAILED, FailedRun, settings_of
 
 
 @contextmanager
@@ -43,18 +43,13 @@ def failure_kept(run: Run) -> Iterator[None]:
         for name, path in asdict(run.files).items():
             if name not in ("manifest", "checksums"):
                 artifacts.write_text(path, "")
-        run_files.write_run(
-            run.files,
-            {
-                "workload": identity.workload,
-                "variant": identity.variant,
-                "seed": identity.seed,
-                "repeat": identity.repeat,
-                "settings": {
-                    "workload": asdict(training.workload),
-                    "variant": asdict(training.variant),
-                },
-                "metrics": {},
-                "ended": f"{FAILED}{error}",
-            },
+        failed = FailedRun(
+            workload=identity.workload,
+            variant=identity.variant,
+            seed=identity.seed,
+            repeat=identity.repeat,
+            settings=settings_of(training),
+            metrics={},
+            ended=f"{FAILED}{error}",
         )
+        run_files.write_run(run.files, failed)

@@ -2,7 +2,6 @@
 
 import resource
 import sys
-from dataclasses import asdict
 from typing import Literal
 
 import pandas as pd
@@ -10,16 +9,11 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun import artifacts
-from twinrun.config.definitions import Run, RunFiles, Training
+from twinrun.config.definitions import Run, RunFiles
 from twinrun.process import environment
-from twinrun.run_files import Origin, SettingsEntry, TensorEntry
+from twinrun.run_files import Origin, TensorEntry, settings_of
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.epoch_log import EpochMetrics
-
-
-def settings_of(training: Training) -> SettingsEntry:
-    """Return the settings of a training as plain values."""
-    return {"workload": asdict(training.workload), "variant": asdict(training.variant)}
 
 
 def origin_of(run: Run) -> Origin:
