@@ -12,7 +12,7 @@ import torch
 import xxhash
 from example_trainings import VARIANT
 
-from twinrun import artifacts, run_files
+from twinrun import artifacts, run_files, run_records
 
 STEPS_PER_EPOCH = 3
 STREAMS = ("python", "numpy", "torch")
@@ -218,7 +218,7 @@ def fail(run, reason):
     """Make a run that was written one whose training failed."""
     manifest = artifacts.read_json(run)
     keys = ("workload", "variant", "seed", "repeat", "settings")
-    ended = {"metrics": {}, "ended": f"{run_files.FAILED}{reason}"}
+    ended = {"metrics": {}, "ended": f"{run_records.FAILED}{reason}"}
     for file in run.parent.iterdir():
         file.write_text("")
     artifacts.write_json(run, {key: manifest[key] for key in keys} | ended)

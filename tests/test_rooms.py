@@ -23,7 +23,7 @@ ORDER = (
     "__main__",
     *("report", "gate", "figures", "verdicts"),
     *("comparison", "timing", "training", "parallel", "trace"),
-    *("checkpoint", "acceleration", "run_files", "process", "config"),
+    *("checkpoint", "acceleration", "run_files", "run_records", "process", "config"),
     *("artifacts", "batches", "formatting", "wording", "errors"),
 )
 # What is trained, and on what: as a user's own, they know nothing of the package.

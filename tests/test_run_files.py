@@ -16,7 +16,7 @@ from example_results import write_run as example_run
 from example_runs import fail, seal, write_run
 from example_trainings import FILES
 
-from twinrun import artifacts, run_files
+from twinrun import artifacts, run_files, run_records
 from twinrun.comparison import resume_loss
 from twinrun.comparison.compare import compare
 from twinrun.comparison.difference_size import losses_apart, size_of
@@ -164,13 +164,13 @@ def test_no_reader_believes_a_file_that_was_changed(tmp_path, reader):
 
 # Where such a name stands for something else than a file to be read.
 NAMED_ONLY = {
-    "run_files.py",  # says which there are
+    "run_records.py",  # says which there are
     "config/studies.py",  # says which a rule makes
 }
 
 
 def test_the_files_of_a_run_are_read_as_verified_everywhere():
-    package, names = Path(run_files.__file__).parent, get_args(run_files.FileOfRun)
+    package, names = Path(run_files.__file__).parent, get_args(run_records.FileOfRun)
     found = set()
     for file in package.rglob("*.py"):
         tree = ast.parse(file.read_bytes())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RECORDS = {
-    "twinrun.run_files": ["RunManifest"],
+    "twinrun.run_records": ["RunManifest"],
     "twinrun.comparison.pair_records": ["Comparison", "FirstDifference", "Location"],
     "twinrun.comparison.study_records": ["MatrixCell", "Ranking", "ResumeTable"],
     "twinrun.timing.summary": ["TimingSummary"],

@@ -1,6 +1,6 @@
-"""Whether clean modules raise a false alarm: 50 trainings of each, held against the first.
+"""Whether clean modules raise a false alarm: 50 trainings of each, compared with the first.
 
-    PYTHONPATH=tests python docs/measurements/false_alarms.py
+    PYTHONPATH=tests:tests/comparison python docs/measurements/false_alarms.py
 
 The modules are the clean ones among those of the planted faults, trained under torch's default
 algorithms on one thread and on two.

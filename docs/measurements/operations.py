@@ -4,7 +4,6 @@ python docs/measurements/operations.py results/data/digits.npz
 """
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -12,9 +11,10 @@ import yaml
 from torch.profiler import ProfilerActivity, profile
 
 from twinrun.acceleration.compilation import compiler_switches
+from twinrun.config.definitions import Training
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
-from twinrun.timing.timed_variant import Entrant, Material
+from twinrun.timing.timed_variant import InitialState, TimedVariant
 
 ROOT = Path(__file__).parents[2]
 SHOWN = 6  # operations
@@ -24,18 +24,25 @@ def main(dataset: str) -> None:
     """Print the milliseconds a step of each phase and variant, then of its largest operations."""
     settings = resolve(yaml.safe_load((ROOT / "config.yaml").read_text()), SCHEMA, gpus=0)
     torch.set_num_threads(2)
-    material = Material(asdict(settings.workloads["digits"]), dataset=dataset, seed=1)
+    initial = InitialState(
+        Training(
+            workload=settings.workloads["digits"],
+            variant=settings.variants["eager"],
+            seed=1,
+            dataset=dataset,
+            search_path=[],
+        )
+    )
     phases = ("train", "predict")
     with compiler_switches():
         for name in ("eager", "compiled"):
-            variant = asdict(settings.variants[name])
-            entrant = Entrant(material, variant, phases=phases, steps=20)
-            entrant.output()
-            entrant.settle()
+            timed = TimedVariant(initial, settings.variants[name], phases=phases, steps=20)
+            timed.output()
+            timed.warm_up()
             for phase in phases:
-                entrant.round(phase, 1)
+                timed.round(phase, 1)
                 with profile(activities=[ProfilerActivity.CPU]) as profiled:
-                    row = entrant.round(phase, 2)
+                    row = timed.round(phase, 2)
                 print(f"{name}, {phase}: {1e3 * row['seconds'] / row['steps']:.2f} ms a step")
                 for operation in sorted(
                     profiled.key_averages(), key=lambda found: -found.self_cpu_time_total

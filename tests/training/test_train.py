@@ -11,7 +11,7 @@ import torch
 from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
 from small import Points, Small
 
-from twinrun import artifacts, run_files
+from twinrun import artifacts, run_files, run_records
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
@@ -75,7 +75,7 @@ def test_the_manifest_names_what_made_the_run(finished):
     assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
     assert run_files.read_run(finished / "run.json") == manifest
-    for name in get_args(run_files.FileOfRun):
+    for name in get_args(run_records.FileOfRun):
         assert run_files.verified(finished / "run.json", name) == finished / name
     assert (manifest["steps"], manifest["epochs"], manifest["ended"]) == (15, 3, "finished")
     assert manifest["metrics"].keys() == {"test_loss"}

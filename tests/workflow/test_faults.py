@@ -17,7 +17,7 @@ import psutil
 import pytest
 from standard_config import merged
 
-from twinrun import artifacts, run_files
+from twinrun import artifacts, run_files, run_records
 
 from .conftest import Project
 
@@ -75,7 +75,7 @@ def state(project):
 
 def assert_whole(run):
     assert run_files.read_run(run)["ended"] == "finished"
-    for name in get_args(run_files.FileOfRun):
+    for name in get_args(run_records.FileOfRun):
         assert run_files.verified(run, name).is_file()
 
 

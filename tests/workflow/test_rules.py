@@ -1,11 +1,14 @@
 """What every rule must have, for all rules that Snakemake finds."""
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from twinrun.config.studies import STUDIES
+from twinrun.process.source_hash import find_source, package_files
 
 from .conftest import ROOT
 
@@ -83,6 +86,65 @@ def test_every_input_and_output_has_a_name(rule):
     for name in ("input", "output"):
         entries = re.findall(r"(?:^|\n {8})([^\s)#].*)", directive(rule, name) or "")
         assert [entry for entry in entries if not re.match(r"\w+=", entry)] == []
+
+
+# What a rule's script imports and its `source` leaves out, and why; what a rule has no `source`.
+SHAPES_NO_RESULT = {
+    "process/__init__.py": "holds a docstring only",
+    "wording.py": "words of failures: see `source_hash.ONLY_WORDS`",
+    "process/job.py": "redirects output and ends the process; what it refuses leaves no result",
+}
+WITHOUT_SOURCE = {"gate": "leaves no file: it judges anew whenever it is asked for"}
+
+
+@cache
+def files_behind(module: str) -> frozenset[str]:
+    """Return the package's files that a module imports or has a fresh process import."""
+    found, waiting = set(), [module]
+    while waiting:
+        for file in map(Path, package_files(waiting.pop())):
+            name = file.resolve().relative_to(ROOT / "src/twinrun").as_posix()
+            if name not in found:
+                found.add(name)
+                waiting += modules_named(file)
+    return frozenset(found)
+
+
+def modules_named(file: Path) -> list[str]:
+    """Return the modules of the package that a file names, in imports or in strings."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        match node:
+            case ast.ImportFrom(module=str() as module):
+                found.append(module)
+            case ast.Constant(value=str() as text):
+                found.append(text.partition(":")[0])
+    return [name for name in found if re.fullmatch(r"twinrun\.[\w.]+", name) and find_source(name)]
+
+
+@pytest.mark.parametrize("rule", [rule for rule in COMPUTING if rule not in WITHOUT_SOURCE])
+def test_the_source_of_a_rule_is_all_that_its_script_imports(rule):
+    """What is left out reruns nothing when it changes: results would be those of older code."""
+    params = directive(rule, "params")
+    hashed = re.findall(r'"(twinrun\.[\w.]+)"', params.partition("source=")[2])
+    known = {file for module in hashed for file in names_of(package_files(module))}
+    script = ROOT / f"workflow/scripts/{rule}.py"
+    needed = {file for module in modules_named(script) for file in files_behind(module)}
+    assert needed
+    assert sorted(needed - known - SHAPES_NO_RESULT.keys()) == []
+
+
+def names_of(files: list[str]) -> set[str]:
+    return {Path(file).resolve().relative_to(ROOT / "src/twinrun").as_posix() for file in files}
+
+
+def test_a_module_named_for_a_fresh_process_is_seen(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from twinrun.process.launching import launch\nlaunch('twinrun.timing.measure:measure')\n"
+    )
+    named = modules_named(tmp_path / "script.py")
+    assert named == ["twinrun.process.launching", "twinrun.timing.measure"]
+    assert "process/fresh_process.py" in files_behind("twinrun.process.launching")
 
 
 def test_every_script_is_a_rules():

@@ -51,6 +51,7 @@ rule locate:
         source=lambda wildcards: hash_of(
             "twinrun.comparison.locate",
             "twinrun.comparison.replay",
+            "twinrun.process.fresh_process",
             *PARAMS.modules_of_workload(wildcards),
         ),
         run=PARAMS.settings_of_replay,

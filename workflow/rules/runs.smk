@@ -32,6 +32,8 @@ rule train:
         source=lambda wildcards: hash_of(
             "twinrun.training.run",
             "twinrun.training.train",
+            "twinrun.training.failed_run",
+            "twinrun.process.gpu_locks",
             *PARAMS.modules_of_workload(wildcards),
         ),
         run=PARAMS.settings_of_run,

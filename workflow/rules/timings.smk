@@ -21,7 +21,9 @@ rule timing:
         gpu=PARAMS.gpus_of_timing,
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.timing.measure", *PARAMS.modules_of_timing(wildcards)
+            "twinrun.timing.measure",
+            "twinrun.process.launching",
+            *PARAMS.modules_of_timing(wildcards),
         ),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
         workload=PARAMS.workload_of_timing,

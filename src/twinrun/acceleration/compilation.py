@@ -28,7 +28,7 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._functorch import config as functorch_config
 from torch.utils._pytree import tree_leaves
 
-from twinrun.run_files import CompilationCounts
+from twinrun.run_records import CompilationCounts
 
 COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
 # An epoch has two shapes as a rule: whole mini-batches and a partial last one.

@@ -27,7 +27,7 @@ from twinrun.acceleration.whole_step import (
 )
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError, sentence_of
-from twinrun.run_files import CompilationCounts
+from twinrun.run_records import CompilationCounts
 
 Form = Literal["plain", "whole", "parts"]
 Trained = tuple[bool, ...]

@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_flatten_with_path
 
 from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.errors import TwinrunError
-from twinrun.run_files import ProofLeg
+from twinrun.run_records import ProofLeg
 
 EPSILONS = {
     "ieee": torch.finfo(torch.float32).eps,

@@ -28,7 +28,7 @@ from twinrun.acceleration.fast_step import FastStep
 from twinrun.acceleration.whole_step import Step, compiled, loss_of, parameters_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
-from twinrun.run_files import CompilationCounts
+from twinrun.run_records import CompilationCounts
 
 
 class TrainingStep:

@@ -25,7 +25,7 @@ from twinrun.acceleration.steps import check, set_up, with_index
 from twinrun.acceleration.whole_step import Logged, parameters_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
-from twinrun.run_files import CompilationCounts
+from twinrun.run_records import CompilationCounts
 
 
 class Speed(pl.Callback):

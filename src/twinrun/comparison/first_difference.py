@@ -10,7 +10,7 @@ import pandas as pd
 from twinrun.comparison.causes import cause_of
 from twinrun.comparison.pair_records import FirstDifference
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
-from twinrun.run_files import PER_STEP
+from twinrun.run_records import PER_STEP
 
 # What quantities are called where another word than their own is clearer; see `causes`.
 WORDS = {

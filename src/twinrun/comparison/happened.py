@@ -9,7 +9,8 @@ trained from the beginning; it was resumed and broke off; it was resumed and fin
 last ends in bits that say something about resuming.
 """
 
-from twinrun.run_files import RunManifest, variant_of
+from twinrun.run_files import variant_of
+from twinrun.run_records import RunManifest
 
 
 def why_not_resumed(manifest: RunManifest) -> str | None:

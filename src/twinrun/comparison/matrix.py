@@ -20,7 +20,7 @@ from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
 from twinrun.formatting import count, measure, percent, plural
-from twinrun.run_files import RunManifest
+from twinrun.run_records import RunManifest
 
 # fmt: off
 COLUMNS = [

@@ -15,7 +15,8 @@ from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.pair_records import Agreement
 from twinrun.formatting import count, plural
-from twinrun.run_files import FINGERPRINT, RunManifest, verified
+from twinrun.run_files import FINGERPRINT, verified
+from twinrun.run_records import RunManifest
 
 WORST_FIRST = ("differs", "not run", "equal")
 

@@ -7,7 +7,7 @@ Repeats must share everything; of another variant or seed only what is computed 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from twinrun.run_files import RunManifest, TensorEntry
+from twinrun.run_records import RunManifest, TensorEntry
 
 
 def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str | None:

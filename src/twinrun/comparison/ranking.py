@@ -14,7 +14,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison.study_records import Ranking, Trial, write_ranking
 from twinrun.errors import TwinrunError
-from twinrun.run_files import FailedRun, RunManifest
+from twinrun.run_records import FailedRun, RunManifest
 
 Manifest = RunManifest | FailedRun
 

@@ -30,7 +30,8 @@ the losses were at most 0.04 of the bound apart (see tests/comparison/test_round
 
 import math
 
-from twinrun.run_files import RunManifest, variant_of
+from twinrun.run_files import variant_of
+from twinrun.run_records import RunManifest
 
 CONFIDENCE = 3  # C: a bound fails with a probability of 2.2 % at most
 ROUNDINGS_PER_TENSOR = 2  # of a layer's weight and bias: its input, product, sum and activation

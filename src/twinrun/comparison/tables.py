@@ -16,7 +16,7 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.distances import differences, distances, relative, squares, values
 from twinrun.comparison.pair import shape_of
 from twinrun.comparison.pair_records import Counts
-from twinrun.run_files import PER_STEP, RunManifest
+from twinrun.run_records import PER_STEP, RunManifest
 
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
 QUANTITIES = {

@@ -15,7 +15,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.errors import TwinrunError
 from twinrun.formatting import count, measure, plural
-from twinrun.run_files import RunManifest
+from twinrun.run_records import RunManifest
 
 
 class Fingerprint(TypedDict):

@@ -11,7 +11,8 @@ from pathlib import Path
 from twinrun import artifacts
 from twinrun.process.environment import planned_identity, this_host
 from twinrun.process.imported_code import changed_since
-from twinrun.run_files import RunManifest, left_network, read_ended
+from twinrun.run_files import left_network, read_ended
+from twinrun.run_records import RunManifest
 
 
 def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:

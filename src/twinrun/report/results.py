@@ -15,7 +15,8 @@ from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
 from twinrun.config.definitions import Section
 from twinrun.report.missing import Missing, unreadable
 from twinrun.report.svg import inline
-from twinrun.run_files import FailedRun, RunManifest, left_network, read_ended
+from twinrun.run_files import left_network, read_ended
+from twinrun.run_records import FailedRun, RunManifest
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.summary import TimingSummary

@@ -24,7 +24,7 @@ from twinrun.acceleration.steps import TrainingStep, with_index
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.acceleration.whole_step import Step
 from twinrun.config.definitions import Variant
-from twinrun.run_files import CompilationCounts
+from twinrun.run_records import CompilationCounts
 from twinrun.timing.fit import Fit
 from twinrun.timing.initial_state import InitialState
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.run_files import FailedRun, RunManifest
+from twinrun.run_records import FailedRun, RunManifest
 from twinrun.timing.ratios import CONFIDENCE, UNSTABLE_IQR_SHARE, median_interval
 from twinrun.timing.summary import Ratio, Skipped
 

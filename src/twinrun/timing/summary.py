@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.environment import Environment
-from twinrun.run_files import Proof
+from twinrun.run_records import Proof
 
 
 class TimingSettings(TypedDict):

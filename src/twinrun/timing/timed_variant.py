@@ -19,7 +19,7 @@ from twinrun.acceleration.proof import epsilon_of
 from twinrun.acceleration.steps import Prediction, calls_to_warm_up, check
 from twinrun.batches import copied, leaves, tensors
 from twinrun.config.definitions import Variant
-from twinrun.run_files import CompilationCounts
+from twinrun.run_records import CompilationCounts
 from twinrun.timing.bare_step import Call, bare_step, in_precision
 from twinrun.timing.conditions import conditions, wake
 from twinrun.timing.fit import Fit

@@ -15,7 +15,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
-from twinrun.run_files import PER_STEP
+from twinrun.run_records import PER_STEP
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_batch,

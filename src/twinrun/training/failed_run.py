@@ -15,7 +15,8 @@ from twinrun import artifacts, run_files
 from twinrun.config.definitions import Run
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process.job import say
-from twinrun.run_files import FAILED, FailedRun, settings_of
+from twinrun.run_files import settings_of
+from twinrun.run_records import FAILED, FailedRun
 
 
 @contextmanager

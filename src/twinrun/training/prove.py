@@ -31,7 +31,7 @@ from twinrun.config.definitions import Training, Variant
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.parallel.accumulation import accumulate
 from twinrun.process.determinism import SWITCHES, determinism
-from twinrun.run_files import Proof, ProofLeg
+from twinrun.run_records import Proof, ProofLeg
 from twinrun.training.assemble import build, trainer_of
 
 EPOCHS, BATCHES = 2, 3  # of each short training

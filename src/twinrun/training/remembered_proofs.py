@@ -31,7 +31,7 @@ from twinrun.errors import JobError, TwinrunError
 from twinrun.process import environment
 from twinrun.process.imported_code import ImportedFile, changed_since, imported_files
 from twinrun.process.source_hash import sources_hash
-from twinrun.run_files import Proof
+from twinrun.run_records import Proof
 from twinrun.training.prove import provable, prove
 
 MEMORY = Path(".snakemake/twinrun/proofs")

@@ -31,7 +31,7 @@ from twinrun.parallel.team import Team, check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.imported_code import imported_files
-from twinrun.run_files import Origin, RunManifest
+from twinrun.run_records import Origin, RunManifest
 from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate

@@ -11,7 +11,8 @@ import torch
 from twinrun import artifacts
 from twinrun.config.definitions import Run, RunFiles
 from twinrun.process import environment
-from twinrun.run_files import Origin, TensorEntry, settings_of
+from twinrun.run_files import settings_of
+from twinrun.run_records import Origin, TensorEntry
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.epoch_log import EpochMetrics
 

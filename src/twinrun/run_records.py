@@ -1,0 +1,203 @@
+"""The records of a run: what its manifest, run.json, holds, and how its other files are named.
+
+Read and written by `run_files`.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
+from twinrun.process.compiler_cache import CompilerCache
+from twinrun.process.environment import Actual, Environment
+from twinrun.process.imported_code import ImportedFile
+
+FAILED = "failed: "  # prefix of `ended` where a training failed and left nothing but its reason
+
+FileOfRun = Literal[
+    "weights.safetensors",
+    "steps.csv",
+    "epochs.csv",
+    "fingerprints.npz",
+    "predictions.safetensors",
+]
+"""Beside its run.json; read by way of `verified`."""
+
+# What fingerprints.npz keeps of each tensor or generator at every step, and which array
+# names its columns.
+PER_STEP = {
+    "random": "stream_names",
+    "random_after": "stream_names",
+    "buffers": "buffer_names",
+    "gradients": "names",
+    "optimizer": "names",
+    "parameters": "names",
+}
+
+
+class TensorEntry(TypedDict):
+    """A parameter or buffer of a run."""
+
+    name: str
+    """As PyTorch names it."""
+    kind: Literal["parameter", "buffer"]
+    shape: list[int]
+    dtype: str
+    """torch's name of it, such as float32."""
+
+
+class DataEntry(TypedDict):
+    """The dataset that a run read."""
+
+    path: str
+    sha256: str
+    """Of its bytes."""
+
+
+class SettingsEntry(TypedDict):
+    """The settings of a run, resolved: plain values as they were written.
+
+    Two runs are compared by these, so that a setting that only one of them knows is seen.
+    """
+
+    workload: Mapping[str, object]
+    """Read by `workload_of`."""
+    variant: Mapping[str, object]
+    """Read by `variant_of`."""
+
+
+class RunSeconds(TypedDict):
+    """Where the time of a run went."""
+
+    setup: float
+    """Until the Trainer was made, in seconds."""
+    fit: float
+    """Training and validation, in seconds."""
+    total: float
+    """From the first line of `train` to the manifest, in seconds; imports come before."""
+    epochs: list[float]
+    """Seconds of the training steps of each epoch."""
+    communication: list[float]
+    """Seconds of each epoch in which workers exchanged or waited."""
+
+
+class CompilationCounts(TypedDict):
+    """What torch's compiler did."""
+
+    calls: int
+    """Of the compiled function."""
+    compilations: int
+    """Calls that compiled a graph."""
+    reasons: list[str]
+    """Why it compiled again, once for each time."""
+
+
+class ProofLeg(TypedDict):
+    """Fast steps compared with plain ones in one precision: see `acceleration.proof`."""
+
+    precision: str
+    """Lightning's name of it."""
+    distance: float
+    """The largest relative L2 distance of a value that was compared."""
+    bound: float
+    """The distance that rounding explains."""
+    judged: int
+    """Values that were compared."""
+    left_out: int
+    """Values that rounding alone moves too far to tell."""
+
+
+class Proof(TypedDict):
+    """That a variant's fast steps compute what plain ones compute, but for rounding."""
+
+    steps: int
+    """Steps of each short training."""
+    shapes: int
+    """Shapes of batch in them."""
+    in_parts: str | None
+    """Why steps are not done in one piece, where the variant asks for that."""
+    legs: list[ProofLeg]
+    """In float64, and in the variant's own precision."""
+    not_in_float64: str | None
+    """Why the first of them is missing."""
+    seed: int
+    """Of the short trainings."""
+    seconds: float
+    """That the proof took when it was made."""
+    key: str | None
+    """Hash of what it rests on; None of one that is not kept for others."""
+    is_remembered: bool
+    """Whether it was made before, by another run or timing of the same: another seed, or repeat."""
+
+
+class Origin(TypedDict):
+    """What a run comes from."""
+
+    workload: str
+    """Its name in the config."""
+    variant: str
+    """Its name in the config."""
+    seed: int
+    repeat: int
+    """Counts runs that should be identical, from 1."""
+    settings: SettingsEntry
+    environment: Environment
+    data: DataEntry | None
+    """None of a workload without a dataset."""
+    source_sha256: str
+    """Hash of the code that the run depends on."""
+
+
+class RunManifest(Origin):
+    """The run.json of a training that left a network."""
+
+    tensors: list[TensorEntry]
+    """In the module's order."""
+    weights_sha256: str
+    """Of weights.safetensors."""
+    steps: int
+    """Optimizer steps that were traced."""
+    epochs: int
+    """Epochs that were ended."""
+    metrics: dict[str, float]
+    """What the module logged on the test data."""
+    not_evaluated: dict[str, str]
+    """What of test and prediction could not be measured or kept, and why."""
+    actual: Actual | None
+    """None of a training that did not start."""
+    departures: list[str]
+    """Where the training departs from its variant."""
+    not_fingerprinted: list[str]
+    """Classes of objects in the batches that could not be looked into."""
+    code: dict[str, ImportedFile]
+    """The user's modules that the process had imported when it ended, by name."""
+    seconds: RunSeconds
+    compilation: CompilationCounts | None
+    """None of a run that compiled nothing."""
+    compiler_cache: CompilerCache | None
+    """None of a run that compiled nothing, not even in the module's own code."""
+    proof: Proof | None
+    """None of a run without fast steps, and of one whose proof failed."""
+    peak_memory_mb: int
+    """The most resident memory, in MiB, summed over the workers."""
+    resumed_at: list[int]
+    """Steps after which the training was resumed; empty of one that never was."""
+    was_stopped: bool
+    """Whether a first process was ended at the variant's `stop`, for this one to resume."""
+    not_resumed: str | None
+    """Why the training then started again from its beginning; None if it was resumed, or never
+    stopped."""
+    ended: str
+    """`finished`, or why it ended otherwise."""
+
+
+class FailedRun(TypedDict):
+    """The run.json of a training that failed: nothing but the reason."""
+
+    workload: str
+    variant: str
+    seed: int
+    repeat: int
+    settings: SettingsEntry
+    metrics: dict[str, float]
+    """Empty."""
+    ended: str
+    """Begins with FAILED."""
