@@ -25,6 +25,7 @@ from twinrun.comparison.ranking import rank
 from twinrun.comparison.replay import save_start
 from twinrun.comparison.study_records import Trial, write_ranking
 from twinrun.config.definitions import RunFiles
+from twinrun.dataset_files import check_dataset, write_manifest
 from twinrun.errors import TwinrunError
 from twinrun.figures.pairs import first_layer, layers
 from twinrun.figures.predictions import strip, surfaces, worse_than_first
@@ -240,13 +241,13 @@ def test_a_digit_that_still_is_json_is_found(tmp_path, bit):
 def test_a_damaged_dataset_is_named(tmp_path, damage):
     file = tmp_path / "points.npz"
     artifacts.write_arrays(file, {"points": np.arange(1000.0)})
-    artifacts.write_json(
-        file.with_suffix(".json"), {"dataset": "points", "sha256": artifacts.sha256(file)}
-    )
-    artifacts.check_dataset(file)
+    manifest = {"dataset": "points", "make": "mine:make", "parameters": {}, "libraries": {}}
+    manifest |= {"arrays": {}, "sha256": artifacts.sha256(file)}
+    write_manifest(file.with_suffix(".json"), manifest)
+    check_dataset(file)
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(TwinrunError, match=r"points\.npz is corrupt.*delete it"):
-        artifacts.check_dataset(file)
+        check_dataset(file)
 
 
 @pytest.mark.parametrize("beside", [None, [1], {"sha256": "mine"}])
@@ -255,7 +256,16 @@ def test_a_file_of_the_users_own_needs_no_manifest(tmp_path, beside):
     file.write_bytes(b"anything")
     if beside is not None:
         artifacts.write_json(file.with_suffix(".json"), beside)
-    artifacts.check_dataset(file)
+    check_dataset(file)
+
+
+def test_a_manifest_of_ours_that_lacks_something_is_corrupt(tmp_path):
+    file = tmp_path / "points.npz"
+    file.write_bytes(b"anything")
+    part = {"dataset": "points", "sha256": artifacts.sha256(file)}
+    artifacts.write_json(file.with_suffix(".json"), part)
+    with pytest.raises(TwinrunError, match=r"points\.json is corrupt.*`make`"):
+        check_dataset(file)
 
 
 class Poison:

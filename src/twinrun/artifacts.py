@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -76,7 +76,7 @@ def write_json(path: str | Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path) -> object:
     """Read JSON.
 
     Raises:
@@ -185,35 +185,6 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
         array = np.frombuffer(entry["data"], dtype=_ITEM_TYPES[entry["dtype"]])
         arrays[name] = array.reshape(entry["shape"])
     return arrays
-
-
-def read_entries(path: str | Path) -> list[Any]:
-    """Read the entries of a JSON list, or the one that the file is.
-
-    Raises:
-        JobError: if the file is no JSON.
-    """
-    content = read_json(path)
-    return content if isinstance(content, list) else [content]
-
-
-def check_dataset(path: str | Path) -> None:
-    """Compare a dataset that the workflow made with the hash in its manifest.
-
-    A user's own file has no such manifest and passes; each run records its hash all the same.
-
-    Raises:
-        JobError: if its bytes are not those that were written.
-    """
-    manifest = Path(path).with_suffix(".json")
-    recorded = read_json(manifest) if manifest.exists() else None
-    if not isinstance(recorded, dict) or not {"dataset", "sha256"} <= recorded.keys():
-        return
-    if sha256(path) != recorded["sha256"]:
-        raise JobError(
-            f"{path} is corrupt (its sha256 is not the one in {manifest}): delete it and it is "
-            f"made again"
-        )
 
 
 def sha256(path: str | Path) -> str:

@@ -18,6 +18,7 @@ import pytest
 from standard_config import merged
 
 from twinrun import artifacts, run_files, run_records
+from twinrun.dataset_files import check_dataset
 
 from .conftest import Project
 
@@ -219,7 +220,7 @@ def test_results_that_cannot_be_written_are_an_error_and_then_no_more(project, c
     assert "Read-only file system" in failed.text
     assert not (project.directory / target).exists()
     workflow.ended(target, check=0)
-    artifacts.check_dataset(project.directory / target)
+    check_dataset(project.directory / target)
 
 
 def test_a_dataset_is_made_once_for_two_working_directories(demo, config, tmp_path):
@@ -235,7 +236,7 @@ def test_a_dataset_is_made_once_for_two_working_directories(demo, config, tmp_pa
         shutil.copy(Path(__file__).with_name("points.py"), work)
         workflow = Workflow(Project(demo.source, work), config)
         workflow.ended("results/data/points.npz", "--cache", check=0, **environment)
-        artifacts.check_dataset(work / "results/data/points.npz")
+        check_dataset(work / "results/data/points.npz")
         made.append((work / "results/data/points.npz").resolve())
     assert (tmp_path / "mark").read_text() == "made\n"
     assert made[0] == made[1]

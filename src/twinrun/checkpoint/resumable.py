@@ -21,7 +21,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytorch_lightning as pl
 import torch
@@ -32,6 +32,17 @@ from twinrun.errors import TwinrunError
 from twinrun.process.determinism import restore_rng_states, rng_states
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
+
+
+class CheckpointEntry(TypedDict):
+    """The checkpoint.json of a folder: which of its files is the last whole checkpoint."""
+
+    file: str
+    """Its name in the folder."""
+    sha256: str
+    """Of its bytes."""
+    identity: dict[str, object]
+    """What must be the same for it to be used."""
 
 
 class Resumable(pl.Callback):
@@ -61,7 +72,7 @@ class Resumable(pl.Callback):
         self._refusal = self._folder / "refused.txt"
         self.refused: str | None = None
         """Why `last` found no checkpoint that can be used."""
-        self._identity = json.loads(json.dumps(identity or {}))
+        self._identity: dict[str, object] = json.loads(json.dumps(identity or {}))
         self._minutes = minutes
         self._say = say
         self._is_hindered = False
@@ -78,14 +89,13 @@ class Resumable(pl.Callback):
                 self.refused = self._refusal.read_text(encoding="utf-8")
             return None
         try:
-            entry = artifacts.read_json(self._entry)
+            entry = artifacts.read_record(self._entry, CheckpointEntry)
             path = self._folder / Path(entry["file"]).name
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
             others = [k for k, v in self._identity.items() if entry["identity"].get(k) != v]
             if is_whole and not others:
                 _check_it_is_data(path)
-        # A damaged entry can be of any type, with any keys.
-        except (TwinrunError, LookupError, TypeError, AttributeError):
+        except TwinrunError:
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
             return str(path)
@@ -157,9 +167,11 @@ class Resumable(pl.Callback):
                 trainer.save_checkpoint(temporary, weights_only=False)
                 # Before it replaces an older one: `fit` loads it with weights_only=True.
                 _check_it_is_data(temporary)
-            entry = {"file": path.name, "sha256": artifacts.sha256(path)}
             # After the checkpoint, so that an entry never names one that is not whole.
-            artifacts.write_json(self._entry, {**entry, "identity": self._identity})
+            entry = CheckpointEntry(
+                file=path.name, sha256=artifacts.sha256(path), identity=self._identity
+            )
+            artifacts.write_record(self._entry, entry, CheckpointEntry)
         except OSError as error:
             self._say(
                 f"{path} could not be written ({error.strerror}): the training continues without"

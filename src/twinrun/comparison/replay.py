@@ -212,7 +212,10 @@ class _Comparer(_Replayer):
 
     def __init__(self, start: Mapping[str, Any], record: Path, repeats: int) -> None:
         super().__init__(start, record, repeats)
-        self._recorded = {_key(row): row for row in artifacts.read_json(record / "ops.json")}
+        self._recorded = {
+            _key(row): row
+            for row in artifacts.read_record(record / "ops.json", list[dict[str, Any]])
+        }
         self._firsts: list[dict[str, Any] | None] = []
         self._operations: list[dict[str, Any]] = []
 

@@ -1,4 +1,6 @@
-"""The other side of `launching`: the program that a fresh process runs.
+"""The child's side of `launching`: the program that a started process runs.
+
+The parent's side is `worker_process`; what is said between them is in `messages`.
 
 It reads keyword arguments from its standard input, rebuilds them by the annotations of the function
 that it is told to call, and calls it. Its standard output is the channel back: lines of JSON with
@@ -20,7 +22,9 @@ from typing import NoReturn, get_type_hints
 import msgspec
 
 from twinrun.errors import TwinrunError, sentence_of
+from twinrun.process import messages
 from twinrun.process.machine_faults import is_machine_fault
+from twinrun.process.messages import Failure, Message, Progress
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
 # transports, and the store at which the workers meet. NCCL names itself in every error, its own
@@ -41,12 +45,12 @@ _channel: int | None = None
 def report_progress(text: str) -> None:
     """Send one line to the terminal and the log of the process that launched this one."""
     print(text, file=sys.stderr, flush=True)
-    _send({"progress": text})
+    _send(Progress(text=text))
 
 
-def _send(message: Mapping[str, object]) -> None:
+def _send(message: Message) -> None:
     if _channel is not None:
-        os.write(_channel, (json.dumps(message) + "\n").encode())
+        os.write(_channel, messages.written(message))
 
 
 def rebuilt(function: Callable[..., object], arguments: Mapping[str, object]) -> dict[str, object]:
@@ -81,8 +85,14 @@ def _work(function: str) -> NoReturn:
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
-        kinds = {"is_lost_peer": is_lost_peer(error), "is_machine_fault": is_machine_fault(error)}
-        _send({"error": sentence_of(error), "time": time.time(), **kinds})
+        _send(
+            Failure(
+                error=sentence_of(error),
+                time=time.time(),
+                is_lost_peer=is_lost_peer(error),
+                is_machine_fault=is_machine_fault(error),
+            )
+        )
         sys.exit(1)
     sys.exit(0)
 

@@ -19,9 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
+
+import msgspec
 
 from twinrun import artifacts
+from twinrun.errors import TwinrunError
 from twinrun.process.job import say
 from twinrun.process.source_hash import code_hash, sources_hash
 
@@ -38,7 +41,11 @@ class ImportedFile(TypedDict):
     """Of its code, without comments and docstrings where it is Python."""
 
 
-def imported_files(modules: Iterable[ModuleType] | None = None) -> dict[str, ImportedFile]:
+Imported: TypeAlias = dict[str, ImportedFile]
+"""Files by the names of their modules; imports.json remembers one of these by what was imported."""
+
+
+def imported_files(modules: Iterable[ModuleType] | None = None) -> Imported:
     """Return the imported files outside of the standard library, site-packages and Twinrun.
 
     Args:
@@ -130,18 +137,19 @@ def discover(
                 patience *= 2
     finally:
         process.kill()  # where this one is interrupted
-    found: dict[str, ImportedFile] = json.loads(output) if process.returncode == 0 else {}
+    found: Imported = {}
+    if process.returncode == 0:
+        found = msgspec.json.decode(output, type=Imported)
     with contextlib.suppress(OSError):  # a folder that cannot be written: found again next time
-        artifacts.write_json(memory, {**remembered, key: found})
+        artifacts.write_record(memory, {**remembered, key: found}, dict[str, Imported])
     return found
 
 
-def _remembered(memory: Path) -> dict[str, dict[str, ImportedFile]]:
+def _remembered(memory: Path) -> dict[str, Imported]:
     try:
-        content = json.loads(memory.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return artifacts.read_record(memory, dict[str, Imported])
+    except (OSError, TwinrunError):  # none yet, or a damaged one: found again
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def hash_of_code(modules: Sequence[str], search_path: Sequence[str], memory: Path) -> str:

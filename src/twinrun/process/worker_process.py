@@ -1,4 +1,7 @@
-"""Processes that were started, from the side that started them: what they say, how they ended."""
+"""Started processes, seen from the parent's side: what they say, and how they ended.
+
+The child's side is `fresh_process`; what is said between them is in `messages`.
+"""
 
 import contextlib
 import json
@@ -13,13 +16,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict
 
 import msgspec
 
 from twinrun.errors import JobError, TwinrunError
+from twinrun.process import messages
 from twinrun.process.job import say
 from twinrun.process.machine import SET_BY_US
+from twinrun.process.messages import Failure, Progress
 
 POLL_SECONDS = 0.1
 SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
@@ -28,19 +32,6 @@ SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ende
 NOT_INHERITED = {
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
 }
-
-
-class Failure(TypedDict):
-    """The message by which a process says that it failed."""
-
-    error: str
-    """In one sentence."""
-    time: float
-    """When, in seconds since the epoch: of several workers the first failure is the cause."""
-    is_lost_peer: bool
-    """Whether it only lost the connection to another one."""
-    is_machine_fault: bool
-    """Whether the machine failed, not what was computed; see `machine_faults`."""
 
 
 class WorkerProcess:
@@ -92,9 +83,9 @@ class WorkerProcess:
         data = os.read(self.output.fileno(), 2**16)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            message = json.loads(line)
-            if "progress" in message:
-                say(message["progress"])
+            message = messages.read(line)
+            if isinstance(message, Progress):
+                say(message.text)
             else:
                 self.errors.append(message)
         return bool(data)
@@ -161,11 +152,11 @@ def failure_of(function: str, workers: Sequence[WorkerProcess]) -> TwinrunError 
 
     A process that died says nothing of what it computes: that is a JobError.
     """
-    errors = sorted((error for w in workers for error in w.errors), key=lambda e: e["time"])
-    causes = [error for error in errors if not error["is_lost_peer"]]
+    errors = sorted((error for w in workers for error in w.errors), key=lambda e: e.time)
+    causes = [error for error in errors if not error.is_lost_peer]
     if causes:
-        kind = JobError if causes[0]["is_machine_fault"] else TwinrunError
-        return kind(causes[0]["error"])
+        kind = JobError if causes[0].is_machine_fault else TwinrunError
+        return kind(causes[0].error)
     dead = [
         rank
         for rank, worker in enumerate(workers)
@@ -176,7 +167,7 @@ def failure_of(function: str, workers: Sequence[WorkerProcess]) -> TwinrunError 
     # NCCL's watchdog aborts a process whose peer has gone: such a death is a consequence.
     dead.sort(key=lambda rank: _signal_of(workers[rank]) == signal.SIGABRT)
     deaths = [_death(function, rank, workers) for rank in dead]
-    lost = [error["error"] for error in errors]
+    lost = [error.error for error in errors]
     ended = [f"{function} was ended before it was done" for w in workers if w.process.returncode]
     reason = next(iter([*deaths, *lost, *ended]), None)
     return None if reason is None else JobError(reason)

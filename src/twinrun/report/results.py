@@ -8,11 +8,11 @@ from typing import Any, TypeVar, cast
 
 from markupsafe import Markup
 
-from twinrun.artifacts import read_json
 from twinrun.comparison import pair_records, study_records
 from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
 from twinrun.config.definitions import Section
+from twinrun.dataset_files import DatasetManifest, read_manifest
 from twinrun.report.missing import Missing, unreadable
 from twinrun.report.svg import inline
 from twinrun.run_files import left_network, read_ended
@@ -89,7 +89,7 @@ class Results:
     """The trials of a sweep, by the workload that they vary."""
     matrices: dict[str, Matrix]
     """Matrices by workload."""
-    datasets: dict[str, dict[str, Any]]
+    datasets: dict[str, DatasetManifest]
     """Manifests of the datasets that were made, by name."""
     figures: dict[str, Markup | Missing]
     """Figures by their path in results/figures/ without suffix, ready to stand in a page."""
@@ -195,7 +195,7 @@ def read_results(
         scalings=_by_name(each("scaling/*.json", lambda _, path: epoch_times.read(path))),
         rankings=_by_name(each("sweeps/*.json", lambda _, path: study_records.read_ranking(path))),
         matrices=_by_name(each("matrix/*.json", lambda _, path: study_records.read_matrix(path))),
-        datasets=_by_name(each("data/*.json", lambda _, path: read_json(path))),
+        datasets=_by_name(each("data/*.json", lambda _, path: read_manifest(path))),
         figures={
             name.removeprefix("figures/").removesuffix(".svg"): figure
             for name, figure in figures.items()

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 
-from twinrun import artifacts
 from twinrun.config.definitions import Workload
+from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
 from twinrun.training.unsupported import wrong_package
@@ -184,7 +184,7 @@ def build_data(
             f"argument `data_workers`"
         )
     if dataset_path:
-        artifacts.check_dataset(dataset_path)
+        check_dataset(dataset_path)
     of_run = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
     given |= {name: value for name, value in of_run.items() if name in names and value is not None}
     data = _construct(data_class, workload.data, given)

@@ -11,6 +11,7 @@ from importlib import metadata
 import numpy as np
 
 from twinrun import artifacts
+from twinrun.dataset_files import ArrayEntry, DatasetManifest, write_manifest
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
 from twinrun.wording import shown, suggestion
@@ -43,16 +44,18 @@ def prepare(
     made = made_arrays(name, make, parameters, search_path)
     # The arrays first: the manifest vouches for bytes that are there.
     artifacts.write_arrays(arrays, made)
-    artifacts.write_json(
+    write_manifest(
         manifest,
-        {
-            "dataset": name,
-            "make": make,
-            "parameters": parameters,
-            "libraries": {library: metadata.version(library) for library in LIBRARIES},
-            "arrays": {k: {"shape": list(a.shape), "dtype": str(a.dtype)} for k, a in made.items()},
-            "sha256": artifacts.sha256(arrays),
-        },
+        DatasetManifest(
+            dataset=name,
+            make=make,
+            parameters=dict(parameters),
+            libraries={library: metadata.version(library) for library in LIBRARIES},
+            arrays={
+                k: ArrayEntry(shape=list(a.shape), dtype=str(a.dtype)) for k, a in made.items()
+            },
+            sha256=artifacts.sha256(arrays),
+        ),
     )
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
-from twinrun import artifacts
 from twinrun.config.definitions import Dataset, Training, Variant, Workload
 from twinrun.config.settings import Settings
+from twinrun.dataset_files import manifest_of, read_manifest
 from twinrun.errors import TwinrunError
 from twinrun.process.source_hash import package_files
 
@@ -195,13 +195,13 @@ def _is_current(made: Path, dataset: Dataset, search_path: list[str]) -> bool:
     if not made.exists() or dataset.make is None:
         return False
     try:
-        manifest = artifacts.read_json(made.with_suffix(".json"))
-        is_of_config = [manifest["make"], manifest["parameters"]] == [
-            dataset.make,
-            dict(dataset.parameters),
-        ]
-    except (OSError, TwinrunError, LookupError, TypeError):
+        manifest = read_manifest(manifest_of(made))
+    except (OSError, TwinrunError):
         return False
+    is_of_config = (manifest["make"], manifest["parameters"]) == (
+        dataset.make,
+        dict(dataset.parameters),
+    )
     sources = package_files(dataset.make.partition(":")[0], search_path)
     return is_of_config and all(Path(f).stat().st_mtime <= made.stat().st_mtime for f in sources)
 
