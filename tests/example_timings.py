@@ -2,7 +2,11 @@
 
 from typing import Any
 
+from example_trainings import WORKLOAD
+from msgspec import convert
+
 from twinrun import artifacts
+from twinrun.config.definitions import Timing, Workload
 from twinrun.timing.summary import TimingSummary
 
 ENVIRONMENT = {"identity": {"torch": "2.13.0+cpu"}, "context": {"host": "example"}, "packages": {}}
@@ -16,8 +20,15 @@ def timing_summary(**changes: Any) -> TimingSummary:
         "workload": "denoiser",
         "baseline": "nondeterministic",
         "settings": {
-            "timing": {"workload": "denoiser", "rounds": 12, "steps": 5, "size": size},
-            "workload": {},
+            "timing": Timing(
+                workload="denoiser",
+                variants=["nondeterministic", "deterministic"],
+                rounds=12,
+                steps=5,
+                phases=["train"],
+                size=size,
+            ),
+            "workload": convert(WORKLOAD, Workload),
             "variants": {},
             "seed": 1,
         },

@@ -45,7 +45,10 @@ def test_a_planted_wrong_field_name_fails_the_type_checker(tmp_path):
 def test_nothing_is_ignored_wholesale():
     """Each error that is let pass is named where it is, and none in the project's settings."""
     settings = (ROOT / "pyproject.toml").read_text().partition("[tool.pyrefly]\n")[2]
-    assert settings.partition("\n[")[0].strip() == 'project-includes = ["src/twinrun"]'
+    assert settings.partition("\n[")[0].strip().splitlines() == [
+        'project-includes = ["src/twinrun", "workflow/scripts/*.py"]',
+        'project-excludes = ["workflow/scripts/twinrun"] # a link to src/twinrun',
+    ]
     for file in (ROOT / "src").rglob("*.py"):
         for ignored in re.findall(r"#\s*(?:pyrefly|type):\s*ignore.*", file.read_text()):
             assert re.match(r"# pyrefly: ignore\[[\w-]+\]", ignored), f"{file}: {ignored}"

@@ -53,7 +53,9 @@ def cell(folder, *, planted, losses=1, step=2, how=None, losses_before=None, sam
     tabulate(
         [{"name": path.stem, "label": path.stem, "not_run": None} for path in paths],
         paths,
-        identity={"workload": "denoiser", "baseline": "plain", "seed": 1},
+        workload="denoiser",
+        baseline="plain",
+        seed=1,
         table=folder / "matrix.csv",
         summary=folder / "matrix.json",
     )

@@ -54,7 +54,9 @@ def stopped(trained, folder, workload, stop, resume):
     other = trained(workload, stop=stop, resume=resume)
     diagnose(
         [{"stop": stop, "resume": resume, "whole": whole, "stopped": other}],
-        identity={"workload": "small", "variant": "plain", "seed": 1},
+        workload="small",
+        variant="plain",
+        seed=1,
         folder=folder,
         table=folder / "stops.csv",
         summary=folder / "stops.json",
@@ -66,7 +68,9 @@ def stopped(trained, folder, workload, stop, resume):
     tabulate(
         [{"name": path.stem, "label": path.stem, "not_run": None} for path in paths],
         paths,
-        identity={"workload": "small", "baseline": "plain", "seed": 1},
+        workload="small",
+        baseline="plain",
+        seed=1,
         table=folder / "matrix.csv",
         summary=folder / "matrix.json",
     )

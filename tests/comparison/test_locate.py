@@ -11,7 +11,7 @@ from example_trainings import VARIANT, WORKLOAD
 from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
-from twinrun.config.definitions import Training
+from twinrun.config.definitions import Replay, Training
 
 OP = {
     "phase": "backward",
@@ -43,7 +43,12 @@ def located(folder, planted, run=RUN, failed=None):
     files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
     compare_seeds(runs, **files)
     output, operations = folder / "location.json", folder / "location.operations.csv"
-    locate(comparisons=files["summary"], run=run, output=str(output), operations=str(operations))
+    locate(
+        comparisons=files["summary"],
+        run=msgspec.convert(run, Replay),
+        output=str(output),
+        operations=str(operations),
+    )
     (found,) = json.loads(output.read_text())
     return found, pd.read_csv(operations)
 

@@ -51,7 +51,7 @@ class Study:
 
     def tabulated(self):
         table, summary = self.folder / "matrix.csv", self.folder / "matrix.json"
-        tabulate(self.cells, self.comparisons, identity=IDENTITY, table=table, summary=summary)
+        tabulate(self.cells, self.comparisons, **IDENTITY, table=table, summary=summary)
         return pd.read_csv(table).set_index("cell"), artifacts.read_json(summary)
 
 

@@ -17,6 +17,7 @@ from example_trainings import FILES, HERE, VARIANT, training
 
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import locate
+from twinrun.config.definitions import Replay
 from twinrun.process.fresh_process import rebuilt
 from twinrun.process.import_path import import_object
 from twinrun.process.launching import launch
@@ -93,7 +94,7 @@ def located(folder, settings, variant):
     output, operations = folder / "location.json", folder / "location.operations.csv"
     locate(
         comparisons=str(folder / "seed1.summary"),
-        run=run | {"search_path": [HERE]},
+        run=msgspec.convert(run | {"search_path": [HERE]}, Replay),
         output=str(output),
         operations=str(operations),
     )

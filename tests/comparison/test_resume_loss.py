@@ -138,7 +138,9 @@ def found(tmp_path, monkeypatch, request):
     }
     diagnose(
         [pair],
-        identity={"workload": "small", "variant": "plain", "seed": 1},
+        workload="small",
+        variant="plain",
+        seed=1,
         folder=tmp_path / "comparisons",
         table=tmp_path / "stops.csv",
         summary=tmp_path / "stops.json",
@@ -272,7 +274,9 @@ def test_where_a_training_failed_nothing_can_be_said_of_resuming(tmp_path, faile
     fail(Path(pair[failed]), "no memory")
     diagnose(
         [{"stop": "mid_epoch", "resume": "twinrun", **pair}],
-        identity={"workload": "small", "variant": "plain", "seed": 1},
+        workload="small",
+        variant="plain",
+        seed=1,
         folder=tmp_path / "comparisons",
         table=tmp_path / "stops.csv",
         summary=tmp_path / "stops.json",

@@ -4,6 +4,7 @@ The answers of TestCost were seen red at b8e0cc1.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 from example_comparisons import median, timed
@@ -139,7 +140,8 @@ class TestSpeed:
 
     def test_a_device_is_faster_at_a_size(self):
         found = self.gpu(0.005, 0.004, 0.008, size=40000)
-        found.found["settings"]["timing"]["size"] = "points"
+        settings = found.found["settings"]
+        settings["timing"] = replace(settings["timing"], size="points")
         row = only(speed.training_speeds(found))
         assert (row["key"], row["answer"]) == ("speed", "yes")
         assert row["question"] == "Does it train faster than cpu at 40,000 points?"

@@ -1,11 +1,16 @@
+from msgspec import convert
+
 from twinrun.comparison.resume_loss import diagnose
+from twinrun.config.resume_variants import StopPair
 from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):
         diagnose(
-            snakemake.params.pairs,
-            identity={**snakemake.wildcards, "seed": snakemake.params.seed},
+            convert(snakemake.params.pairs, list[StopPair]),
+            workload=snakemake.wildcards.workload,
+            variant=snakemake.wildcards.variant,
+            seed=snakemake.params.seed,
             folder=snakemake.output.comparisons,
             table=snakemake.output.table,
             summary=snakemake.output.summary,

@@ -1,15 +1,16 @@
+from msgspec import convert
+
 from twinrun.comparison.locate import locate
+from twinrun.config.definitions import Replay
 from twinrun.process.gpu_locks import on_own_gpus
 from twinrun.process.job import job
 
 if __name__ == "__main__":
-    with (
-        job(snakemake, threads=snakemake.params.run["variant"]["threads"]),
-        on_own_gpus(snakemake.resources.gpu),
-    ):
+    run = convert(snakemake.params.run, Replay)
+    with job(snakemake, threads=run.variant.threads), on_own_gpus(snakemake.resources.gpu):
         locate(
             comparisons=snakemake.input.comparisons,
-            run=snakemake.params.run,
+            run=run,
             output=snakemake.output.location,
             operations=snakemake.output.operations,
         )

@@ -1,16 +1,17 @@
+from msgspec import convert
+
 from twinrun.comparison.matrix import tabulate
+from twinrun.config.matrix_cells import ListedCell
 from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):
         tabulate(
-            snakemake.params.cells,
+            convert(snakemake.params.cells, list[ListedCell]),
             snakemake.input.cells,
-            identity={
-                "workload": snakemake.wildcards.workload,
-                "baseline": snakemake.params.baseline,
-                "seed": snakemake.params.seed,
-            },
+            workload=snakemake.wildcards.workload,
+            baseline=snakemake.params.baseline,
+            seed=snakemake.params.seed,
             table=snakemake.output.table,
             summary=snakemake.output.summary,
         )

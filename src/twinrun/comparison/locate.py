@@ -9,11 +9,9 @@ that is equal costs a look at its comparison.
 """
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-import msgspec
 import pandas as pd
 
 from twinrun import artifacts
@@ -27,7 +25,7 @@ from twinrun.comparison.pair_records import (
     read_comparisons,
     write_locations,
 )
-from twinrun.config.definitions import Training, Variant
+from twinrun.config.definitions import Replay, Training, Variant
 from twinrun.formatting import count, measure, plural
 from twinrun.process.launching import environment_of, launch
 
@@ -63,19 +61,19 @@ class Replayed(TypedDict):
     """The operations of the first repeat that diverged, a row of the table each."""
 
 
-def locate(*, comparisons: str, run: Mapping[str, Any], output: str, operations: str) -> None:
+def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> None:
     """Find where the runs of each seed diverge and write it down.
 
     Args:
         comparisons: JSON of the comparisons, a seed each; their runs lie where it says.
-        run: what their runs were made of: a `definitions.Training` as plain values, without `seed`.
+        run: what their runs were made of.
         output: path of the JSON, a list of `pair_records.Location`.
         operations: path of the table of the steps' operations, from the first repeat that diverged.
     """
     locations, tables = [], []
     for compared in read_comparisons(comparisons):
         # One rule locates for all seeds of a variant, and its runs differ in nothing else.
-        training = msgspec.convert({**run, "seed": compared["seed"]}, Training)
+        training = run.of_seed(compared["seed"])
         found, rows = _located(compared, training)
         found["sentence"] = " ".join([found["sentence"], *_resumed(compared)])
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)

@@ -6,9 +6,8 @@ it, nothing can be said of any change, and the cells are `not comparable`.
 What a difference can come from is judged by `difference_size`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -19,6 +18,7 @@ from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
+from twinrun.config.matrix_cells import ListedCell
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.run_records import RunManifest
 
@@ -31,35 +31,39 @@ COLUMNS = [
 
 
 def tabulate(
-    cells: Sequence[Mapping[str, Any]],
+    cells: Sequence[ListedCell],
     comparisons: Sequence[str],
     *,
-    identity: Mapping[str, Any],
+    workload: str,
+    baseline: str,
+    seed: int,
     table: str | Path,
     summary: str | Path,
 ) -> None:
     """Write the table of a matrix, and the same as JSON with what all cells share.
 
     Args:
-        cells: `name`, `label` of each, in order, and `not_run`, a reason or None.
+        cells: in the order of the config.
         comparisons: the JSON of each one that was run, `<name>.json`; its tables lie beside it.
-        identity: `workload`, `baseline` and `seed`.
+        workload: of all cells.
+        baseline: the variant that is changed.
+        seed: of all cells but the one that changes it.
         table: path of the CSV.
         summary: path of the JSON.
     """
     compared = {Path(path).stem: CellComparison(path) for path in comparisons}
-    repeat, seed = compared.get("repeat"), compared.get("seed")
+    repeat, other_seed = compared.get("repeat"), compared.get("seed")
     doubt = None if repeat is None else _doubt(repeat.found)
-    scale = None if seed is None else losses_apart(seed.found, seed.steps)
+    scale = None if other_seed is None else losses_apart(other_seed.found, other_seed.steps)
     rows = [_row(cell, compared.get(cell["name"]), doubt=doubt) for cell in cells]
     # A list is no cell of a CSV: the conditions are in the JSON, and in the sentence.
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     write_matrix(
         summary,
         Matrix(
-            workload=identity["workload"],
-            baseline=identity["baseline"],
-            seed=identity["seed"],
+            workload=workload,
+            baseline=baseline,
+            seed=seed,
             answer="not run" if repeat is None else repeat.found["answer"],
             reason=doubt,
             steps=None if repeat is None else repeat.found["steps"],
@@ -103,7 +107,7 @@ def _doubt(repeat: Comparison) -> str | None:
 
 
 def _row(
-    cell: Mapping[str, Any],
+    cell: ListedCell,
     comparison: CellComparison | None,
     *,
     doubt: str | None,

@@ -6,9 +6,8 @@ the first step after the resumption: whose turn the batches were, which RNG stat
 and what differed first where the batch was the right one. Does without torch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -18,6 +17,7 @@ from twinrun.comparison.conditions import beside_resumptions
 from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
+from twinrun.config.resume_variants import StopPair
 from twinrun.formatting import count, plural
 
 RNG_STATE = "RNG state "  # before the name of a generator
@@ -25,9 +25,11 @@ COLUMNS = ["stop", "resume", "answer", "resumed_at", "steps", "lost", "relative_
 
 
 def diagnose(
-    pairs: Sequence[Mapping[str, str]],
+    pairs: Sequence[StopPair],
     *,
-    identity: Mapping[str, Any],
+    workload: str,
+    variant: str,
+    seed: int,
     folder: str | Path,
     table: str | Path,
     summary: str | Path,
@@ -35,9 +37,10 @@ def diagnose(
     """Write the table of what resuming loses, and the same as JSON.
 
     Args:
-        pairs: `stop` and `resume` of each run that was stopped, and by the paths of their run.json
-            the `stopped` run and the `whole` one.
-        identity: `workload`, `variant` and `seed`.
+        pairs: of runs, each by the path of its run.json.
+        workload: of all runs.
+        variant: of all runs, but for the stop.
+        seed: of all runs.
         folder: for the comparisons, `{stop}-{resume}.json` with its tables beside it.
         table: path of the CSV.
         summary: path of the JSON.
@@ -53,16 +56,16 @@ def diagnose(
     write_stops(
         summary,
         ResumeTable(
-            workload=identity["workload"],
-            variant=identity["variant"],
-            seed=identity["seed"],
+            workload=workload,
+            variant=variant,
+            seed=seed,
             steps=run_files.read_run(whole)["steps"] if is_whole else 0,
             stops=rows,
         ),
     )
 
 
-def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
+def _row(pair: StopPair, folder: Path) -> StoppedRun:
     stop, resume = pair["stop"], pair["resume"]
     row = StoppedRun(
         stop=stop,
@@ -73,10 +76,10 @@ def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
         lost="",
         relative_l2=None,
     )
-    for key in ("whole", "stopped"):
-        failure = run_files.failure_of(pair[key])
+    for which, run in (("whole", pair["whole"]), ("stopped", pair["stopped"])):
+        failure = run_files.failure_of(run)
         if failure is not None:
-            row["lost"] = f"the {key} training failed: {failure}"
+            row["lost"] = f"the {which} training failed: {failure}"
             return row
     manifest = run_files.read_run(pair["stopped"])
     reason = why_not_resumed(manifest)
@@ -103,7 +106,7 @@ def _row(pair: Mapping[str, str], folder: Path) -> StoppedRun:
     row["answer"], row["relative_l2"] = found["answer"], found["relative_l2"]
     row["lost"] = found["reason"] or "nothing was lost"
     if found["answer"] == "differs":
-        whole, resumed = (_steps_of(pair[key]) for key in ("whole", "stopped"))
+        whole, resumed = (_steps_of(run) for run in (pair["whole"], pair["stopped"]))
         row["lost"] = "; ".join(losses(whole, resumed, at=at, found=found))
     row["lost"] = "; ".join([row["lost"], *beside_resumptions(found)])
     return row

@@ -9,8 +9,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+from msgspec import convert
+
 from twinrun.config import matrix_cells, resume_variants
-from twinrun.config.definitions import Section
+from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
 from twinrun.config.sweep_trials import trials
 from twinrun.wording import shown, suggestion
@@ -75,7 +77,8 @@ def _of_variants(config: Section, given: Section) -> Iterator[str]:
     """Find settings of variants that exclude each other, or have no effect."""
     for name, variant in config["variants"].items():
         written = given.get("variants", {}).get(name, {})
-        for problem in [*_impossible(variant), *_without_effect(variant, written)]:
+        settings = convert(variant, Variant)
+        for problem in [*_impossible(settings), *_without_effect(settings, written)]:
             yield f"variants.{name}.{problem}"
 
 
@@ -92,49 +95,49 @@ def _of_sweep(config: Section) -> Iterator[str]:
             yield f"sweep.trials: {shown(name)} is too long for a folder's name, vary less at once"
 
 
-def _impossible(variant: Section) -> Iterator[str]:
+def _impossible(variant: Variant) -> Iterator[str]:
     """Find settings of a variant that exclude each other."""
-    if variant["persistent_workers"] and not variant["data_workers"]:
+    if variant.persistent_workers and not variant.data_workers:
         yield "persistent_workers: true needs data_workers of 1 or more"
-    if variant["accumulate"] > 1 and variant["devices"] > 1:
-        yield f"accumulate: {variant['accumulate']} needs devices: 1, not {variant['devices']}"
-    if variant["devices"] % variant["nodes"]:
-        yield f"nodes: {variant['nodes']} machines cannot evenly share {variant['devices']} workers"
-    if variant["stop"] != "none" and variant["devices"] > 1:
-        yield f"stop: {variant['stop']} needs devices: 1, not {variant['devices']}"
-    if variant["layout"] == "features_first" and variant["compile"] == "none":
+    if variant.accumulate > 1 and variant.devices > 1:
+        yield f"accumulate: {variant.accumulate} needs devices: 1, not {variant.devices}"
+    if variant.devices % variant.nodes:
+        yield f"nodes: {variant.nodes} machines cannot evenly share {variant.devices} workers"
+    if variant.stop != "none" and variant.devices > 1:
+        yield f"stop: {variant.stop} needs devices: 1, not {variant.devices}"
+    if variant.layout == "features_first" and variant.compile == "none":
         yield "layout: features_first needs `compile: step` or `module`"
-    if variant["compile"] == "step" and variant["optimizer"] != "default":
+    if variant.compile == "step" and variant.optimizer != "default":
         yield "optimizer: `compile: step` fuses it by itself, leave it out"
-    if variant["compile"] != "step" and not variant["cuda_graph"]:
+    if variant.compile != "step" and not variant.cuda_graph:
         return
-    key = "compile: step" if variant["compile"] == "step" else "cuda_graph: true"
-    for name in ("devices", "accumulate"):
-        if variant[name] > 1:
+    key = "compile: step" if variant.compile == "step" else "cuda_graph: true"
+    for name, number in (("devices", variant.devices), ("accumulate", variant.accumulate)):
+        if number > 1:
             yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
-    if variant["precision"] == "16-mixed":
+    if variant.precision == "16-mixed":
         yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
 
 
-def _without_effect(variant: Section, written: Section) -> Iterator[str]:
+def _without_effect(variant: Variant, written: Section) -> Iterator[str]:
     """Find settings that somebody wrote and that change nothing in this variant.
 
     Args:
         variant: all its settings.
         written: those that stand in the config.
     """
-    if written.get("fill_uninitialized_memory") and not variant["deterministic"]:
+    if written.get("fill_uninitialized_memory") and not variant.deterministic:
         yield "fill_uninitialized_memory: true has no effect without deterministic: true"
-    if "resume" in written and variant["stop"] == "none":
-        yield f"resume: {variant['resume']} has no effect without a stop, such as stop: mid_epoch"
-    if variant["stop"] == "mid_accumulation" and variant["accumulate"] == 1:
+    if "resume" in written and variant.stop == "none":
+        yield f"resume: {variant.resume} has no effect without a stop, such as stop: mid_epoch"
+    if variant.stop == "mid_accumulation" and variant.accumulate == 1:
         yield "stop: mid_accumulation never comes without accumulate of 2 or more"
-    if variant["stop"] in ("before_validation", "after_validation") and not variant["validation"]:
-        yield f"stop: {variant['stop']} never comes with validation: false"
+    if variant.stop in ("before_validation", "after_validation") and not variant.validation:
+        yield f"stop: {variant.stop} never comes with validation: false"
     for name, default in ALONE.items():
-        if variant["devices"] == 1 and written.get(name, default) != default:
+        if variant.devices == 1 and written.get(name, default) != default:
             yield f"{name}: {shown(written[name])} has no effect with devices: 1".replace("'", "")
-    if variant["cuda_graph"] and variant["accelerator"] == "cpu":
+    if variant.cuda_graph and variant.accelerator == "cpu":
         yield "cuda_graph: true needs accelerator: gpu, not cpu"
 
 
@@ -172,7 +175,11 @@ def _of_resume(config: Section) -> Iterator[str]:
     for index, name in enumerate(asked["variants"]):
         if name in config["variants"]:
             stopped = resume_variants.variants(name, config["variants"][name], asked["stops"])
-            problems = dict.fromkeys(p for v in stopped.values() for p in _impossible(v))
+            problems = dict.fromkeys(
+                problem
+                for variant in stopped.values()
+                for problem in _impossible(convert(variant, Variant))
+            )
             yield from (f"resume.variants.{index}: {problem}" for problem in problems)
 
 
@@ -192,10 +199,10 @@ def _of_matrix(config: Section, schema: Section) -> Iterator[str]:
         found = validate(change, schema)[1]
         if not found:
             # What the baseline has counts: a change may contradict only that.
-            variant = {**baseline, **change}
+            variant = convert({**baseline, **change}, Variant)
             filled = change.get("fill_uninitialized_memory") is False
             found = [*_impossible(variant), *_without_effect(variant, change)]
-            if filled and not variant["deterministic"]:
+            if filled and not variant.deterministic:
                 found.append(
                     "fill_uninitialized_memory: false has no effect without deterministic: true"
                 )

@@ -161,6 +161,28 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replay:
+    """What the runs of a comparison are made of, whatever their seed."""
+
+    workload: Workload
+    variant: Variant
+    dataset: str | None
+    """As of a `Training`."""
+    search_path: list[str]
+    """Likewise."""
+
+    def of_seed(self, seed: int) -> Training:
+        """Return what the runs of a seed are made of."""
+        return Training(
+            workload=self.workload,
+            variant=self.variant,
+            seed=seed,
+            dataset=self.dataset,
+            search_path=self.search_path,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunFiles:
     """Paths of what a run leaves."""
 

@@ -30,9 +30,9 @@ class StopPair(TypedDict):
     resume: str
     """From whose checkpoint it is resumed: of RESUMES."""
     stopped: str
-    """Name of the variant that is stopped and resumed."""
+    """The variant that is stopped and resumed, by its name; or its run, by its run.json."""
     whole: str
-    """Name of the variant that is not."""
+    """The one that is not, likewise."""
 
 
 def pairs(variant: str, stops: Sequence[str]) -> list[StopPair]:

@@ -113,7 +113,7 @@ class Settings:
         """Name the cells of the matrix that can run on this machine."""
         return [name for name in self.cells if self.hindrance_of_cell(name) is None]
 
-    def listed_cells(self) -> list[dict[str, Any]]:
+    def listed_cells(self) -> list[matrix_cells.ListedCell]:
         """Return the cells of the matrix as plain values, each with `not_run`, a reason or None."""
         return [
             {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}
@@ -239,7 +239,6 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
         if len(variants) < (1 if "sizes" in asked else 2):
             continue
         cost = asked.get("cost", asked)
-        options = {key: asked[key] for key in ("size", "sizes") if key in asked}
         for workload in asked["workloads"]:
             yield (
                 f"{kind.timing}_{workload}",
@@ -249,6 +248,7 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
                     phases=[*kind.phases],
                     rounds=cost["rounds"],
                     steps=cost["steps"],
-                    **options,
+                    size=asked.get("size"),
+                    sizes=asked.get("sizes", []),
                 ),
             )

@@ -30,7 +30,7 @@ def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) ->
         axes = grid[0, 0]
         for variant, times in rounds.groupby("variant", sort=False):
             _draw_growth(axes, str(variant), times, variants)
-        axes.set(xlabel=summary["settings"]["timing"]["size"], ylabel="milliseconds a step")
+        axes.set(xlabel=summary["settings"]["timing"].size, ylabel="milliseconds a step")
         # Both logarithmic: time ~ size^k is a straight line of slope k, and crossings stay visible.
         for axis in (axes.xaxis, axes.yaxis):
             log_axis(axis)

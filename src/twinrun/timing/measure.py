@@ -15,7 +15,7 @@ What cannot run on this machine is reported with the reason, and the others are 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pandas as pd
 import torch
@@ -103,9 +103,9 @@ def measure(
             "workload": timing.workload,
             "baseline": baseline,
             "settings": {
-                "timing": asdict(timing),
-                "workload": asdict(workload),
-                "variants": {variant: asdict(values) for variant, values in variants.items()},
+                "timing": timing,
+                "workload": workload,
+                "variants": dict(variants),
                 "seed": seed,
             },
             "environment": described,

@@ -5,9 +5,10 @@ baseline's: above 1 is slower. Everything here is derived from the table of roun
 """
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from twinrun import artifacts
+from twinrun.config.definitions import Timing, Variant, Workload
 from twinrun.process.environment import Environment
 from twinrun.run_records import Proof
 
@@ -15,11 +16,11 @@ from twinrun.run_records import Proof
 class TimingSettings(TypedDict):
     """What was asked for."""
 
-    timing: dict[str, Any]
-    """The timing as resolved from the config: see `twinrun.config.definitions.Timing`."""
-    workload: dict[str, Any]
+    timing: Timing
+    """The timing, as resolved from the config."""
+    workload: Workload
     """The workload, likewise."""
-    variants: dict[str, dict[str, Any]]
+    variants: dict[str, Variant]
     """The variants by name, likewise; the first is the baseline."""
     seed: int
     """Of the initial weights and of the order of the data."""

@@ -66,7 +66,7 @@ def training_speeds(timing: Timing) -> list[Verdict]:
     ]:
         question = TRAINS_FASTER.format(baseline=timing.found["baseline"])
         if size is not None:
-            at = {"size": count(size), "unit": timing.found["settings"]["timing"]["size"]}
+            at = {"size": count(size), "unit": timing.found["settings"]["timing"].size}
             question = TRAINS_FASTER_AT.format(baseline=timing.found["baseline"], **at)
         rows.append(verdict_of(timing, "speed", variant, question, *answered))
     return rows
