@@ -1,6 +1,7 @@
 """Records that cross a border between files or processes: the type checker knows their fields."""
 
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -14,6 +15,15 @@ RECORDS = {
     "twinrun.timing.summary": ["TimingSummary"],
     "twinrun.verdicts.rows": ["Verdict"],
     "twinrun.gate.outcome": ["GateOutcome"],
+    "twinrun.dataset_files": ["DatasetManifest", "ArrayEntry"],
+    "twinrun.checkpoint.resumable": ["CheckpointEntry"],
+    "twinrun.config.resume_variants": ["StopPair"],
+    "twinrun.config.matrix_cells": ["ListedCell"],
+}
+OBJECTS = {
+    "twinrun.config.definitions": ["Workload", "Variant", "Timing", "Training", "Replay", "Run"],
+    "twinrun.config.matrix_cells": ["Cell"],
+    "twinrun.process.messages": ["Failure", "Progress"],
 }
 
 
@@ -31,15 +41,61 @@ def errors_in(file):
 def test_a_planted_wrong_field_name_fails_the_type_checker(tmp_path):
     """Of each record its first field is read, then one that it has not."""
     lines, wrong = [], []
-    for module, names in RECORDS.items():
-        for name in names:
-            field = next(iter(getattr(import_module(module), name).__annotations__))
-            lines += [f"from {module} import {name}", f"def of_{name}(record: {name}) -> None:"]
-            lines += [f'    print(record["{field}"])', f'    print(record["{field}_"])']
-            wrong.append(len(lines))
+    for records, form, error in (
+        (RECORDS, '["{}"]', "bad-typed-dict-key"),
+        (OBJECTS, ".{}", "missing-attribute"),
+    ):
+        for module, names in records.items():
+            for name in names:
+                field = next(iter(getattr(import_module(module), name).__annotations__))
+                lines += [f"from {module} import {name}", f"def of_{name}(record: {name}) -> None:"]
+                lines += [f"    print(record{form.format(field)})"]
+                lines += [f"    print(record{form.format(field + '_')})"]
+                wrong.append((len(lines), error))
     planted = tmp_path / "planted.py"
     planted.write_text("\n".join(lines))
-    assert errors_in(planted) == [(line, "bad-typed-dict-key") for line in wrong]
+    assert errors_in(planted) == wrong
+
+
+# A module, what stands in it, and what is planted there: each is a name that does not exist.
+PLANTED = [
+    ("gate/expected_fingerprints.py", "variant_of(manifest).threads", "variant_of(manifest).tread"),
+    ("timing/epoch_times.py", "variant_of(manifest).devices", "variant_of(manifest).device"),
+    ("verdicts/speed.py", '["settings"]["timing"].size', '["settings"]["timing"].sizing'),
+    ("figures/devices.py", '["settings"]["timing"].size', '["settings"]["timings"].size'),
+    ("comparison/ranking.py", "(manifest).hyperparameters", "(manifest).hyperparameter"),
+    ("report/runs.py", "workload_of(run).dataset", "workload_of(run).data_set"),
+    ("comparison/matrix.py", 'cell["label"]', 'cell["lable"]'),
+    ("comparison/resume_loss.py", 'pair["resume"]', 'pair["resumed"]'),
+    ("process/fresh_process.py", "error=sentence_of(error)", "reason=sentence_of(error)"),
+    ("training/prepare_dataset.py", "libraries={", "library={"),
+    ("checkpoint/resumable.py", "sha256=artifacts", "sha_256=artifacts"),
+    ("config/consistency.py", "variant.persistent_workers", "variant.persistent_worker"),
+    ("config/settings.py", 'size=asked.get("size")', 'sized=asked.get("size")'),
+]
+
+
+def test_a_wrong_name_in_the_package_fails_the_type_checker(tmp_path):
+    """Where records, params and settings are read, not only in a file made for the purpose."""
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    for module, right, wrong in PLANTED:
+        file = tmp_path / "src/twinrun" / module
+        text = file.read_text()
+        assert right in text, (module, right)
+        file.write_text(text.replace(right, wrong))
+    (tmp_path / "pyproject.toml").write_text('[tool.pyrefly]\nproject-includes = ["src/twinrun"]\n')
+    command = [Path(sys.executable).with_name("pyrefly"), "check", "--output-format", "min-text"]
+    command += ["--python-interpreter-path", sys.executable]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = set(re.findall(r"^ERROR \S*?src/twinrun/(\S+?\.py):", done.stdout, re.MULTILINE))
+    assert found == {module for module, _, _ in PLANTED}, done.stdout
+
+
+def test_settings_and_params_are_rebuilt_where_they_come_in():
+    """As plain mappings no type checker knows their keys."""
+    by_text = re.compile(r"""\["(?:workload|variant|timing)"\]\[["']|params\.\w+\[["']""")
+    for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "workflow/scripts").glob("*.py")]:
+        assert not by_text.search(file.read_text()), file
 
 
 def test_nothing_is_ignored_wholesale():

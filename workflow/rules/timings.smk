@@ -23,6 +23,7 @@ rule timing:
         source=lambda wildcards: hash_of(
             "twinrun.timing.measure",
             "twinrun.process.launching",
+            "twinrun.process.gpu_locks",
             *PARAMS.modules_of_timing(wildcards),
         ),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
