@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from example_runs import SECONDS, seal
 from example_timings import write_summary
+from example_trainings import VARIANT, WORKLOAD
 from safetensors.numpy import save_file
 
 from twinrun import artifacts
@@ -83,8 +84,8 @@ def write_run(
         "seed": seed,
         "repeat": repeat,
         "settings": {
-            "workload": {"dataset": "digits", "epochs": EPOCHS},
-            "variant": {"threads": 2},
+            "workload": WORKLOAD | {"dataset": "digits", "epochs": EPOCHS},
+            "variant": VARIANT | {"threads": 2},
         },
         "environment": ENVIRONMENT,
         "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},

@@ -66,8 +66,8 @@ def read_run(run: str | Path) -> RunManifest:
 def verified(run: str | Path, name: FileOfRun) -> Path:
     """Return the path of a file of a run whose bytes are those that the run wrote.
 
-    Whoever reads such a file asks for it here, each time: that somebody else has looked at the
-    checksum before is nothing that a reader can see.
+    A reader asks for its file here, each time: whether another one has looked at the checksum
+    before is nothing that it can see.
 
     Args:
         run: its run.json.

@@ -11,7 +11,7 @@ from example_trainings import VARIANT, WORKLOAD
 
 from twinrun.acceleration import between, proof, whole_step
 from twinrun.acceleration.compilation import traced_only
-from twinrun.acceleration.proof import Evidence, compare
+from twinrun.acceleration.proof import Recorded, compare
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.training import prove as proving
@@ -185,7 +185,7 @@ def test_the_last_batch_of_many_is_among_those_that_are_proven():
 
 
 def evidence(**numbers):
-    return Evidence(numbers=numbers, tensors={})
+    return Recorded(numbers=numbers, tensors={})
 
 
 @pytest.mark.parametrize(

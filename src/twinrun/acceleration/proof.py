@@ -39,7 +39,7 @@ MARGIN = 0.1  # of the bound: what rounding may move in values that are compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Recorded:
     """What a short training left."""
 
     numbers: dict[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Recorder(pl.Callback):
         Args:
             perturbation: by how much all initial weights are changed, relative to each, up or down.
         """
-        self.evidence = Evidence()
+        self.evidence = Recorded()
         self.epsilon = EPSILONS["ieee"]
         """How far 1 and the next number are apart in what the training computed with."""
         self.steps = 0
@@ -139,7 +139,7 @@ def perturb(module: torch.nn.Module, size: float) -> None:
 
 
 def compare(
-    plain: Evidence, perturbed: Evidence, fast: Evidence, *, precision: str, epsilon: float
+    plain: Recorded, perturbed: Recorded, fast: Recorded, *, precision: str, epsilon: float
 ) -> ProofLeg:
     """Compare a fast training with a plain one.
 
@@ -185,7 +185,7 @@ def compare(
 
 
 def _values(
-    plain: Evidence, perturbed: Evidence, fast: Evidence
+    plain: Recorded, perturbed: Recorded, fast: Recorded
 ) -> Iterator[tuple[str, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, float]]:
     """List name, values of the three trainings, and the largest norm of the same kind."""
     all_numbers = [

@@ -25,7 +25,7 @@ from twinrun.acceleration import between
 from twinrun.acceleration.compilation import CAN_COMPILE_BACKWARD, Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.acceleration.fast_step import FastStep
-from twinrun.acceleration.whole_step import Step, compiled, loss_of, parameters_of
+from twinrun.acceleration.whole_step import Step, compiled, parameters_of, returned_loss
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.run_records import CompilationCounts
@@ -71,7 +71,7 @@ class TrainingStep:
         if form == "whole":
             is_done, result = self._fast.whole(batch, index)
             if is_done:
-                return loss_of(result)
+                return returned_loss(result)
         step = self._training_step if form == "plain" else self._fast.part
         loss = plain_step(step, self._optimizer, batch, index)
         if form == "plain":
@@ -126,7 +126,7 @@ def plain_step(
 ) -> torch.Tensor | None:
     """Do the step that a plain loop does, and return its loss."""
     # The order of Lightning's closure: `training_step`, `zero_grad`, `backward`.
-    loss = loss_of(training_step(batch, index))
+    loss = returned_loss(training_step(batch, index))
     optimizer.zero_grad()
     if loss is None:
         return None

@@ -139,7 +139,7 @@ class WholeStep:
 
         def step(batch: object, index: int) -> object:
             result = training_step(batch, index)
-            loss = loss_of(result)
+            loss = returned_loss(result)
             if loss is None:
                 return None
             if is_mixed:  # in Lightning only `training_step` is under autocast
@@ -238,7 +238,7 @@ def on_gpu(parameter: torch.Tensor) -> bool:
     return parameter.is_cuda
 
 
-def loss_of(result: object) -> torch.Tensor | None:
+def returned_loss(result: object) -> torch.Tensor | None:
     """Return the loss in what a `training_step` returns; None of a batch that it skips."""
     return cast(torch.Tensor | None, result["loss"] if isinstance(result, Mapping) else result)
 

@@ -17,7 +17,7 @@ from twinrun.comparison.difference_size import DifferenceSize, losses_apart, siz
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
-from twinrun.comparison.study_records import Matrix, MatrixCell, write_matrix
+from twinrun.comparison.study_records import MatrixCell, MatrixTable, write_matrix
 from twinrun.config.matrix_cells import ListedCell
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.run_records import RunManifest
@@ -60,7 +60,7 @@ def tabulate(
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
     write_matrix(
         summary,
-        Matrix(
+        MatrixTable(
             workload=workload,
             baseline=baseline,
             seed=seed,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
-from twinrun.comparison.pair_records import Agreement
+from twinrun.comparison.pair_records import OutputComparison
 from twinrun.formatting import count, plural
 from twinrun.run_files import FINGERPRINT, verified
 from twinrun.run_records import RunManifest
@@ -21,7 +21,7 @@ from twinrun.run_records import RunManifest
 WORST_FIRST = ("differs", "not run", "equal")
 
 
-def logged_values(folders: Sequence[Path]) -> Agreement | None:
+def logged_values(folders: Sequence[Path]) -> OutputComparison | None:
     """Compare what further runs logged in each epoch with what the first one did.
 
     Args:
@@ -34,7 +34,7 @@ def logged_values(folders: Sequence[Path]) -> Agreement | None:
     return _worst(_of_values(first, other, "value", []) for other in others)
 
 
-def test_metrics(manifests: Sequence[RunManifest]) -> Agreement | None:
+def test_metrics(manifests: Sequence[RunManifest]) -> OutputComparison | None:
     """Compare what the runs measured on test data with what the first one did.
 
     Returns:
@@ -48,7 +48,9 @@ def test_metrics(manifests: Sequence[RunManifest]) -> Agreement | None:
     return _worst(_of_values(first, other, "metric", failures) for other in others)
 
 
-def predictions(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Agreement | None:
+def predictions(
+    folders: Sequence[Path], manifests: Sequence[RunManifest]
+) -> OutputComparison | None:
     """Compare what the runs predicted with what the first one did, byte by byte.
 
     Args:
@@ -99,7 +101,7 @@ def _logged(folder: Path) -> dict[str, str]:
 
 def _of_values(
     first: Mapping[str, str], second: Mapping[str, str], noun: str, failures: Sequence[str]
-) -> Agreement | None:
+) -> OutputComparison | None:
     # A dict keeps the order in which values were logged; a set would not.
     names = list({**first, **second})
     if not names:
@@ -110,7 +112,7 @@ def _of_values(
         # An empty cell is of an epoch in which nothing was logged under this name.
         left, right = (found.get(differing[0]) or "none" for found in (first, second))
         measured += f", first {differing[0]}: {left} and {right}"
-    return Agreement(
+    return OutputComparison(
         answer="differs" if differing else "equal",
         compared=len(names),
         differing=len(differing),
@@ -121,7 +123,7 @@ def _of_values(
 
 def _of_tensors(
     first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray], failures: Sequence[str]
-) -> Agreement | None:
+) -> OutputComparison | None:
     if not first and not second:
         return _nothing(failures)
     compared, differing, others = 0, 0, []
@@ -139,7 +141,7 @@ def _of_tensors(
     measured = _counted(differing, compared, "value")
     if others:
         measured += f", first of {others[0]}"
-    return Agreement(
+    return OutputComparison(
         answer="differs" if others else "equal",
         compared=compared,
         differing=differing,
@@ -167,13 +169,13 @@ def _failures(manifests: Sequence[RunManifest], *, of_test: bool) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def _nothing(failures: Sequence[str]) -> Agreement | None:
+def _nothing(failures: Sequence[str]) -> OutputComparison | None:
     if not failures:
         return None
-    return Agreement(answer="not run", compared=0, differing=0, measured="; ".join(failures))
+    return OutputComparison(answer="not run", compared=0, differing=0, measured="; ".join(failures))
 
 
-def _worst(found: Iterable[Agreement | None]) -> Agreement | None:
+def _worst(found: Iterable[OutputComparison | None]) -> OutputComparison | None:
     known = [agreement for agreement in found if agreement is not None]
     return min(known, key=lambda known: WORST_FIRST.index(known["answer"]), default=None)
 

@@ -10,7 +10,7 @@ from typing import Literal, NotRequired, TypedDict
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
 
-Answer = Literal["equal", "differs", "not comparable", "not run"]
+PairAnswer = Literal["equal", "differs", "not comparable", "not run"]
 Phase = Literal["forward", "backward", "optimizer"]
 
 
@@ -44,7 +44,7 @@ class FirstDifference(TypedDict):
     """One of `causes.CAUSES`."""
 
 
-class Agreement(TypedDict):
+class OutputComparison(TypedDict):
     """Whether runs agree in what they give beside their weights; of several repeats the worst."""
 
     answer: Literal["equal", "differs", "not run"]
@@ -68,7 +68,7 @@ class Comparison(TypedDict):
     """The first run's variant if another one was compared with it; None of repeats."""
     seed: int
     """Of the last run."""
-    answer: Answer
+    answer: PairAnswer
     """`equal`: all tensors, all steps, and their number; `not run`: a training failed."""
     reason: str | None
     """Why there is nothing to compare, or the runs are not comparable; None if they are."""
@@ -88,12 +88,12 @@ class Comparison(TypedDict):
     """Of all parameters together: |second - first| / |first|; of several repeats the largest."""
     first_difference: FirstDifference | None
     """None if nothing differs at any step."""
-    logged: Agreement | None
+    logged: OutputComparison | None
     """What the module logged in each epoch, validation included. None of runs that are no pair, or
     that have nothing of the kind; likewise below."""
-    metrics: Agreement | None
+    metrics: OutputComparison | None
     """What it measured on the test data."""
-    predictions: Agreement | None
+    predictions: OutputComparison | None
     """What it predicts after training."""
     resumed_at: list[list[int]]
     """Of each run the steps after which it was resumed."""

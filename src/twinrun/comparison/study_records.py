@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from twinrun import artifacts
-
-Answer = Literal["equal", "differs", "not comparable", "not run"]
+from twinrun.comparison.pair_records import PairAnswer
 
 
 class MatrixCell(TypedDict):
@@ -18,7 +17,7 @@ class MatrixCell(TypedDict):
     """Its name: `repeat`, `seed`, or of what is changed."""
     label: str
     """As one would write the change in the config."""
-    answer: Answer
+    answer: PairAnswer
     """`not comparable` too where the baseline itself does not repeat."""
     reason: str | None
     """Why there is no comparison."""
@@ -53,7 +52,7 @@ class MatrixCell(TypedDict):
     """All of it but the label, for a reader."""
 
 
-class Matrix(TypedDict):
+class MatrixTable(TypedDict):
     """Every change of a baseline."""
 
     workload: str
@@ -62,7 +61,7 @@ class Matrix(TypedDict):
     """The variant that is changed."""
     seed: int
     """Of all cells but `seed`."""
-    answer: Answer
+    answer: PairAnswer
     """Whether the baseline repeats."""
     reason: str | None
     """Why no cell can be compared; None if the baseline repeats."""
@@ -81,7 +80,7 @@ class StoppedRun(TypedDict):
     """One of `resume_variants.STOPS`."""
     resume: str
     """One of `resume_variants.RESUMES`."""
-    answer: Answer
+    answer: PairAnswer
     """Whether it ends in the same bits."""
     resumed_at: int | None
     """Steps done when it was resumed."""
@@ -146,14 +145,14 @@ class Ranking(TypedDict):
     """Those without a rank last."""
 
 
-def write_matrix(path: str | Path, found: Matrix) -> None:
+def write_matrix(path: str | Path, found: MatrixTable) -> None:
     """Write the matrix of one workload."""
-    artifacts.write_record(path, found, Matrix)
+    artifacts.write_record(path, found, MatrixTable)
 
 
-def read_matrix(path: str | Path) -> Matrix:
+def read_matrix(path: str | Path) -> MatrixTable:
     """Read what `write_matrix` wrote."""
-    return artifacts.read_record(path, Matrix)
+    return artifacts.read_record(path, MatrixTable)
 
 
 def write_stops(path: str | Path, found: ResumeTable) -> None:

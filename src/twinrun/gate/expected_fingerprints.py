@@ -123,7 +123,7 @@ def write(path: str | Path, entries: list[Entry]) -> None:
     artifacts.write_record(path, entries, list[Entry])
 
 
-def judge(
+def outcome_of(
     expected: Sequence[Entry], found: Sequence[Entry]
 ) -> tuple[Literal["pass", "fail", "not comparable"], str]:
     """Compare the runs that were made with the expected ones; return the outcome, and why."""

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from twinrun.comparison.study_records import Matrix, read_matrix
+from twinrun.comparison.study_records import MatrixTable, read_matrix
 from twinrun.errors import TwinrunError
 from twinrun.formatting import measure
 from twinrun.gate import expected_fingerprints
@@ -87,7 +87,7 @@ def require(
             judged = [line for path in timings for line in _costs(summary.read(path), wanted)]
         elif name == "fingerprint":
             fingerprint = wanted
-            judged = [expected_fingerprints.judge(expected_fingerprints.read(wanted), found)]
+            judged = [expected_fingerprints.outcome_of(expected_fingerprints.read(wanted), found)]
             # A training that failed has no fingerprint, and must not pass by being left out.
             for why in expected_fingerprints.failures(runs):
                 judged.append(("fail", why))
@@ -160,7 +160,7 @@ def _beside_limit(value: float, sign: str, limit: float) -> str:
     return measure(value, digits)
 
 
-def _cell(matrix: Matrix, name: str) -> Judged:
+def _cell(matrix: MatrixTable, name: str) -> Judged:
     """Judge one cell of a matrix, which must be equal to the baseline."""
     cell = next((cell for cell in matrix["cells"] if cell["cell"] == name), None)
     if cell is None:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from twinrun.comparison import pair_records, study_records
 from twinrun.comparison.pair_records import Comparison, Location
-from twinrun.comparison.study_records import Matrix, Ranking, ResumeTable
+from twinrun.comparison.study_records import MatrixTable, Ranking, ResumeTable
 from twinrun.config.definitions import Section
 from twinrun.dataset_files import DatasetManifest, read_manifest
 from twinrun.report.missing import Missing, unreadable
@@ -87,7 +87,7 @@ class Results:
     """What the epochs of one and of several workers took, by workload."""
     rankings: dict[str, Ranking]
     """The trials of a sweep, by the workload that they vary."""
-    matrices: dict[str, Matrix]
+    matrices: dict[str, MatrixTable]
     """Matrices by workload."""
     datasets: dict[str, DatasetManifest]
     """Manifests of the datasets that were made, by name."""

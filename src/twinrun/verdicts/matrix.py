@@ -1,6 +1,6 @@
 """Verdicts on a matrix: does its baseline repeat, and which changes leave every bit as it was?"""
 
-from twinrun.comparison.study_records import Matrix
+from twinrun.comparison.study_records import MatrixTable
 from twinrun.formatting import count, plural
 from twinrun.verdicts.equality import REPEATS, SEED_MATTERS
 from twinrun.verdicts.evidence import Evidence
@@ -10,7 +10,7 @@ WITHSTANDS_CHANGES = "Does training stay equal, bit for bit, when one setting is
 NOT_CHANGES = ("repeat", "seed")  # cells that change no setting
 
 
-def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
+def baseline_repeats(matrix: Evidence[MatrixTable]) -> Verdict:
     """Say whether the baseline of a matrix repeats."""
     found = matrix.found
     measured = found["reason"] or _reason_of_repeat(found)
@@ -29,7 +29,7 @@ def baseline_repeats(matrix: Evidence[Matrix]) -> Verdict:
     }
 
 
-def seed_matters(matrix: Evidence[Matrix]) -> list[Verdict]:
+def seed_matters(matrix: Evidence[MatrixTable]) -> list[Verdict]:
     """Say that another seed leads to the same training; nothing if it does not, or did not run."""
     found = matrix.found
     # Only bad news is said: that another seed changes something is what all expect.
@@ -48,13 +48,13 @@ def seed_matters(matrix: Evidence[Matrix]) -> list[Verdict]:
     ]
 
 
-def _reason_of_repeat(found: Matrix) -> str:
+def _reason_of_repeat(found: MatrixTable) -> str:
     """Say why the baseline was not trained again: it stands in its cell."""
     reasons = [cell["reason"] for cell in found["cells"] if cell["cell"] == "repeat"]
     return next(filter(None, reasons), "the baseline was not trained twice")
 
 
-def _conditions_of_repeat(found: Matrix) -> list[str]:
+def _conditions_of_repeat(found: MatrixTable) -> list[str]:
     """Return what the baseline's own comparison rests on, which every other cell does too."""
     return [
         clause
@@ -64,7 +64,7 @@ def _conditions_of_repeat(found: Matrix) -> list[str]:
     ]
 
 
-def withstands_changes(matrix: Evidence[Matrix]) -> Verdict:
+def withstands_changes(matrix: Evidence[MatrixTable]) -> Verdict:
     """Say which changes leave the training as it was, bit for bit."""
     found = matrix.found
     answer, measured = _changes(found)
@@ -79,7 +79,7 @@ def withstands_changes(matrix: Evidence[Matrix]) -> Verdict:
     }
 
 
-def _changes(found: Matrix) -> tuple[Answer, str]:
+def _changes(found: MatrixTable) -> tuple[Answer, str]:
     """Count the changes that leave every bit as it was, and name the others."""
     changed = [cell for cell in found["cells"] if cell["cell"] not in NOT_CHANGES]
     labels = {

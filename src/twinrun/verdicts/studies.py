@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from twinrun.comparison.pair_records import read_comparisons
 from twinrun.comparison.study_records import (
-    Matrix,
+    MatrixTable,
     Ranking,
     ResumeTable,
     read_matrix,
@@ -132,7 +132,7 @@ def sweep(
 
 
 def matrix(
-    matrices: Sequence[Evidence[Matrix]], timings: Sequence[Timing], missing: Sequence[Missing]
+    matrices: Sequence[Evidence[MatrixTable]], timings: Sequence[Timing], missing: Sequence[Missing]
 ) -> list[Verdict]:
     """Say whether the baseline repeats, and which changes leave it as it was.
 
