@@ -52,6 +52,7 @@ rule locate:
             "twinrun.comparison.locate",
             "twinrun.comparison.replay",
             "twinrun.process.fresh_process",
+            "twinrun.process.gpu_locks",
             *PARAMS.modules_of_workload(wildcards),
         ),
         run=PARAMS.settings_of_replay,
