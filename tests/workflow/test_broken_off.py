@@ -197,10 +197,31 @@ def test_a_job_that_was_killed_has_no_last_words(jobs, work):
     ended = broken_off(jobs, lambda job: job.rule == "cost")
     first, second = (Path(job.log) for job in ended if job.rule == "cost")
     first.unlink()
-    second.write_text("cost loss: 0.5\n")
+    second.write_text(f"{'#' * 5000} cost loss: 0.5\n")
     _, words = incomplete_page(ended, studies=["reproducibility"])
     assert "it ended before its log began" in words
-    assert "as a job that is killed does; its log ends with: cost loss: 0.5" in words
+    assert "as a job that is killed does; its log ends with: " in words
+    assert "cost loss: 0.5" in words
+    assert "#" * 200 not in words
+
+
+def test_many_failed_jobs_of_which_some_are_a_users_own_stay_readable(jobs, work):
+    own = [
+        Job(
+            rule="own",
+            wildcards={"number": str(number)},
+            inputs=[],
+            outputs=[f"own/{number}"],
+            log=f"own/{number}.log",
+            state="failed",
+        )
+        for number in range(100)
+    ]
+    ended = [*broken_off(jobs, lambda job: job.rule == "cost"), *own]
+    source, words = incomplete_page(ended, studies=["reproducibility"])
+    assert "102 jobs failed" in words
+    assert "and 42 more" in words
+    assert 'href="../own/1.log"' in source
 
 
 def test_where_nothing_but_the_gate_failed_no_page_is_made(jobs, work):

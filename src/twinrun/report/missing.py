@@ -4,6 +4,7 @@ A result counts as there only if the workflow says so: the file of a job that wa
 may still lie in the results folder, and is of another training.
 """
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Literal
 
 from twinrun.errors import sentence_of
 
+MOST_LETTERS = 200  # of a log's last line
 MOST_NAMED = 3  # failed jobs that are named where a result waits for more
 
 
@@ -44,7 +46,7 @@ class Failure:
     sentence: str
     """Why."""
     log: str | None
-    """Path of its log, in the results folder."""
+    """Path of its log, from the results folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +150,8 @@ def _failures_behind(
 
 def _failure(job: Job, results: Path) -> Failure:
     log = None if job.log is None else Path(job.log)
-    place = None if log is None else log.relative_to(results).as_posix()
+    # A workflow that uses ours may have rules of its own, whose logs lie elsewhere.
+    place = None if log is None else Path(os.path.relpath(log, results)).as_posix()
     return Failure(name=job.name, sentence=_sentence(job.name, log), log=place)
 
 
@@ -166,7 +169,8 @@ def _sentence(name: str, log: Path | None) -> str:
     if found:
         return sentence
     ended = "it ended without a sentence, as a job that is killed does"
-    return f"{ended}; its log ends with: {text.splitlines()[-1].strip()}" if text else ended
+    # The last letters of it: a progress bar is a line without an end.
+    return f"{ended}; its log ends with: {text.splitlines()[-1][-MOST_LETTERS:]}" if text else ended
 
 
 def by_cause(missing: Collection[Missing]) -> list[tuple[Missing, list[str]]]:
