@@ -137,6 +137,7 @@ def test_a_trial_that_lacks_a_column_is_drawn_without_it(tmp_path, output):
         path = folder / f"trial{rank}/epochs.csv"
         table = {"epoch": [1, 2], **{name: [0.5, 0.25] for name in columns}}
         artifacts.write_csv(path, pd.DataFrame(table))
+        seal(path.parent)
         trials_found.append(
             {
                 "rank": rank,
