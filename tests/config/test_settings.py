@@ -171,10 +171,9 @@ def test_the_config_given_is_not_changed():
             "'a.b' is not an import path like",
         ),
         ("workloads.denoiser.module", "a;b:C", "is not an import path"),
-        ("workloads.denoiser.hyperparameters", {"seed": 1}, "'seed' is given by the run"),
         ("workloads.mine", {"module": "a:B"}, "workloads.mine: the key data, epochs is missing"),
-        ("datasets.mine", {}, "needs either `make` or `file`"),
-        ("datasets.mine", {"make": "a:b", "file": "c"}, "needs either `make` or `file`"),
+        ("datasets.mine", {}, "needs exactly one of `make` and `file`"),
+        ("datasets.mine", {"make": "a:b", "file": "c"}, "needs exactly one of `make` and `file`"),
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
         ("checkpoint_minutes", -1, "checkpoint_minutes: -1 is out of range, allowed are 0 to"),
         (
@@ -207,7 +206,6 @@ def test_the_config_given_is_not_changed():
             [{"lr": ["../a"]}],
             "is not a number, true, false or a word of .*, nor a list",
         ),
-        ("sweep.trials", [{"seed": 1}], "'seed' is given by the run"),
         ("sweep.trials", [{"x" * 99: 1, "y" * 99: 1}], "is too long for a folder's name"),
     ],
 )

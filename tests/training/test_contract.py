@@ -27,6 +27,13 @@ class SeedingItself(Small):
         super().__init__()
 
 
+class MadeLate(Small):
+    """Its layers are made once the Trainer is there."""
+
+    def setup(self, stage):
+        self.hidden = torch.nn.Linear(self.hidden.in_features, self.hidden.out_features)
+
+
 class HalfZero(Small):
     """The gradient of what lies before a layer of zeros is zero."""
 
@@ -79,6 +86,7 @@ def found(module=Small, data=Points, monkeypatch=None):
     ("module", "data", "sentences"),
     [
         (Small, Points, []),
+        (MadeLate, Points, []),
         (Unseeded, Points, ["the same seed gives other initial weights"]),
         (SeedingItself, Points, ["another seed gives the same initial weights"]),
         (HalfZero, Points, ["the first step leaves unchanged: hidden.weight, hidden.bias"]),

@@ -74,7 +74,7 @@ def test_a_mistake_is_a_sentence_before_any_job(bad_ones, file):
 # What is right
 
 
-def config_of(folder, *, widths=(), **change):
+def config_of(folder, *, widths=(), variant=None, **change):
     """A config of one workload, swept over widths; `change` has its module, data and the like."""
     workload = {
         "module": "wrong_modules:Net",
@@ -87,6 +87,7 @@ def config_of(folder, *, widths=(), **change):
         "studies": ["reproducibility"],
         "workloads": {"mine": workload},
         "reproducibility": {"workloads": ["mine"], "variants": ["serial"]},
+        "variants": {"serial": variant or {}},
     }
     if widths:
         trials = [{"width": widths}]
@@ -95,6 +96,41 @@ def config_of(folder, *, widths=(), **change):
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump(config))
     return resolve(merged([file]), SCHEMA, gpus=0)
+
+
+NEEDING = """
+import os
+
+import torch
+import wrong_modules
+from torch.utils.data import DataLoader
+
+
+class Net(wrong_modules.Net):
+    def __init__(self, path: str, **kwargs):
+        super().__init__(width=kwargs["width"])
+        self.save_hyperparameters()
+        assert (path, kwargs["depth"]) == ("weights.pt", 2)
+
+    def setup(self, stage):
+        assert os.environ["NEEDED_BY_A_MODULE"] == "3"
+
+    def training_step(self, batch, index):
+        self.logger.log_metrics({"seen": index})
+        return super().training_step((batch[0].to_dense(), batch[1]), index)
+
+
+class Sparse(wrong_modules.Points):
+    def train_dataloader(self):
+        return DataLoader(
+            list(super().train_dataloader().dataset),
+            batch_size=2,
+            collate_fn=lambda found: (
+                torch.stack([x for x, _ in found]).to_sparse(),
+                torch.stack([y for _, y in found]),
+            ),
+        )
+"""
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +142,15 @@ def right_ones(tmp_path_factory):
         "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
         "frozen": {"module": "wrong_modules:Frozen"},
         "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
+        "needing": {
+            "module": "needing:Net",
+            "data": "needing:Sparse",
+            "hyperparameters": {"width": 3, "path": "weights.pt", "depth": 2},
+            "variant": {"logging": True, "environment": {"NEEDED_BY_A_MODULE": "3"}},
+        },
     }
     os.chdir(folder)
+    (folder / "needing.py").write_text(NEEDING)
     try:
         settings = {name: config_of(folder, **change) for name, change in changes.items()}
         found = rehearsed(settings, folder, BAD[0].parent)
@@ -143,9 +186,16 @@ def test_a_trial_that_fails_is_a_result_and_does_not_end_the_others(right_ones):
     assert "constructing the module ended its process (exit code 3)" in parts[1]["notes"][0]
 
 
+def test_what_a_module_needs_of_its_variant_is_there(right_ones):
+    """A logger, a variable of the environment, any keyword, and a `path` of the module's own."""
+    (needing,) = right_ones["needing"]
+    assert needing["mistakes"] == []
+    assert needing["sizes"]["batch_bytes"] > 0
+
+
 def test_nothing_is_left(right_ones):
     """The checkpoints of the module's own callback neither."""
-    assert right_ones["left"] == ["mine.yaml", "report.json"]
+    assert right_ones["left"] == ["mine.yaml", "needing.py", "report.json"]
 
 
 # What is chosen
@@ -184,7 +234,7 @@ def counted(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     launched = []
 
-    def fake(parts, settings, search_path):
+    def fake(parts, *_):
         launched.extend(parts)
         return [{**part.outcome(), "mistakes": fake.mistakes} for part in parts]
 

@@ -33,8 +33,13 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
             f'`if __name__ == "__main__":`'
         ) from error
     except Exception as error:  # a user's module may raise anything
+        where = ""
+        if isinstance(error, ModuleNotFoundError) and search_path:
+            folders = ", ".join(str(Path(folder).absolute()) for folder in search_path)
+            where = f" (looked for in {folders}, beside the config, and among what is installed)"
         raise TwinrunError(
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: {error}"
+            f"{where}"
         ) from error
     if not hasattr(module, name):
         near = difflib.get_close_matches(name, dir(module), n=1)

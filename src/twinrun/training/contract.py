@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from twinrun.config.definitions import Training
 from twinrun.process.determinism import determinism
-from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build, trainer_of
 from twinrun.training.first_step import FirstStep, without_checkpoints
 from twinrun.training.load_workload import load_workload, parameters_of
@@ -27,12 +26,13 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
     say("comparing first steps")
     _, data_class, *_ = load_workload(training.workload, training.search_path)
     # Two of one seed and one of another: constant weights repeat too, and hide a seed that is lost.
-    first, second, other = (_weights(replace(training, seed=s)) for s in (1, 1, 2))
-    if first != second:
+    plain, again, other = (_step(replace(training, seed=seed)) for seed in (1, 1, 2))
+    # As the training starts: layers may be made in `setup` and `configure_model`.
+    is_same_start = plain.initial == again.initial
+    if not is_same_start:
         yield "the same seed gives other initial weights: something is drawn without the seed"
-    elif first == other:
+    elif plain.initial == other.initial:
         yield "another seed gives the same initial weights: the module seeds itself, or draws none"
-    plain, again = _step(training), _step(training)
     if plain.unchanged:
         yield f"the first step leaves unchanged: {some(plain.unchanged)}"
     if plain.batch != again.batch:
@@ -49,13 +49,8 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
             raise
         yield f"a deterministic variant cannot train it: {str(error).split('. ')[0]}"
         return
-    is_same_start = first == second and plain.batch == again.batch
-    if is_same_start and steps[0].parameters != steps[1].parameters:
+    if is_same_start and plain.batch == again.batch and steps[0].parameters != steps[1].parameters:
         yield "the first step differs between two tries under deterministic algorithms"
-
-
-def _weights(training: Training) -> object:
-    return fingerprint_tree(build(training)[0].state_dict())
 
 
 def _step(training: Training) -> FirstStep:

@@ -26,6 +26,8 @@ class FirstStep(pl.Callback):
         self.steps_per_epoch: int | None = None
         self.batch_bytes = self.optimizer_bytes = 0
         self.notes: list[str] = []
+        self.initial = 0
+        """Fingerprint of all parameters and buffers before the step."""
         self.parameters: dict[str, Any] = {}
         """Fingerprints of the trainable parameters, after the step once it was taken."""
         self.unchanged: list[str] = []
@@ -39,6 +41,7 @@ class FirstStep(pl.Callback):
         """Keep what is going to be learned."""
         self.steps_per_epoch = int(trainer.num_training_batches)
         self.parameters = _fingerprints(pl_module)
+        self.initial = fingerprint_tree(pl_module.state_dict())
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int

@@ -1,11 +1,12 @@
 """From the import paths of a workload to its module and data module.
 
-Hyperparameters are one flat mapping: each goes to whichever of the two constructors names it, to
-both if both do, and one that neither names is an error. The data module is also given `path` (its
-dataset's file), `seed` (the run's) and `data_workers` (the variant's), where its constructor names
-them.
+Hyperparameters are one flat mapping: each goes to the constructor that names it, to both if both
+do. One that neither names goes to a constructor with `**kwargs`, unless it looks like a misspelt
+one, and is an error where there is none. The data module is also given `path` (its dataset's file),
+`seed` (the run's) and `data_workers` (the variant's), where its constructor names them.
 """
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +21,10 @@ from twinrun.process.import_path import import_object
 from twinrun.training.unsupported import wrong_package
 from twinrun.wording import shown, suggestion
 
-# Arguments of a data module that come from the run, not from the config.
-GIVEN = ("path", "seed", "data_workers")
 # Where a constructor's own arguments end and Lightning's or torch's begin.
 FOREIGN = {"pytorch_lightning", "lightning", "torch"}
+
+SLIP = 0.8  # how alike two names are, in difflib's measure, of which one is likely misspelt
 
 Parameters = Mapping[str, inspect.Parameter]
 Built = TypeVar("Built")
@@ -44,15 +45,31 @@ def load_workload(
     module = load_class(workload, "module", pl.LightningModule, search_path)
     data = load_class(workload, "data", pl.LightningDataModule, search_path)
     takers = takers_of(workload, module, data)
-    for mistake in mistakes(workload.hyperparameters, takers, workload.data):
+    for mistake in mistakes(workload, takers):
         raise TwinrunError(mistake)
-    given = workload.hyperparameters
+    given, of_run = workload.hyperparameters, given_by_run(workload)
+    named = {name for taken in takers.values() for name in taken}
+
+    def goes_to(taken: Parameters, name: str) -> bool:
+        return name in taken or (name not in named and takes_any(taken))
+
+    of_module, of_data = (takers[path] for path in (workload.module, workload.data))
     return (
         module,
         data,
-        {k: v for k, v in given.items() if k in parameters_of(module)},
-        {k: v for k, v in given.items() if k in parameters_of(data)},
+        {k: v for k, v in given.items() if goes_to(of_module, k)},
+        {k: v for k, v in given.items() if goes_to(of_data, k) and k not in of_run},
     )
+
+
+def given_by_run(workload: Workload) -> tuple[str, ...]:
+    """Name the arguments of the data module that come from the run, not from the config."""
+    return ("seed", "data_workers", *(["path"] if workload.dataset is not None else []))
+
+
+def takes_any(parameters: Parameters) -> bool:
+    """Say whether a constructor takes arguments that it does not name."""
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def load_class(
@@ -98,9 +115,11 @@ def takers_of(
 def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
     """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
 
-    Annotations are evaluated where they can be; else they are texts.
+    The class's own `**kwargs` are among them: what it does with others is its own affair, and its
+    constructor's failure is told. Annotations are evaluated where they can be; else they are texts.
     """
     found: dict[str, inspect.Parameter] = {}
+    rest = None
     for base in constructed.__mro__:
         if base.__module__.split(".")[0] in FOREIGN:
             break
@@ -111,9 +130,11 @@ def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
         named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         found.update({p.name: p for p in named if p.name not in found})
         # Without **kwargs nothing gets through to the constructors above.
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        more = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        if more is None:
             break
-    return found
+        rest = rest or more
+    return {**found, rest.name: rest} if rest is not None else found
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
@@ -123,27 +144,40 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
         return inspect.signature(function)
 
 
-def mistakes(
-    hyperparameters: Mapping[str, object], takers: Mapping[str, Parameters], data: str
-) -> Iterator[str]:
+def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[str]:
     """Yield a sentence for each hyperparameter that nobody takes, or that is missing.
 
     Args:
-        hyperparameters: as the config has them.
+        workload: with hyperparameters as the config has them.
         takers: the parameters of each constructor, by its import path.
-        data: which of them is the data module's, to which the run gives arguments of its own.
     """
-    known = sorted({name for taken in takers.values() for name in taken} - set(GIVEN))
+    hyperparameters, of_run = workload.hyperparameters, given_by_run(workload)
+    named = {
+        path: {n for n, p in taken.items() if p.kind is not p.VAR_KEYWORD}
+        for path, taken in takers.items()
+    }
+    # Of the data module's own, those that the run gives cannot be set.
+    known = sorted(named[workload.module] | (named[workload.data] - {*of_run}))
     for name in hyperparameters:
-        if name not in known:
+        if name in known:
+            continue
+        if name in named[workload.data]:
+            yield (
+                f"hyperparameters.{name}: {shown(name)} of {workload.data} is given by the run and "
+                f"cannot be set"
+            )
+        elif difflib.get_close_matches(name, known, 1, SLIP) or not any(
+            map(takes_any, takers.values())
+        ):
             yield (
                 f"hyperparameters.{name}: neither {' nor '.join(takers)} takes it"
                 f"{suggestion(name, known)}"
             )
     for source, parameters in takers.items():
-        given = {*hyperparameters, *(GIVEN if source == data else ())}
+        given = {*hyperparameters, *(of_run if source == workload.data else ())}
         for name, parameter in parameters.items():
-            if parameter.default is parameter.empty and name not in given:
+            is_needed = name in named[source] and parameter.default is parameter.empty
+            if is_needed and name not in given:
                 yield f"hyperparameters.{name}: {source} needs it and has no default"
 
 

@@ -125,6 +125,11 @@ def _of_workload(
     whole = _part(settings, f"workloads.{name}", name, workload, first, search_path)
     yield replace(
         whole,
+        # A module that needs a logger fails under a variant without one, and under no other.
+        training=replace(
+            whole.training,
+            variant=replace(whole.training.variant, logging=all(v.logging for v in variants)),
+        ),
         data_workers={f"{k}.data_workers": v.data_workers for k, v in used.items()},
         accumulate={f"{k}.accumulate": v.accumulate for k, v in used.items()},
     )

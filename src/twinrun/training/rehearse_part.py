@@ -7,10 +7,11 @@ has Lightning validate and end the epoch. Nothing is written: no checkpoint, no 
 
 import contextlib
 import gc
+import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,11 +61,12 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
     _forget_peak()
     part = _on_this_machine(part, found)
     try:
-        takers, sentences = _of_code(part, say)
-        found["mistakes"] = [placed(part, sentence) for sentence in dict.fromkeys(sentences)]
-        if not sentences:
-            of_step = dict.fromkeys(_of_step_in_a_folder(part, takers, found, say))
-            note_failures(part, found, list(of_step))
+        with _environment(part.training.variant.environment):
+            takers, sentences = _of_code(part, say)
+            found["mistakes"] = [placed(part, sentence) for sentence in dict.fromkeys(sentences)]
+            if not sentences:
+                of_step = dict.fromkeys(_of_step_in_a_folder(part, takers, found, say))
+                note_failures(part, found, list(of_step))
     except SystemExit as error:
         # An Exception is caught where it is raised; this is none.
         text = f"module: the code ends the program (sys.exit({error.code!r}))"
@@ -73,6 +75,18 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
     # Parts share a process: the next one's peak of memory is to be its own.
     gc.collect()
     return found
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set a variant's variables as its runs find them; parts of other variants share a process."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def note_failures(part: Part, found: Rehearsed, sentences: list[str]) -> None:
@@ -101,7 +115,7 @@ def _of_code(part: Part, say: Callable[[str], None]) -> tuple[Takers, list[str]]
         return {}, sentences
     takers = takers_of(workload, module, data)
     return takers, [
-        *mistakes(workload.hyperparameters, takers, workload.data),
+        *mistakes(workload, takers),
         *booleans_as_texts(workload.hyperparameters, takers),
         *_of_run_arguments(part, takers),
     ]

@@ -120,6 +120,13 @@ class Points(pl.LightningDataModule):
     val_dataloader = train_dataloader
 
 
+class Seeded(Points):
+    """Takes the run's seed."""
+
+    def __init__(self, seed, batch_size=2):
+        super().__init__(batch_size)
+
+
 class Endless(Points):
     def train_dataloader(self):
         class Rows(IterableDataset):
