@@ -7,7 +7,6 @@ from example_runs import write_manifest
 
 from twinrun import artifacts
 from twinrun.comparison.ranking import rank
-from twinrun.errors import TwinrunError
 from twinrun.figures.sweep import trials
 from twinrun.verdicts import studies, sweep
 from twinrun.verdicts.evidence import Evidence
@@ -98,9 +97,30 @@ def test_seeds_are_trials_of_their_own(tmp_path):
     assert [trial["label"] for trial in ranked(tmp_path, runs)["trials"]] == ["seed 2", "seed 1"]
 
 
-def test_a_metric_that_nobody_logs_is_one_sentence(runs, tmp_path):
-    with pytest.raises(TwinrunError, match=r"no trial has logged 'accuracy'; what they log: tr.*"):
-        ranked(tmp_path, runs, metric="accuracy")
+def test_a_metric_that_nobody_logs_is_one_sentence_of_a_verdict(runs, tmp_path):
+    """Ranking ended with an error, so that there was no page."""
+    found = ranked(tmp_path, runs, metric="accuracy")
+    assert {trial["rank"] for trial in found["trials"]} == {None}
+    finished, best = studies.sweep([Evidence(path="sweeps/digits.json", found=found)], [], [])
+    assert finished["measured"] == "4 of 6 trials finished"
+    assert (best["key"], best["answer"]) == ("best", "not run")
+    logged = "sweep.metric: no trial has logged 'accuracy'; what they log: train_loss, "
+    assert best["measured"].startswith(logged)
+    trials(tmp_path / "digits.json", output=tmp_path / "trials.svg")
+    assert "–. lr 0.1: –" in Drawing(tmp_path / "trials.svg").texts
+
+
+def test_trials_that_log_nothing_are_listed(runs, tmp_path):
+    for run in runs:
+        artifacts.write_csv(run.with_name("epochs.csv"), pd.DataFrame({"epoch": []}))
+        manifest = artifacts.read_json(run) | {"metrics": {}}
+        write_manifest(run, manifest, run.with_name("epochs.csv"))
+    found = ranked(tmp_path, runs)
+    assert len(found["trials"]) == len(PLANTED)
+    _, best = studies.sweep([Evidence(path="sweeps/digits.json", found=found)], [], [])
+    assert best["measured"].endswith("what they log: nothing")
+    trials(tmp_path / "digits.json", output=tmp_path / "trials.svg")
+    assert "the trials log nothing" in Drawing(tmp_path / "trials.svg").text
 
 
 def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):

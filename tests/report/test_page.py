@@ -179,6 +179,19 @@ def test_denoised_images_that_are_worse_than_the_noisy_ones_are_remarked(own_exa
     assert remark in Page(own_example.report()).text
 
 
+def test_no_other_run_is_remarked_on_in_the_place_of_the_one_that_is_drawn(own_example):
+    remark = "By this measure denoised is worse than noisy."
+    (first,) = files_of(own_example, "denoiser/nondeterministic/seed1/repeat1/run.json")
+    (second,) = files_of(own_example, "denoiser/nondeterministic/seed1/repeat2/run.json")
+    file = Path(second).with_name("predictions.safetensors")
+    arrays = load_file(file)
+    save_file(arrays | {"denoised": 1 - arrays["clean"]}, file)
+    seal(file.parent)
+    assert remark not in Page(own_example.report()).text
+    fail(Path(first), "no memory")
+    assert remark not in Page(own_example.report()).text
+
+
 class TestCost:
     @pytest.mark.parametrize(
         ("low", "ratio", "high", "words"),

@@ -1,19 +1,18 @@
 """The trials of a sweep, ranked by a metric.
 
 A trial that failed or was stopped has no rank and comes last, with the reason; so does one whose
-metric is no number. Does without torch.
+metric is no number, or that has not logged it. Does without torch.
 """
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.study_records import Ranking, Trial, write_ranking
-from twinrun.errors import TwinrunError
 from twinrun.run_records import FailedRun, RunManifest
 
 Manifest = RunManifest | FailedRun
@@ -37,16 +36,12 @@ def rank(
         best: `highest` or `lowest`.
         table: path of the CSV.
         summary: path of the JSON.
-
-    Raises:
-        TwinrunError: if trials have finished and none has the metric.
     """
     manifests = [run_files.read_ended(run) for run in runs]
     trials = [
         _trial(manifest, Path(run), point, metric)
         for manifest, run, point in zip(manifests, runs, _points(manifests), strict=True)
     ]
-    _check_metric(trials, metric)
     sign = -1 if best == "highest" else 1
     # Infinity has no sign here: where the highest is best, too, a trial without a number comes
     # last. Sorting is stable, so trials of one value stay in the order of the runs.
@@ -97,7 +92,7 @@ def _is_number(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
 
 
-def _points(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
+def _points(manifests: Sequence[Manifest]) -> list[dict[str, object]]:
     """Return of each trial the hyperparameters, variant and seed that are not the same in all."""
     of_trials = [
         {
@@ -113,7 +108,7 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
     return [{name: values.get(name) for name in varied} for values in of_trials]
 
 
-def _trial(manifest: Manifest, path: Path, point: dict[str, Any], metric: str) -> Trial:
+def _trial(manifest: Manifest, path: Path, point: dict[str, object], metric: str) -> Trial:
     logged = dict(manifest["metrics"])
     if manifest["ended"] == "finished":
         # What the test logged goes before what an epoch logged under the same name.
@@ -139,12 +134,3 @@ def _logged_last(epochs: Path) -> dict[str, float]:
     table = pd.read_csv(epochs, dtype=str, keep_default_na=False).drop(columns="epoch")
     found = {str(name): [text for text in table[name] if text] for name in table.columns}
     return {name: float(texts[-1]) for name, texts in found.items() if texts}
-
-
-def _check_metric(trials: Sequence[Trial], metric: str) -> None:
-    finished = [trial for trial in trials if trial["ended"] == "finished"]
-    if finished and all(trial["value"] is None for trial in finished):
-        known = ", ".join(finished[0]["metrics"])
-        raise TwinrunError(
-            f"sweep.metric: no trial has logged {metric!r}; what they log: {known or 'nothing'}"
-        )

@@ -45,8 +45,8 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
             for table, colour in reversed(list(zip(tables, colours, strict=False))):
                 if name in table:
                     axes.plot(table["epoch"], table[name], color=colour, marker="o", markersize=4)
-        if not drawn:
-            note(grid[0, 0], "no trial has finished")
+        if not logged:
+            note(grid[0, 0], "the trials log nothing" if drawn else "no trial has finished")
         for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:
             grid[0, 0].plot([], color=colour, linewidth=2.5, label=_label(trial))
         for trial in others[:MOST_NAMED]:

@@ -51,11 +51,12 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
 def _worse(results: Results, workload: str, names: Sequence[str]) -> list[str]:
     """Name the drawn images that are farther from what they should be than the first ones are."""
     study = results.config["reproducibility"]
+    # Of the run that the strip shows, and of no other: where it failed nothing is drawn.
+    shown = (workload, study["variants"][0], study["seeds"][0], 1)
     drawn = [
         run["path"]
-        for variant in study["variants"]
         for run in results.runs
-        if (run["workload"], run["variant"], run["seed"]) == (workload, variant, study["seeds"][0])
+        if (run["workload"], run["variant"], run["seed"], run["repeat"]) == shown
     ]
     return worse_than_first(drawn[0], names=names) if drawn else []
 

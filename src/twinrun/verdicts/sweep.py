@@ -29,15 +29,32 @@ def _and(labels: Sequence[str]) -> str:
 
 
 def best(ranking: Evidence[Ranking]) -> list[Verdict]:
-    """Name the first trial, and say whether every seed confirms it; nothing if none has a rank."""
+    """Name the first trial, and say whether every seed confirms it; nothing if none finished."""
     found = ranking.found
     # Trials without a rank come last: where the first has none, nobody has one.
     first = found["trials"][0]
     if first["rank"] is None:
-        return []
+        return _unranked(ranking)
     answer, ground = confirmation(found["trials"])
     value = f"{found['best']} {found['metric']}: {measure(first['value'])} with {first['label']}"
     return [_verdict(ranking, "best", BEST, answer, f"{value}; {ground}")]
+
+
+def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
+    """Say why trials that finished are not ranked; of the others the other verdict speaks."""
+    found = ranking.found
+    if not found["finished"]:
+        return []
+    done = [trial for trial in found["trials"] if trial["ended"] == "finished"]
+    if any(trial["value"] is not None for trial in done):
+        measured = f"{found['metric']} is no number in any trial"
+    else:
+        known = ", ".join(dict.fromkeys(name for trial in done for name in trial["metrics"]))
+        measured = (
+            f"sweep.metric: no trial has logged {found['metric']!r}; what they log: "
+            f"{known or 'nothing'}"
+        )
+    return [_verdict(ranking, "best", BEST, "not run", measured)]
 
 
 def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
