@@ -195,6 +195,40 @@ class ClockRate(Base):
             group["lr"] = 0.01 * (1 + time.time_ns() % 1000 / 1000)
 
 
+def clock():
+    """Return a number between 1 and 2 that is another one at every call."""
+    return 1 + time.time_ns() % 1_000_003 / 1_000_003
+
+
+class ClockRateFromTheStart(Base):
+    """Takes the learning rate of its second layers from the clock."""
+
+    def configure_optimizers(self):
+        groups = [
+            {"params": self.first.parameters()},
+            {"params": [*self.norm.parameters(), *self.second.parameters()], "lr": 0.01 * clock()},
+        ]
+        return torch.optim.SGD(groups, lr=0.01)
+
+
+class ClockSchedule(Base):
+    """Has a schedule that follows the clock from the third step on."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: clock() if step > 1 else 1.0
+        )
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+
+class ClockBetas(Base):
+    """Takes a beta of its optimizer from the clock."""
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01, betas=(0.9 / clock(), 0.99))
+
+
 class LateClock(Base):
     """Adds the time to the loss at one step of the second epoch, told by all that tells a step."""
 
@@ -257,6 +291,13 @@ class TwoOptimizers(Base):
             torch.optim.SGD(self.first.parameters(), lr=0.01),
             torch.optim.Adam(self.second.parameters(), lr=0.01),
         ]
+
+
+class ClockRateOfOne(TwoOptimizers):
+    """Sets the learning rate of the second of its optimizers from the clock, after each step."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.trainer.optimizers[1].param_groups[0]["lr"] = 0.01 * clock()
 
 
 class Frozen(Base):

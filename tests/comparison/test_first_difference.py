@@ -1,10 +1,14 @@
 """What differed first is named, in the order of cause and effect, with the class of its cause."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+import xxhash
 from comparing import compared
-from example_runs import write_run
+from example_runs import seal, write_run
+
+from twinrun import artifacts
 
 # What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
@@ -112,3 +116,56 @@ def test_of_several_gradients_the_one_nearest_the_loss_is_named(tmp_path):
     summary, _, _ = compared(tmp_path, *runs)
 
     assert summary["first_difference"]["tensor"] == "encoder.bias"
+
+
+def with_settings(run, names, *changes):
+    """Give a run the settings of an optimizer: of each change the step, the name's index, value."""
+    steps, settings, current = pd.read_csv(run.with_name("steps.csv"), dtype=str), [], {}
+    for step in range(len(steps)):
+        current |= {index: value for at, index, value in changes if at == step + 1}
+        settings.append(fingerprint_of(current))
+    artifacts.write_csv(run.with_name("steps.csv"), steps.assign(settings=settings))
+    file = run.with_name("fingerprints.npz")
+    found = {
+        "setting_names": np.array(names, dtype=np.str_),
+        "setting_changes": np.array([[at - 1, index] for at, index, _ in changes]),
+        "setting_values": np.array([value for _, _, value in changes]),
+    }
+    artifacts.write_arrays(file, artifacts.read_arrays(file) | found)
+    seal(run.parent)
+    return run
+
+
+def fingerprint_of(settings):
+    return xxhash.xxh3_64_hexdigest(repr(sorted(settings.items())).encode())
+
+
+def test_the_setting_that_differs_is_named_with_both_values(tmp_path):
+    names = ["learning rate of group 0", "momentum of group 0"]
+    same = [(1, 0, 0.1), (1, 1, float("nan"))]
+    first, second = (
+        with_settings(write_run(tmp_path, repeat), names, *same, (3, 0, rate), (4, 1, 0.9))
+        for repeat, rate in ((1, 0.01), (2, 0.010003))
+    )
+    summary, _, _ = compared(tmp_path, first, second)
+    assert summary["first_difference"] == {
+        "repeat": 2,
+        "step": 3,
+        "epoch": 1,
+        "quantity": "optimizer settings",
+        "tensor": "learning rate of group 0",
+        "cause": "optimizer",
+        "values": [0.01, 0.010003],
+    }
+
+
+def test_a_group_that_one_run_lacks_has_no_values(tmp_path):
+    names = ["learning rate of group 0", "learning rate of group 1"]
+    first = with_settings(write_run(tmp_path, 1), names, (1, 0, 0.1), (2, 1, 0.1))
+    second = with_settings(write_run(tmp_path, 2), names[:1], (1, 0, 0.1))
+    summary, _, _ = compared(tmp_path, first, second)
+    found = summary["first_difference"]
+    assert (found["step"], found["tensor"], "values" in found) == (2, names[1], False)
+    summary, _, _ = compared(tmp_path, second, first)
+    found = summary["first_difference"]
+    assert (found["quantity"], found["tensor"]) == ("optimizer settings", names[1])

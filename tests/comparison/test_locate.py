@@ -11,6 +11,7 @@ from example_trainings import VARIANT, WORKLOAD
 from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
+from twinrun.comparison.location_words import sentence_without
 from twinrun.config.definitions import Replay, Training
 
 OP = {
@@ -111,6 +112,18 @@ def test_what_no_operation_decides_is_not_replayed(
             "(a clock, a set, NumPy, another library).",
         ),
         (
+            {"op": "aten::mul", "parameter": "", "differs_in": "inputs", "numbers": ["1.5", "2.5"]},
+            "aten::mul in the backward pass of encoder.embedding, model.py:12, was given another "
+            "value by Python (1.5 and 2.5) in 3 of 20 repeats of step 1: a value that differs "
+            "enters here, from outside of torch (a clock, a set, NumPy, another library).",
+        ),
+        (
+            {"differs_in": "operations", "parameter": ""},
+            "The step did other operations in 3 of 20 repeats of step 1, first aten::index_put in "
+            "the backward pass of encoder.embedding, model.py:12, where a branch of the code "
+            "depends on something that the seed does not decide.",
+        ),
+        (
             {"op": "aten::bernoulli_", "phase": "forward", "draws": True, "parameter": ""},
             "aten::bernoulli_ in the forward pass of encoder.embedding, model.py:12, drew other "
             "random numbers in 3 of 20 repeats of step 1: seed its generator from the run's seed.",
@@ -125,6 +138,49 @@ def test_the_sentence_says_what_to_do(changes, sentence):
 def test_up_to_a_million_ulp_every_one_is_counted(ulp, words):
     said = sentence_of(OP | {"max_ulp": ulp}, step=1, fired=3, repeats=20, run=TRAINING)
     assert f" by up to {words}; " in said
+
+
+FIRST = {"repeat": 2, "epoch": 1, "step": 3, "cause": "backward"}
+
+
+@pytest.mark.parametrize(
+    ("differed", "elsewhere", "words"),
+    [
+        (
+            0,
+            [None, None],
+            ["done 2 times from its start, gave the same every time: the cause lies"],
+        ),
+        (
+            0,
+            [OP, OP],
+            [
+                "gave the same gradients every time: the cause lies outside of the replayed step",
+                "What differed first elsewhere, in 2 of 2 repeats, is aten::index_put in the "
+                "backward pass of encoder.embedding",
+                "by data flow it does not reach the gradients.",
+            ],
+        ),
+        (1, [None, None], ["It differed again in 1 of 2 repeats of step 3, but no operation"]),
+    ],
+)
+def test_where_no_operation_can_have_done_it_the_sentence_says_what_was_seen(
+    differed, elsewhere, words
+):
+    replayed = {
+        "step": 3,
+        "repeats": 2,
+        "quantity": "gradients",
+        "differed": differed,
+        "firsts": [None, None],
+        "elsewhere": elsewhere,
+        "operations": [],
+    }
+    first = FIRST | {"quantity": "gradients", "tensor": "encoder.bias"}
+    found = sentence_without(first, replayed, TRAINING)
+    assert found.startswith("First to differ, at step 3: gradients (encoder.bias). ")
+    for part in words:
+        assert part in found
 
 
 def test_the_remedies_are_of_operations_that_torch_has():

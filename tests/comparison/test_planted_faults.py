@@ -4,102 +4,25 @@ Trainings and replays run in this process, one after another; only where the fau
 processes do they have their own.
 """
 
-import json
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pandas as pd
 import pytest
-from example_trainings import FILES, HERE, VARIANT, training
+from auditing import PLAIN, audit, compared, in_this_process, located, train, workload
+from example_trainings import HERE
 
-from twinrun.comparison.compare import compare_seeds
-from twinrun.comparison.locate import locate
-from twinrun.config.definitions import Replay
-from twinrun.process.fresh_process import rebuilt
-from twinrun.process.import_path import import_object
+from twinrun.comparison.difference_words import told_apart
 from twinrun.process.launching import launch
-
-NOT_DETERMINISTIC = {"deterministic": False, "fill_uninitialized_memory": False}
-PLAIN = {**VARIANT, **NOT_DETERMINISTIC, "threads": 1}
-
-
-def here(function, arguments, environment=None):
-    """Call what would have a process of its own."""
-    called = import_object(function)
-    called(**rebuilt(called, msgspec.to_builtins(arguments)))
+from twinrun.verdicts.equality import repeats
+from twinrun.verdicts.evidence import Evidence
 
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
-    monkeypatch.setattr("twinrun.comparison.locate.launch", here)
-    monkeypatch.setattr("twinrun.comparison.locate.REPEATS", 3)
-    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
-        monkeypatch.setenv(name, "0")
-    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
-def workload(module="Base", data="Points"):
-    return {
-        "module": f"faults:{module}",
-        "data": f"faults:{data}",
-        "dataset": None,
-        "hyperparameters": {},
-        "epochs": 1,
-    }
-
-
-def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, environment=None):
-    """Train and give the path of run.json."""
-    folder = folder / name / f"repeat{repeat}"
-    folder.mkdir(parents=True)
-    start(
-        "twinrun.training.train:train",
-        {
-            "run": {
-                "identity": {"workload": "w", "variant": name, "seed": 1, "repeat": repeat},
-                "training": training(settings, variant),
-                "source_sha256": "5" * 64,
-                "files": {key: str(folder / file) for key, file in FILES.items()},
-                "checkpoints": f"{folder}-checkpoints",
-                "checkpoint_minutes": 10,
-            }
-        },
-        environment or {},
-    )
-    return folder / "run.json"
-
-
-def compared(folder, runs, **options):
-    files = {key: folder / f"seed1.{key}" for key in ("summary", "tensors", "steps")}
-    compare_seeds(runs, **files, **options)
-    (summary,) = json.loads(files["summary"].read_text())
-    return summary
-
-
-def audit(folder, variant=PLAIN, **names):
-    """Train twice, compare, locate; give the comparison and the location."""
-    settings = workload(**names)
-    summary = compared(folder, [train(folder, repeat, settings, variant) for repeat in (1, 2)])
-    return summary, located(folder, settings, variant)
-
-
-def located(folder, settings, variant):
-    run = {"workload": settings, "variant": variant, "dataset": None}
-    output, operations = folder / "location.json", folder / "location.operations.csv"
-    locate(
-        comparisons=str(folder / "seed1.summary"),
-        run=msgspec.convert(run | {"search_path": [HERE]}, Replay),
-        output=str(output),
-        operations=str(operations),
-    )
-    (location,) = json.loads(output.read_text())
-    return location
+    with in_this_process(monkeypatch):
+        yield
 
 
 def test_a_random_augmentation_without_a_seed(tmp_path):
@@ -146,7 +69,7 @@ def test_a_callback_that_draws_a_random_number(tmp_path):
     found, location = audit(tmp_path, module="DrawingCallback")
     first = found["first_difference"]
     assert (first["step"], first["cause"], first["tensor"]) == (3, "RNG state", "torch")
-    assert "a callback" in location["sentence"]
+    assert "find the callback" in location["sentence"]
 
 
 def test_a_swapped_batch(tmp_path):
@@ -173,11 +96,31 @@ def test_a_buffer_updated_from_the_clock(tmp_path):
     assert op["source"].endswith(f"faults.py:{line_of('self.clock.fill_')}")
 
 
-def test_a_learning_rate_that_follows_the_clock(tmp_path):
-    found, location = audit(tmp_path, module="ClockRate")
-    assert found["first_difference"]["cause"] == "optimizer"
+@pytest.mark.parametrize(
+    ("module", "setting", "step"),
+    [
+        ("ClockRate", "learning rate of group 0", 2),
+        ("ClockRateFromTheStart", "learning rate of group 1", 1),
+        ("ClockSchedule", "learning rate of group 0", 3),
+        ("ClockBetas", "betas[0] of group 0", 1),
+        ("ClockRateOfOne", "learning rate of group 0 of optimizer 1", 2),
+    ],
+)
+def test_a_setting_of_the_optimizer_that_follows_the_clock(tmp_path, module, setting, step):
+    """At 1c62e3e: "optimizer state", which "gave the same every time"."""
+    found, location = audit(tmp_path, module=module)
+    first = found["first_difference"]
+    assert (first["quantity"], first["tensor"]) == ("optimizer settings", setting)
+    assert (first["step"], first["cause"]) == (step, "optimizer")
+    left, right = first["values"]
+    assert left != right
     assert (location["answer"], location["op"]) == ("not located", None)
-    assert "the cause lies outside of the replayed step (a schedule" in location["sentence"]
+    left, right = told_apart(left, right)
+    told = f"from step {step}: the {setting} is {left} in one run and {right} in the other."
+    assert told in location["sentence"]
+    assert "the cause lies outside of the step (a schedule, a callback" in location["sentence"]
+    (row,) = [row for row in repeats([Evidence(path="x", found=found)]) if row["key"] == "repeats"]
+    assert told.rstrip(".") in row["measured"]
 
 
 def test_a_fault_of_one_step_shows_in_every_repeat(tmp_path, monkeypatch):

@@ -284,3 +284,26 @@ def test_where_a_training_failed_nothing_can_be_said_of_resuming(tmp_path, faile
     (stop,) = read_stops(tmp_path / "stops.json")["stops"]
     assert stop["answer"] == "not run"
     assert stop["lost"] == f"the {failed} training failed: no memory"
+
+
+def test_fingerprints_that_look_like_one_number_are_two(tmp_path):
+    """Read as numbers both are infinite, and the parameters seemed to be those of the stop."""
+    resumed = {"resumed_at": [3], "was_stopped": True}
+    whole = write_run(tmp_path / "whole", changes={"settings.variant.stop": "mid_epoch"})
+    stopped = write_run(tmp_path / "stopped", changes=resumed, planted=[(4, "loss", None)])
+    for run, last in ((whole, "12e4567890123456"), (stopped, "13e4567890123456")):
+        steps = pd.read_csv(run.with_name("steps.csv"), dtype=str)
+        steps["before"] = ["12e4567890123456"] * 3 + [last] * 3
+        artifacts.write_csv(run.with_name("steps.csv"), steps)
+        seal(run.parent)
+    diagnose(
+        [{"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)}],
+        workload="small",
+        variant="plain",
+        seed=1,
+        folder=tmp_path / "comparisons",
+        table=tmp_path / "stops.csv",
+        summary=tmp_path / "stops.json",
+    )
+    (stop,) = read_stops(tmp_path / "stops.json")["stops"]
+    assert stop["lost"].startswith("the parameters are not those of the stop")

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from twinrun.trace.fingerprints import (
     fingerprint,
-    fingerprint_optimizers,
+    fingerprint_settings,
+    fingerprint_states,
     fingerprint_streams,
     fingerprint_tree,
+    settings_of,
 )
+from twinrun.trace.setting_values import settings_at
 from twinrun.trace.step_tracer import SAMPLE_SIZE, Tracer
 
 
@@ -106,18 +109,36 @@ def test_the_random_stream_that_was_drawn_from_is_told(stream, draw):
     assert [name for name in before if before[name] != after[name]] == [stream]
 
 
+def fingerprint_of(optimizer):
+    return fingerprint_settings(settings_of(optimizer))
+
+
 def test_the_state_and_the_settings_of_an_optimizer_are_told():
     parameters = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.ones(2))]
     optimizer = torch.optim.Adam(parameters)
-    before = fingerprint_optimizers([optimizer], parameters)
-    assert before[0] == [0, 0]
+    before = fingerprint_of(optimizer)
+    assert fingerprint_states([optimizer], parameters) == [0, 0]
     parameters[0].grad = torch.ones(3)
     optimizer.step()
-    states, settings = fingerprint_optimizers([optimizer], parameters)
-    assert states[0] != 0
-    assert (states[1], settings) == (0, before[1])
-    optimizer.param_groups[0]["lr"] = 0.5
-    assert fingerprint_optimizers([optimizer], parameters)[1] != settings
+    first, second = fingerprint_states([optimizer], parameters)
+    assert first != 0
+    assert (second, fingerprint_of(optimizer)) == (0, before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"lr": 0.5}, {"lr": torch.tensor(0.001)}, {"betas": (0.9, 0.99)}, {"maximize": True}],
+)
+def test_every_setting_counts(change):
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(3))])
+    before = fingerprint_of(optimizer)
+    assert fingerprint_of(optimizer) == before
+    optimizer.param_groups[0].update(change)
+    changed = fingerprint_of(optimizer)
+    assert changed != before
+    if isinstance(change.get("lr"), torch.Tensor):
+        change["lr"].add_(1e-9)
+        assert fingerprint_of(optimizer) != changed
 
 
 class Line(pl.LightningModule):
@@ -135,9 +156,9 @@ class Line(pl.LightningModule):
         return torch.optim.Adam(self.parameters())
 
 
-def fit(callbacks, precision="32-true"):
+def fit(callbacks, precision="32-true", module=Line):
     pl.seed_everything(3, verbose=False)
-    module = Line()
+    module = module()
     loader = torch.utils.data.DataLoader(torch.rand(40, 3), batch_size=8)
     trainer = pl.Trainer(
         accelerator="cpu",
@@ -220,7 +241,7 @@ def test_the_form_of_an_optimizer_is_no_setting_of_what_it_computes():
 
     def settings(**options):
         optimizer = torch.optim.Adam(parameters, **options)
-        return fingerprint_optimizers([optimizer], parameters)[1]
+        return fingerprint_of(optimizer)
 
     assert settings(foreach=True) == settings(fused=True) == settings()
     assert settings(lr=0.1) != settings()
@@ -236,3 +257,50 @@ def test_a_checkpoint_after_the_last_step_keeps_the_whole_table():
     assert {name: array.tolist() for name, array in found.items()} == {
         name: array.tolist() for name, array in kept.items()
     }
+
+
+class Scheduled(Line):
+    """The rate goes down by step, and a second group comes in the second epoch."""
+
+    def configure_optimizers(self):
+        groups = [{"params": [self.layer.weight]}]
+        optimizer = torch.optim.SGD(groups, lr=0.5, momentum=0.9, weight_decay=0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=4, gamma=0.5)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def on_train_epoch_start(self):
+        if self.current_epoch:
+            self.optimizers().optimizer.add_param_group({"params": [self.layer.bias], "lr": 0.25})
+            self.lr_schedulers().base_lrs.append(0.25)
+
+
+def test_the_settings_in_use_at_each_step_are_kept():
+    tracer = Tracer()
+    fit([tracer], module=Scheduled)
+    arrays = tracer.arrays()
+    rates = [settings_at(arrays, index) for index in range(10)]
+    rate, other = "learning rate of group 0", "learning rate of group 1"
+    # Of each step the rate that it was done with, not the next one.
+    assert [found[rate] for found in rates] == [0.5] * 4 + [0.25] * 4 + [0.125] * 2
+    assert [found.get(other) for found in rates[:5]] == [None] * 5
+    assert rates[5][other] == 0.25
+    assert rates[0]["momentum of group 0"] == 0.9
+    assert rates[0]["weight decay of group 0"] == 0.1
+    # One row a change, whatever the number of steps.
+    assert len(arrays["setting_values"]) < 4 * len(rates[-1])
+    assert [row["settings"] for row in tracer.rows[:4]] == [tracer.rows[0]["settings"]] * 4
+    assert tracer.rows[3]["settings"] != tracer.rows[4]["settings"]
+    again = Tracer()
+    again.load_state_dict(tracer.state_dict())
+    assert settings_at(again.arrays(), 7) == rates[7]
+
+
+def test_a_trace_without_settings_still_reads():
+    tracer = Tracer()
+    fit([tracer])
+    state = tracer.state_dict()
+    del state["setting_names"]
+    for name in ("setting_changes", "setting_values"):
+        del state["arrays"][name]
+    Tracer().load_state_dict(state)
+    assert settings_at({}, 3) == {}

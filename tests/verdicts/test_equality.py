@@ -54,7 +54,25 @@ def test_a_pair_that_differs_says_how_much_and_where_it_began():
         ({"quantity": "loss", "tensor": None, "step": 1200}, "first at step 1,200 in the loss ("),
         (
             {"quantity": "initial parameters", "step": 0},
-            "first before training in the initial parameters of user_factors (",
+            "ULP), before the first step in the initial parameters of user_factors (",
+        ),
+        (
+            {"quantity": "initial buffers", "step": 0, "tensor": "norm.mean"},
+            "ULP), before the first step in the initial buffers of norm.mean (",
+        ),
+        (
+            {
+                "quantity": "optimizer settings",
+                "step": 1,
+                "tensor": "learning rate of group 0",
+                "values": [0.01, 0.0100003],
+            },
+            "first from step 1: the learning rate of group 0 is 0.01 in one run and 0.0100003 in "
+            "the other (",
+        ),
+        (
+            {"quantity": "optimizer settings", "step": 7, "tensor": None},
+            "first at step 7 in the optimizer settings (",
         ),
         (
             {"quantity": "number of steps", "tensor": None, "step": 96},

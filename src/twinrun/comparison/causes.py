@@ -21,8 +21,9 @@ CAUSE_OF_QUANTITY = {
     "loss": "forward",
     "workers' own gradients": "backward",
     "gradients": "backward",
-    # Gradients are fingerprinted before they are clipped, and this state with its settings:
-    # another clipping or learning rate is found here or in the parameters, not in the gradients.
+    "optimizer settings": "optimizer",
+    # Gradients are fingerprinted before they are clipped: another clipping is found here or in the
+    # parameters, not in the gradients.
     "optimizer state": "optimizer",
     "parameters": "optimizer",
     # ASSUME the data decide how many steps there are. A callback that stops early does so too.
@@ -48,6 +49,11 @@ ADVICE = {
     "collective": "look at the exchange of gradients between the workers",
     "optimizer": "look at the optimizer: its state, its settings and its implementation",
 }
+# Of the optimizer's settings, which are set between steps.
+SETTINGS_ADVICE = (
+    "the cause lies outside of the step (a schedule, a callback, `configure_optimizers`): look for "
+    "who sets it, and from what"
+)
 
 
 def cause_of(quantity: str, *, workers: int = 1) -> str:

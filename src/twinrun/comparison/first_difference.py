@@ -11,6 +11,7 @@ from twinrun.comparison.causes import cause_of
 from twinrun.comparison.pair_records import FirstDifference
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
 from twinrun.run_records import PER_STEP
+from twinrun.trace.setting_values import settings_at
 
 # What quantities are called where another word than their own is clearer; see `causes`.
 WORDS = {
@@ -20,6 +21,7 @@ WORDS = {
     "random": "RNG states",
     "random_after": "RNG states after the step",
     "own_gradients": "workers' own gradients",
+    "settings": "optimizer settings",
     "optimizer": "optimizer state",
 }
 
@@ -58,6 +60,8 @@ def first_difference(
     # Loss, batch and what the step starts with are one fingerprint each, without names.
     if quantity in PER_STEP:
         tensor = _differing_name(first, second, quantity, PER_STEP[quantity], index)
+    if quantity == "settings":
+        return _of_settings(first, second, steps.iloc[index], index, workers=workers)
     words = WORDS.get(quantity, quantity)
     if quantity == "batch":
         words = f"{'order' if _is_other_order(first, second, index) else 'content'} of the batch"
@@ -80,6 +84,22 @@ def _found(
         tensor=tensor,
         cause=cause_of(quantity, workers=workers),
     )
+
+
+def _of_settings(
+    first: Run, second: Run, row: pd.Series, index: int, *, workers: int
+) -> FirstDifference:
+    """Name the setting of an optimizer that differs, with both values, if it is a number."""
+    left, right = (settings_at(run.fingerprints, index) for run in (first, second))
+    # By text: NaN is equal to NaN.
+    names = {**left, **right}
+    differing = [name for name in names if repr(left.get(name)) != repr(right.get(name))]
+    name = differing[0] if differing else None
+    found = _found(second, WORDS["settings"], row=row, tensor=name, workers=workers)
+    # ASSUME a setting that one run lacks belongs to a group that it lacks: nothing can be shown.
+    if name is not None and name in left and name in right:
+        found["values"] = [left[name], right[name]]
+    return found
 
 
 def _differing_name(

@@ -10,23 +10,22 @@ that is equal costs a look at its comparison.
 
 import tempfile
 from pathlib import Path
-from typing import Any, TypedDict
 
 import pandas as pd
 
 from twinrun import artifacts
-from twinrun.comparison.causes import ADVICE, remedy_of
+from twinrun.comparison.causes import ADVICE, SETTINGS_ADVICE
 from twinrun.comparison.conditions import resumptions
+from twinrun.comparison.location_words import beginning, sentence_of, sentence_without
 from twinrun.comparison.pair_records import (
     Comparison,
     FirstDifference,
     Location,
-    Operation,
+    Replayed,
     read_comparisons,
     write_locations,
 )
 from twinrun.config.definitions import Replay, Training, Variant
-from twinrun.formatting import count, measure, plural
 from twinrun.process.launching import environment_of, launch
 
 REPEATS = 20  # of the step by the second process
@@ -39,26 +38,13 @@ INSIDE_A_STEP = (
     "optimizer state",
     "parameters",
 )
-PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 # fmt: off
 OPERATION_COLUMNS = [
     "seed", "place", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
-    "outputs_equal", "elements", "elements_differing", "max_abs", "max_ulp", "relative_l2",
+    "outputs_equal", "reaches", "elements", "elements_differing", "max_abs", "max_ulp",
+    "relative_l2",
 ]
 # fmt: on
-
-
-class Replayed(TypedDict):
-    """What `replay.replay` found."""
-
-    step: int
-    """The step that was done again."""
-    repeats: int
-    """How often."""
-    firsts: list[Operation | None]
-    """Of each repeat the first operation that differed."""
-    operations: list[dict[str, Any]]
-    """The operations of the first repeat that diverged, a row of the table each."""
 
 
 def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> None:
@@ -93,7 +79,7 @@ def _resumed(compared: Comparison) -> list[str]:
     return [f"{clause[0].upper()}{clause[1:]}." for clause in resumptions(compared)]
 
 
-def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[str, Any]]]:
+def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[str, object]]]:
     """Return where the runs of a comparison diverge, and the operations of that step."""
     found = Location(
         workload=compared["workload"],
@@ -120,15 +106,17 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[s
     found["cause"], found["step"] = first["cause"], first["step"]
     reason = _why_not_replayed(first, run.variant)
     if reason is not None:
-        found["sentence"] = f"{_beginning(first)}. {reason}."
+        found["sentence"] = f"{beginning(first)}. {reason}."
         return found, []
-    replayed = _replayed(run, first["step"], Path(compared["runs"][0], "run.json"))
+    replayed = _replayed(run, first, Path(compared["runs"][0], "run.json"))
     _judge(found, first, replayed, run)
     return found, replayed["operations"]
 
 
 def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
     """Say in a clause why no operation can be named; None if one can."""
+    if first["quantity"] == "optimizer settings":
+        return f"No operation of a step decides it: {SETTINGS_ADVICE}"
     if first["quantity"] not in INSIDE_A_STEP:
         return f"No operation of a step decides it: {ADVICE[first['cause']]}"
     if variant.devices > 1:
@@ -140,7 +128,7 @@ def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
     return None
 
 
-def _replayed(run: Training, step: int, recorded: Path) -> Replayed:
+def _replayed(run: Training, first: FirstDifference, recorded: Path) -> Replayed:
     """Do the step again in fresh processes and return what they found."""
     variant = run.variant
     # That of the run itself: threads and environment variables decide bits.
@@ -153,13 +141,14 @@ def _replayed(run: Training, step: int, recorded: Path) -> Replayed:
     # The start is a pickle, because a batch may be any object: it never leaves this folder.
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"
-        saving = {"run": run, "step": step, "recorded": str(recorded), "start": start}
+        saving = {"run": run, "step": first["step"], "recorded": str(recorded), "start": start}
         launch("twinrun.comparison.replay:save_start", saving, environment)
         # The record comes from a process of its own. What a process decides once, as the order of
         # a set of strings, is the same in all repeats of one process.
         replaying = {"run": run, "start": start, "record": folder}
         launch("twinrun.comparison.replay:replay", replaying | {"repeats": 1}, environment)
         again = replaying | {"repeats": REPEATS, "found": found}
+        again |= {"quantity": first["quantity"], "tensor": first["tensor"]}
         launch("twinrun.comparison.replay:replay", again, environment)
         return artifacts.read_record(found, Replayed)
 
@@ -169,12 +158,7 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
     fired = [op for op in replayed["firsts"] if op is not None]
     step, found["repeats"] = replayed["step"], replayed["repeats"]
     if not fired:
-        again = f"Step {count(step)}, done {found['repeats']} times from its start, gave the same"
-        found["sentence"] = (
-            f"{_beginning(first)}. {again} every time: the cause lies outside of the replayed step "
-            f"(a schedule, a callback, something between steps), or it is a race that did not "
-            f"happen again."
-        )
+        found["sentence"] = sentence_without(first, replayed, run)
         return
     # ASSUME the first repeat that diverged is like the others: its operations are the ones kept.
     op = fired[0]
@@ -185,47 +169,3 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
     found["sentence"] = sentence_of(
         op, step=step, fired=len(fired), repeats=found["repeats"], run=run
     )
-
-
-def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
-    """Say which operation made the runs diverge, how far, how often, and what to do."""
-    # The LightningModule's own path is empty: its class speaks for it.
-    owner = op["module"] or run.workload.module.partition(":")[2]
-    parameter = f", parameter {op['parameter']}" if op["parameter"] else ""
-    source = f", {op['source']}" if op["source"] else ""
-    name = f"{op['op']} in the {PHASES[op['phase']]} of {owner}{parameter}{source},"
-    how_often = f"in {fired} of {repeats} repeats of step {count(step)}"
-    if op["differs_in"] == "operations":
-        return (
-            f"The step did other operations {how_often}, first {name} where a branch of the code "
-            f"depends on something that the seed does not decide."
-        )
-    if op["differs_in"] == "inputs":
-        return (
-            f"{name} was given another input {how_often}, which no operation before it made: it "
-            f"comes from outside of torch (a clock, a set, NumPy, another library)."
-        )
-    if op["draws"]:
-        return (
-            f"{name} drew other random numbers {how_often}: seed its generator from the run's seed."
-        )
-    remedy = remedy_of(op["op"], deterministic=run.variant.deterministic)
-    return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
-
-
-def _size(op: Operation) -> str:
-    differing, ulp = op.get("elements_differing"), op.get("max_ulp", 0)
-    # Of a large output only a sample is measured, which may be equal where the whole is not.
-    if not differing:
-        return ""
-    return (
-        f", {count(differing)} of {plural(op.get('elements', 0), 'element')} by up to "
-        f"{count(ulp) if ulp < 1_000_000 else measure(ulp)} ULP"
-    )
-
-
-def _beginning(first: FirstDifference) -> str:
-    tensor = f" ({first['tensor']})" if first["tensor"] else ""
-    if not first["step"]:
-        return f"First to differ, before the first step: {first['quantity']}{tensor}"
-    return f"First to differ, at step {count(first['step'])}: {first['quantity']}{tensor}"

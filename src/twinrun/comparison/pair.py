@@ -5,7 +5,6 @@ Repeats must share everything; of another variant or seed only what is computed 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from twinrun.run_records import RunManifest, TensorEntry
 
@@ -37,12 +36,12 @@ def shape_of(tensor: TensorEntry) -> str:
     return "x".join(map(str, tensor["shape"])) or "scalar"
 
 
-def _identity(manifest: RunManifest, *, across: bool) -> dict[str, Any]:
+def _identity(manifest: RunManifest, *, across: bool) -> dict[str, object]:
     """Return what two runs must share to be a pair, as nested mappings of plain values."""
     data, settings = manifest["data"], manifest["settings"]
     machine = manifest["environment"]["identity"]
     if across:
-        how: dict[str, Any] = {"settings": {"workload": settings["workload"]}}
+        how: dict[str, object] = {"settings": {"workload": settings["workload"]}}
         # A variant's environment variables can choose the instruction set (ATEN_CPU_CAPABILITY):
         # it belongs to how the variant computes.
         machine = {key: value for key, value in machine.items() if key != "cpu_capability"}

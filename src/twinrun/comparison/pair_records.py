@@ -5,13 +5,13 @@ tables beside them are CSV, for readers and figures. Does without torch.
 """
 
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
+from twinrun.trace.op_rows import Phase
 
 PairAnswer = Literal["equal", "differs", "not comparable", "not run"]
-Phase = Literal["forward", "backward", "optimizer"]
 
 
 class Counts(TypedDict):
@@ -39,9 +39,11 @@ class FirstDifference(TypedDict):
     quantity: str
     """One of `causes.CAUSE_OF_QUANTITY`."""
     tensor: str | None
-    """Name of the tensor, or of the generator; None of a quantity that is one value."""
+    """Name of the tensor, generator or setting; None of a quantity that is one value."""
     cause: str
     """One of `causes.CAUSES`."""
+    values: NotRequired[list[float]]
+    """Of a setting of an optimizer, in both runs; absent of anything else."""
 
 
 class OutputComparison(TypedDict):
@@ -126,15 +128,17 @@ class Operation(TypedDict):
     op: str
     """Its name, such as `aten::index_put`."""
     call: int
-    """The how-manieth call of this name in this phase and module."""
+    """The how-manieth call of this name in this phase and module, on this line."""
     parameter: str
     """Name of the parameter that it reads, or whose gradient it computes; may be empty."""
     source: str
     """The user's line, `file:line`; may be empty."""
     draws: bool
-    """Whether it draws random numbers."""
+    """Whether it drew other random numbers."""
     differs_in: Literal["outputs", "inputs", "operations"]
     """`outputs` of equal inputs, `inputs` that no operation before it made, or other operations."""
+    numbers: NotRequired[list[str]]
+    """Of an argument that is no tensor, as it was in each process; absent where none differs."""
     elements: NotRequired[int]
     """Of the output that is farthest from the recorded one; absent where nothing was measured."""
     elements_differing: NotRequired[int]
@@ -145,6 +149,25 @@ class Operation(TypedDict):
     """The largest distance in units in the last place."""
     relative_l2: NotRequired[float]
     """|second - first| / |first|."""
+
+
+class Replayed(TypedDict):
+    """What the repeats of a step showed."""
+
+    step: int
+    """The step that was done again."""
+    repeats: int
+    """How often."""
+    quantity: str
+    """What was followed back: that which differed first."""
+    differed: int
+    """In how many repeats it differed."""
+    firsts: list[Operation | None]
+    """Of each repeat the first operation that made it differ; None where there is none."""
+    elsewhere: list[Operation | None]
+    """Of each repeat without, the first operation that differed and does not reach it."""
+    operations: list[dict[str, Any]]
+    """The operations of the first repeat with one: rows of the table."""
 
 
 class Location(TypedDict):
@@ -167,7 +190,7 @@ class Location(TypedDict):
     repeats: int
     """How often the step was done again."""
     fired: int
-    """In how many of these the two processes diverged."""
+    """In how many of these an operation was found with which the two processes diverged."""
     sentence: str
     """All of it, for a reader."""
 

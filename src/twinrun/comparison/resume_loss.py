@@ -14,9 +14,11 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
 from twinrun.comparison.conditions import beside_resumptions
+from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
+from twinrun.comparison.tables import read_steps
 from twinrun.config.resume_variants import StopPair
 from twinrun.formatting import count, plural
 
@@ -134,7 +136,10 @@ def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Compar
     # The first step after the resumption was the right one: what was lost shows later.
     elif not named:
         of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
-        named.append(f"from step {count(first['step'])} another {first['quantity']}{of_tensor}")
+        if "values" in first:
+            named.append(clause_of(first))
+        else:
+            named.append(f"from step {count(first['step'])} another {first['quantity']}{of_tensor}")
     if not found["parameters"]["elements_differing"]:
         named.append("the parameters are equal all the same")
     return named
@@ -154,7 +159,7 @@ def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator
         names = " and ".join(filter(None, [", ".join(others), last]))
         yield f"the RNG states of {names} are not those of the stop"
     # Other gradients lead to another state by themselves, whatever was lost of it.
-    if equal["gradients"] and not equal["optimizer"]:
+    if equal["gradients"] and not (equal["optimizer"] and equal["settings"]):
         yield "the optimizer's state or settings are not those of the stop"
 
 
@@ -181,6 +186,7 @@ def _steps_of(run: str) -> pd.DataFrame:
     """Read the steps of a run, with a column for each generator."""
     arrays = artifacts.read_arrays(run_files.verified(run, "fingerprints.npz"))
     states = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
-    # As text in both tables: batches of one are looked up in the other.
-    steps = pd.read_csv(run_files.verified(run, "steps.csv"), dtype={"batch": str})
+    # As a comparison reads them: fingerprints as text, of which two that look like one number are
+    # two.
+    steps = read_steps(run_files.verified(run, "steps.csv"), run_files.read_run(run)["steps"])
     return steps.assign(**{f"{RNG_STATE}{name}": state for name, state in states.items()})

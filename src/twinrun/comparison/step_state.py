@@ -1,29 +1,77 @@
-"""What a step starts with: tensors, optimizers, schedulers, RNG states, and the Trainer's progress.
+"""What a step starts with: tensors, attributes, optimizers, schedulers, RNG states, progress.
 
-The progress is what `trainer.global_step`, `trainer.current_epoch` and the batch's index are read
-from. Lightning has no public way to set it.
+The Trainer's progress is what `trainer.global_step`, `trainer.current_epoch` and the batch's index
+are read from. Lightning has no public way to set it.
 """
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, TypedDict
 
 import pytorch_lightning as pl
 import torch
 
 from twinrun.batches import copied
-from twinrun.process.determinism import capture, restore
+from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
+from twinrun.process.determinism import State, capture, restore
 
 
-def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
-    """Copy what a step starts with, where its batch has begun."""
+class Progress(TypedDict):
+    """How far the Trainer is."""
+
+    counters: dict[str, dict[str, Any]]
+    """The `state_dict` of each counter of the loop, by name."""
+    batches_that_stepped: int
+    """Since the beginning: `trainer.global_step` of loggers."""
+    epoch: int
+    """From 0."""
+    batches: int | float
+    """Of an epoch."""
+
+
+class StepState(TypedDict):
+    """What a step starts with, beside its batch."""
+
+    parameters: dict[str, torch.Tensor]
+    gradients: dict[str, torch.Tensor | None]
+    """A module that accumulates by itself starts a step with some."""
+    buffers: dict[str, torch.Tensor]
+    attributes: dict[str, Attributes]
+    """What else the module and its submodules hold and the training has changed, by path."""
+    optimizers: list[dict[str, Any]]
+    """A `state_dict` each."""
+    schedulers: list[dict[str, Any]]
+    """Likewise."""
+    progress: Progress
+    process: State
+    """Switches and RNG states."""
+
+
+class _Counter(Protocol):
+    """What Lightning's trackers of progress have in common."""
+
+    def state_dict(self) -> dict[str, object]: ...
+
+    def load_state_dict(self, state_dict: dict[str, object]) -> None: ...
+
+
+def state_of(
+    trainer: pl.Trainer, module: pl.LightningModule, at_start: Mapping[str, int]
+) -> StepState:
+    """Copy what a step starts with, where its batch has begun.
+
+    Args:
+        trainer: in the loop of its batches.
+        module: that it trains.
+        at_start: fingerprints of the module's attributes before the first step.
+    """
     parameters = dict(module.named_parameters())
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
     return {
         "parameters": {name: p.detach().clone() for name, p in parameters.items()},
-        # A module that accumulates by itself starts a step with gradients.
         "gradients": {name: copied(p.grad) for name, p in parameters.items()},
         "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
+        "attributes": attributes_of(module, changed_since=at_start),
         # Deep, because a state_dict hands out the optimizer's own tensors, which a step changes.
         "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
         "schedulers": [copy.deepcopy(s.state_dict()) for s in schedulers],
@@ -32,7 +80,7 @@ def state_of(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, Any]:
     }
 
 
-def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
+def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: StepState) -> None:
     """Put back what `state_of` copied, but for the progress."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
@@ -41,6 +89,7 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[st
             parameter.grad = copied(state["gradients"][name])
         for name, buffer in module.named_buffers():
             buffer.copy_(state["buffers"][name])
+    set_attributes(module, state["attributes"])
     for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
         # Deep once more: the optimizer may keep what it is given, and every repeat needs it.
         optimizer.load_state_dict(copy.deepcopy(saved))
@@ -51,7 +100,7 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[st
     restore(state["process"])
 
 
-def set_progress(trainer: pl.Trainer, progress: Mapping[str, Any], *, batches_begun: int) -> None:
+def set_progress(trainer: pl.Trainer, progress: Progress, *, batches_begun: int) -> None:
     """Bring the Trainer to the saved step.
 
     Args:
@@ -61,7 +110,7 @@ def set_progress(trainer: pl.Trainer, progress: Mapping[str, Any], *, batches_be
     """
     loop = trainer.fit_loop.epoch_loop
     for name, tracked in _tracked(trainer).items():
-        tracked.load_state_dict(copy.deepcopy(progress[name]))
+        tracked.load_state_dict(copy.deepcopy(progress["counters"][name]))
     for counts in (loop.batch_progress.total, loop.batch_progress.current):
         counts.ready -= 1 - batches_begun
     # The replay's loader has as many batches as there are repeats.
@@ -75,17 +124,17 @@ def set_progress(trainer: pl.Trainer, progress: Mapping[str, Any], *, batches_be
     trainer.fit_loop.max_batches = progress["batches"]
 
 
-def _progress_of(trainer: pl.Trainer) -> dict[str, Any]:
+def _progress_of(trainer: pl.Trainer) -> Progress:
     tracked = _tracked(trainer).items()
     return {
-        **{name: copy.deepcopy(progress.state_dict()) for name, progress in tracked},
+        "counters": {name: copy.deepcopy(progress.state_dict()) for name, progress in tracked},
         "batches_that_stepped": trainer.fit_loop.epoch_loop._batches_that_stepped,
         "epoch": trainer.current_epoch,
         "batches": trainer.num_training_batches,
     }
 
 
-def _tracked(trainer: pl.Trainer) -> dict[str, Any]:
+def _tracked(trainer: pl.Trainer) -> dict[str, _Counter]:
     """Return the counters of the loop, by name."""
     loop = trainer.fit_loop.epoch_loop
     return {

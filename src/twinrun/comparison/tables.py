@@ -7,7 +7,6 @@ tensor and random number generator. S steps, T parameters, B buffers, R generato
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +28,7 @@ QUANTITIES = {
     "loss": "loss_fingerprint",
     "own_gradients": "own_gradients",
     "gradients": "gradients",
+    "settings": "settings",
     "optimizer": "optimizer",
     "parameters": "parameters",
 }
@@ -37,7 +37,7 @@ INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}
 RNG_STATES = ("random", "random_after")
 SAMPLES = ("samples_of_steps", "num_samples")
 FINGERPRINT_DIGITS = 16
-NO_LOSS = "0" * FINGERPRINT_DIGITS
+NOTHING = "0" * FINGERPRINT_DIGITS
 # fmt: off
 TENSOR_COLUMNS = [
     "repeat", "tensor", "kind", "shape", "dtype", "elements", "elements_differing", "share",
@@ -77,14 +77,19 @@ def read_tables(run: str | Path, manifest: RunManifest) -> Run:
     return Run(
         manifest=manifest,
         weights=artifacts.read_tensors(run_files.verified(run, "weights.safetensors")),
-        steps=_read_steps(run_files.verified(run, "steps.csv"), manifest["steps"]),
+        steps=read_steps(run_files.verified(run, "steps.csv"), manifest["steps"]),
         fingerprints=_read_fingerprints(
             run_files.verified(run, "fingerprints.npz"), manifest["steps"]
         ),
     )
 
 
-def _read_steps(path: Path, size: int) -> pd.DataFrame:
+def read_steps(path: Path, size: int) -> pd.DataFrame:
+    """Read a steps.csv of `size` steps, its fingerprints as text.
+
+    Raises:
+        TwinrunError: if it is not of the form that a run writes.
+    """
     columns = [*QUANTITIES.values(), "samples"]
     # As text: pandas would make numbers of fingerprints that happen to have no letter, or infinity
     # of those like 12e4567890123456.
@@ -92,6 +97,9 @@ def _read_steps(path: Path, size: int) -> pd.DataFrame:
     types |= {"step": "int64", "epoch": "int64", "loss": "float64"}
     try:
         table = pd.read_csv(path, dtype=types)
+        # Traces of older versions have the settings of the optimizers in `optimizer`.
+        if "settings" not in table:
+            table["settings"] = NOTHING
         # A cell that is missing is NaN, and so is its length: it equals nothing.
         is_whole = len(table) == size and (
             table[columns]
@@ -122,7 +130,7 @@ def _not_whole(path: Path, size: int, what: str) -> Exception:
     return run_files.corrupt(path, f"{what} is missing or steps are not {size}")
 
 
-def tensor_rows(first: Run, second: Run) -> Iterator[dict[str, Any]]:
+def tensor_rows(first: Run, second: Run) -> Iterator[dict[str, object]]:
     """Compare the tensors of two runs, a row each with TENSOR_COLUMNS but `repeat`."""
     for tensor in first.manifest["tensors"]:
         # Two runs with other names, types or shapes are no pair, and never come here.
@@ -169,7 +177,7 @@ def first_non_finite_loss(run: Run) -> int | None:
     A step that gives no loss, as with manual optimization, is written as NaN too: it is known by
     the fingerprint of nothing.
     """
-    is_known = run.steps["loss_fingerprint"] != NO_LOSS
+    is_known = run.steps["loss_fingerprint"] != NOTHING
     broken = run.steps["step"][is_known & ~np.isfinite(run.steps["loss"])]
     return None if broken.empty else int(broken.iloc[0])
 

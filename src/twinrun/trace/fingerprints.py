@@ -6,8 +6,7 @@ drawn and no tensor is changed. What lies on a GPU is copied to the host.
 """
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -76,10 +75,10 @@ def is_plain(tensor: torch.Tensor) -> bool:
 OPTIMIZER_FORMS = ("foreach", "fused", "capturable", "differentiable")
 
 
-def fingerprint_optimizers(
+def fingerprint_states(
     optimizers: Sequence[torch.optim.Optimizer], parameters: Sequence[torch.Tensor]
-) -> tuple[list[int], int]:
-    """Return a fingerprint of the state of each parameter, and one of the optimizers' settings."""
+) -> list[int]:
+    """Return a fingerprint of the optimizers' state of each parameter; 0 where there is none."""
     states = [0] * len(parameters)
     for optimizer in optimizers:
         for place, parameter in enumerate(parameters):
@@ -88,10 +87,28 @@ def fingerprint_optimizers(
                 values = optimizer.state[parameter].values()
                 # Several optimizers may hold one parameter.
                 states[place] = join([states[place], *map(_fingerprint_value, values)])
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    return states
+
+
+def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, object]]:
+    """Return the settings of each group of parameters that say what an optimizer computes."""
     left_out = {"params", *OPTIMIZER_FORMS}
-    settings = [{k: v for k, v in group.items() if k not in left_out} for group in groups]
-    return states, fingerprint_tree(settings)
+    return [
+        {name: value for name, value in group.items() if name not in left_out}
+        for group in optimizer.param_groups
+    ]
+
+
+def fingerprint_settings(groups: Sequence[Mapping[str, object]]) -> int:
+    """Return one fingerprint of what `settings_of` gave."""
+    digest = xxhash.xxh3_64()
+    for group in groups:
+        for name, value in group.items():
+            # Most are numbers: walking them as a batch takes five times as long.
+            parts = value if type(value) is tuple else (value,)
+            is_simple = all(type(part) in (bool, int, float, str, type(None)) for part in parts)
+            digest.update(f"{name}={(value if is_simple else fingerprint_tree(value))!r};".encode())
+    return digest.intdigest()
 
 
 def fingerprint_streams(cuda: bool) -> dict[str, int]:
@@ -133,7 +150,7 @@ def _bytes(tensor: torch.Tensor) -> np.ndarray:
     return plain.reshape(-1).view(torch.uint8).numpy()
 
 
-def _fingerprint_value(value: Any) -> int:
+def _fingerprint_value(value: object) -> int:
     if isinstance(value, torch.Tensor):
         return fingerprint(value)
     return fingerprint_tree(value)

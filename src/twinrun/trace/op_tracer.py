@@ -1,25 +1,21 @@
 """A dispatch mode that fingerprints what goes into and comes out of every operation of a step.
 
 Each operation has a key: the phase (forward, backward, optimizer), the path of the module that it
-belongs to, its name and the how-manieth call it is of these. In the backward pass it belongs to the
-module, source line and parameter of the forward operation whose gradient it computes. Memory that
-nothing has written yet counts as equal, so that an operation that reads it is the one that differs.
-Operations inside compiled code are not seen.
+belongs to, its name, its source line and the how-manieth call it is of these. In the backward pass
+it belongs to the module, source line and parameter of the forward operation whose gradient it
+computes. Beside each row there is its flow: which memory it reads and writes (see `data_flow`).
+Memory that nothing has written yet counts as equal, so that an operation that reads it is the one
+that differs. Operations inside compiled code are not seen.
 """
 
-import linecache
-import sys
-import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
 import xxhash
-from lightning_fabric import __file__ as fabric_file
+from torch._ops import OpOverload
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -27,22 +23,34 @@ from torch.nn.modules.module import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from twinrun.trace.fingerprints import fingerprint, hexadecimal, join
+from twinrun.trace.data_flow import (
+    Flow,
+    Memory,
+    Region,
+    Use,
+    generator_of,
+    is_view,
+    name_of,
+    tensors_in,
+    tensors_read,
+    tensors_written,
+)
+from twinrun.trace.fingerprints import fingerprint
+from twinrun.trace.op_rows import READING_BACK, OpRow, Phase
+from twinrun.trace.users_line import users_line
 
-KEY = ("phase", "module", "op", "call")
-Watch = Callable[[dict[str, Any], list[torch.Tensor]], None]
+Watch = Callable[[OpRow, list[torch.Tensor]], None]
 
-_PACKAGE = Path(__file__).parents[1]
-_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, pl.__file__, fabric_file))
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, type(None))
+# What `torch.tensor(...)` calls with a tensor that it has just filled with Python's values.
+_LIFTING = ("lift", "lift_fresh", "lift_fresh_copy")
+MOST_SHOWN = 4  # values of such a tensor that are kept to be shown
 
 
 class OpTracer(TorchDispatchMode):
     """Fingerprints every operation inside its `with`; `rows` is the table of them.
 
-    A row holds KEY, `parameter`, `source` (file:line), `code`, `draws` (whether it draws random
-    numbers), and the fingerprints `inputs` and `outputs`.
+    `flows` has what each of them reads and writes.
     """
 
     def __init__(self, module: pl.LightningModule, watch: Watch) -> None:
@@ -53,16 +61,18 @@ class OpTracer(TorchDispatchMode):
             watch: called with each row and the tensors that came out, before the next operation.
         """
         super().__init__()
-        self.rows: list[dict[str, Any]] = []
-        self.phase = "forward"
+        self.rows: list[OpRow] = []
+        self.flows: list[Flow] = []
+        self.phase: Phase = "forward"
         self._watch = watch
         self._modules = {id(child): name for name, child in module.named_modules()}
         self._parameters = {id(p): name for name, p in module.named_parameters()}
         self._path: list[str] = []
         self._calls: Counter[tuple[str, ...]] = Counter()
         self._places: dict[int, tuple[str, tuple[str, str]]] = {}
-        # Kept alive, so that no other tensor gets their place.
-        self._unwritten: dict[int, torch.UntypedStorage] = {}
+        self._memory = Memory()
+        self._unwritten: set[int | None] = set()
+        self._is_aside = False
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -81,42 +91,78 @@ class OpTracer(TorchDispatchMode):
                 hook.remove()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: OpOverload,
+        types: Collection[type],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
-        # torch marks every optimizer step with `record_function`, which computes nothing.
-        if func.namespace == "profiler":
+        # torch marks every optimizer step with `record_function`, which computes nothing. What
+        # is done aside reads tensors for us, not for the step.
+        if func.namespace == "profiler" or self._is_aside:
             return func(*args, **kwargs)
-        module, parameter, (source, code) = self._place(tree_leaves((args, kwargs)))
-        name = func._schema.name
-        key = (self.phase, module, name)
+        leaves = tree_leaves((args, kwargs))
+        module, parameter, (source, code) = self._place(leaves)
+        key = (self.phase, module, func._schema.name, source)
         self._calls[key] += 1
+        generator = generator_of(func, leaves)
         # Before the call, which may write to its arguments.
-        inputs = self._fingerprint_inputs(args, kwargs)
+        reads, numbers = self._read(func, args, kwargs, generator)
         result = func(*args, **kwargs)
-        written = [*_tensors(result), *_written(func, args, kwargs)]
-        # An operation in place returns what it has written: once is enough.
-        outputs = list({id(tensor): tensor for tensor in written}.values())
-        fingerprints = self._fingerprint_outputs(func, outputs)
-        row = {
-            **dict(zip(KEY, (*key, self._calls[key]), strict=True)),
-            "parameter": parameter,
+        written = tensors_written(func, args, kwargs, result)
+        if name_of(func) in _LIFTING:
+            numbers = [self._shown(tensor) for tensor, _ in written]
+        if func._schema.name == READING_BACK:
+            numbers = [repr(result)]
+        self._note_written(func, [tensor for tensor, _ in written])
+        given = [self._use(tensor, lane) for tensor, lane in written]
+        flow = self._flow(func, reads, given, generator)
+        whole = list({id(t): t for t in [*tensors_in(result), *(t for t, _ in written)]}.values())
+        row: OpRow = {
+            "phase": self.phase,
+            "module": module,
+            "op": func._schema.name,
             "source": source,
+            "call": self._calls[key],
+            "parameter": parameter,
             "code": code,
-            "draws": torch.Tag.nondeterministic_seeded in func.tags,
-            "inputs": hexadecimal(inputs),
-            "outputs": hexadecimal(fingerprints),
+            "draws": generator is not None or torch.Tag.nondeterministic_seeded in func.tags,
+            "numbers": numbers,
+            "reads": [use.content for use in reads],
+            "writes": [use.content for use in flow.writes],
+            "inputs": _joined([*(use.content for use in reads if not use.is_generator), *numbers]),
+            "outputs": _joined([use.content for use in given]),
         }
         self.rows.append(row)
-        self._watch(row, outputs)
+        self.flows.append(flow)
+        self._watch(row, whole)
         return result
 
-    def _place(self, leaves: list[Any]) -> tuple[str, str, tuple[str, str]]:
+    def regions(self, tensors: Sequence[torch.Tensor]) -> tuple[Region, ...]:
+        """Return where the elements of tensors are, between two operations."""
+        with self.aside():
+            return tuple(region for tensor in tensors for region in self._memory.regions(tensor))
+
+    def generator(self, generator: torch.Generator) -> Region:
+        """Return what stands for the state of a generator in the flows."""
+        return self._memory.generator(generator)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Leave the body out of the trace: what it does is no part of the step."""
+        self._is_aside = True
+        try:
+            yield
+        finally:
+            self._is_aside = False
+
+    def _place(self, leaves: Sequence[object]) -> tuple[str, str, tuple[str, str]]:
         """Return the module, the parameter and the source line that an operation belongs to."""
         # Not public: the node that autograd is running; None outside of a backward pass.
         node = torch._C._current_autograd_node()
         if node is None:
-            module, source = self._path[-1] if self._path else "", _users_line()
+            module, source = self._path[-1] if self._path else "", users_line()
             # Autograd numbers a node before the operation runs, so that the last number is its own.
             # A later operation without a node must not take this place.
             self._places.setdefault(torch.autograd._get_sequence_nr() - 1, (module, source))
@@ -129,28 +175,71 @@ class OpTracer(TorchDispatchMode):
         module, source = self._places.get(node._sequence_nr(), ("", ("", "")))
         return module, parameter, source
 
-    def _fingerprint_inputs(self, args: tuple, kwargs: dict[str, Any]) -> int:
-        found = xxhash.xxh3_64()
-        for leaf in tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor):
-                found.update(f"{leaf.dtype}{tuple(leaf.shape)}{self._fingerprint(leaf)}".encode())
-            # ASSUME other arguments make no difference; written out they would hold addresses.
-            elif isinstance(leaf, _PLAIN):
-                found.update(repr(leaf).encode())
-        return found.intdigest()
+    def _read(
+        self,
+        func: OpOverload,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        generator: torch.Generator | None,
+    ) -> tuple[list[Use], list[str]]:
+        """Return what an operation is about to read, and its arguments that are no tensors."""
+        # ASSUME other arguments make no difference; written out they would hold addresses.
+        plain = [repr(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, _PLAIN)]
+        # What it is given was written by nobody: Python has just made it.
+        if name_of(func) in _LIFTING:
+            return [], plain
+        uses = [self._use(tensor, lane) for tensor, lane in tensors_read(func, args, kwargs)]
+        return [*uses, *self._state(generator)], plain
 
-    def _fingerprint_outputs(self, func: Any, outputs: list[torch.Tensor]) -> int:
+    def _note_written(self, func: OpOverload, tensors: Sequence[torch.Tensor]) -> None:
+        """Keep account of the memory that nothing has written."""
+        numbers = {self._memory.storage(tensor) for tensor in tensors}
         # Such memory holds what was left there: other bytes in another process.
-        if func._opname.lstrip("_").removeprefix("new_").startswith(("empty", "set_")):
-            self._unwritten |= {_storage(t): t.untyped_storage() for t in outputs if _storage(t)}
-        # A view writes nothing: its memory stays unwritten.
-        elif not _is_view(func):
-            for tensor in outputs:
-                self._unwritten.pop(_storage(tensor), None)
-        return join([self._fingerprint(tensor) for tensor in outputs])
+        if _allocates(func):
+            self._unwritten |= numbers
+        # A view writes nothing: its memory stays unwritten, and so does what a longer one adds.
+        elif not _is_view(func) and name_of(func) != "resize_":
+            self._unwritten -= numbers
 
-    def _fingerprint(self, tensor: torch.Tensor) -> int:
-        return 0 if _storage(tensor) in self._unwritten else fingerprint(tensor)
+    def _flow(
+        self,
+        func: OpOverload,
+        reads: list[Use],
+        given: list[Use],
+        generator: torch.Generator | None,
+    ) -> Flow:
+        """Return what an operation has read and written."""
+        views = _is_view(func)
+        return Flow(
+            reads=reads,
+            writes=[*([] if views else given), *self._state(generator)],
+            views=given if views else [],
+            is_allocation=_allocates(func),
+        )
+
+    def _use(self, tensor: torch.Tensor, lane: int | None) -> Use:
+        content = self._content(tensor)
+        return Use(regions=self._memory.regions(tensor), content=content, lane=lane)
+
+    def _state(self, generator: torch.Generator | None) -> list[Use]:
+        """Return the state of a generator as something that is read or written."""
+        if generator is None:
+            return []
+        regions, state = (self._memory.generator(generator),), fingerprint(generator.get_state())
+        return [Use(regions=regions, content=f"{state:016x}", is_generator=True)]
+
+    def _content(self, tensor: torch.Tensor) -> str:
+        storage = self._memory.storage(tensor)
+        is_unwritten = storage is not None and storage in self._unwritten
+        found = "unwritten" if is_unwritten else fingerprint(tensor)
+        # A nested tensor's shape holds symbols that are counted up in each process.
+        shape = "nested" if tensor.is_nested else tuple(tensor.shape)
+        return xxhash.xxh3_64_hexdigest(f"{tensor.dtype}{shape}{found}".encode())
+
+    def _shown(self, tensor: torch.Tensor) -> str:
+        """Write the values of a tensor that Python has made, or what stands for many."""
+        few = tensor.layout is torch.strided and tensor.numel() <= MOST_SHOWN
+        return repr(tensor.tolist()) if few else self._content(tensor)
 
     def _enter(self, module: torch.nn.Module, *_: object) -> None:
         inside = self._path[-1] if self._path else ""
@@ -160,58 +249,14 @@ class OpTracer(TorchDispatchMode):
         self._path.pop()
 
 
-def _tensors(tree: object) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+def _is_view(func: OpOverload) -> bool:
+    # To torch, lifting gives a view; here it is where values of Python come in.
+    return is_view(func) and name_of(func) not in _LIFTING
 
 
-def _written(func: Any, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Return the arguments that an operation writes to."""
-    found = []
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            found += _tensors(value)
-    return found
+def _allocates(func: OpOverload) -> bool:
+    return name_of(func).lstrip("_").removeprefix("new_").startswith(("empty", "set_"))
 
 
-def _is_view(func: Any) -> bool:
-    aliases = [returned.alias_info for returned in func._schema.returns]
-    return any(alias is not None and not alias.is_write for alias in aliases)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    """Return where a tensor's memory begins; 0 of one that has none, or no elements."""
-    if tensor.layout is not torch.strided or not tensor.numel():
-        return 0
-    return tensor.untyped_storage().data_ptr()
-
-
-def _users_line() -> tuple[str, str]:
-    """Return file:line and code of the innermost line that is not torch's, Lightning's or ours."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if _is_users(file):
-            line = linecache.getline(file, frame.f_lineno).strip()
-            return f"{_shown(file)}:{frame.f_lineno}", line
-        frame = frame.f_back
-    return "", ""
-
-
-def _is_users(file: str) -> bool:
-    """Say whether a line is one that a user can change: the built-in workloads count as his."""
-    path = Path(file)
-    if path.is_relative_to(_PACKAGE):
-        return path.is_relative_to(_PACKAGE / "workloads")
-    # `<string>` and frozen modules have no file.
-    if not path.is_absolute() or file.startswith(_LIBRARIES):
-        return False
-    # site-packages lies inside of the standard library's folder.
-    return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
-
-
-def _shown(file: str) -> str:
-    """Shorten a path: from the working directory, or from the package it belongs to."""
-    if Path(file).is_relative_to(Path.cwd()):
-        return str(Path(file).relative_to(Path.cwd()))
-    return "/".join(Path(file).parts[-2:])
+def _joined(parts: Sequence[str]) -> str:
+    return xxhash.xxh3_64_hexdigest("\n".join(parts).encode())

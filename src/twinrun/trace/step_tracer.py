@@ -2,10 +2,11 @@
 
 Per step: the parameters and the RNG states that it starts with, the batch (with and without
 the order of its samples), the RNG states and the buffers that it leaves, the loss, each
-gradient, the optimizer's state and each parameter. Where one fingerprint is of several tensors or
-streams, `arrays` holds each. Beside them a fixed, evenly spaced sample of parameter elements is
-kept, from which the growth of a difference is drawn. Tracing reads only: it draws no random number
-and changes no tensor. On a GPU every fingerprinted tensor is copied to the host.
+gradient, the optimizer's settings and state, and each parameter. Where one fingerprint is of
+several tensors or streams, `arrays` holds each. Beside them a fixed, evenly spaced sample of
+parameter elements is kept, from which the growth of a difference is drawn. Tracing reads only: it
+draws no random number and changes no tensor. On a GPU every fingerprinted tensor is copied to the
+host.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +20,12 @@ from twinrun.run_records import PER_STEP
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_batch,
-    fingerprint_optimizers,
+    fingerprint_states,
     fingerprint_streams,
     hexadecimal,
     join,
 )
+from twinrun.trace.optimizer_settings import SettingsTrace
 from twinrun.trace.samples import fingerprint_samples
 
 SAMPLE_SIZE = 1024
@@ -63,6 +65,7 @@ class Tracer(pl.Callback):
         self._start: dict[str, int] = {}
         self._streams: dict[str, int] = {}
         self._gradients: list[int] = []
+        self._settings = SettingsTrace()
         self._traces_cuda = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -101,7 +104,8 @@ class Tracer(pl.Callback):
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
-        """Take the gradients' fingerprints, before clipping."""
+        """Take the fingerprints of the gradients, before clipping, and of the settings in use."""
+        self._settings.note(trainer.optimizers, optimizer)
         # Lightning clips after the hooks of callbacks, in `Precision._after_closure`.
         found = [fingerprint(p.grad) for p in self._parameters.values()]
         # Several optimizers may step in one batch: each adds to what the step has seen.
@@ -120,10 +124,8 @@ class Tracer(pl.Callback):
     ) -> None:
         """Add the step's row."""
         loss = loss_of(outputs)
-        # Lightning has moved schedulers by step, but for ReduceLROnPlateau, before this hook.
-        states, settings = fingerprint_optimizers(
-            trainer.optimizers, list(self._parameters.values())
-        )
+        # Their settings are noted before the step: here Lightning has moved the schedulers already.
+        states = fingerprint_states(trainer.optimizers, list(self._parameters.values()))
         found = {
             "random_after": list(fingerprint_streams(cuda=self._traces_cuda).values()),
             "buffers": _of_each(self._buffers),
@@ -142,8 +144,8 @@ class Tracer(pl.Callback):
             **self._start,
             "loss_fingerprint": fingerprint(loss),
             "own_gradients": self.own_gradients,
+            "settings": self._settings.end_step(len(self.rows), trainer.optimizers),
             **{key: join(values) for key, values in found.items()},
-            "optimizer": join([*states, settings]),
         }
         self.rows.append(
             {
@@ -161,12 +163,15 @@ class Tracer(pl.Callback):
         gradients, optimizer, parameters (S, T), buffers (S, B), random, random_after (S, R) uint64;
         samples_of_steps (N,) uint64, those of a step after those of the one before, and
         num_samples (S,) int64 of each step, 0 beyond MOST_SAMPLES in all;
+        setting_names (K,) str, setting_changes (C, 2) int64 and setting_values (C,) float64 of the
+        optimizers: see `SettingsTrace`;
         sample (S, at most SAMPLE_SIZE) float32, or float64 where a parameter needs it.
         """
         names = {
             "names": list(self._parameters),
             "buffer_names": list(self._buffers),
             "stream_names": list(self._streams),
+            "setting_names": self._settings.names(),
         }
         widths = {key: len(names[of]) for key, of in PER_STEP.items()}
         size = len(self.rows)
@@ -180,6 +185,7 @@ class Tracer(pl.Callback):
             },
             "samples_of_steps": np.concatenate([_NO_SAMPLES, *self._kept_samples]),
             "num_samples": np.array([len(found) for found in self._kept_samples], dtype=np.int64),
+            **self._settings.arrays(),
             "sample": np.array(self._elements),
         }
 
@@ -195,6 +201,7 @@ class Tracer(pl.Callback):
             "names": list(self._parameters),
             "buffer_names": list(self._buffers),
             "stream_names": list(self._streams),
+            "setting_names": self._settings.names(),
             "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
         }
 
@@ -209,6 +216,9 @@ class Tracer(pl.Callback):
         arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
         self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
         self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}
+        # A checkpoint of an older version has none.
+        if "setting_names" in state_dict:
+            self._settings.load(state_dict["setting_names"], arrays)
         self._elements = list(arrays["sample"])
         ends = np.cumsum(arrays["num_samples"])[:-1]
         samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)

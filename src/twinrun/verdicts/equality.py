@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from twinrun.comparison.conditions import conditions_of_seeds, listed, same_trainings
+from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import Comparison, Counts, FirstDifference, Location
 from twinrun.formatting import count, measure, plural
 from twinrun.verdicts.evidence import Evidence
@@ -254,11 +255,8 @@ def _beginning(first: FirstDifference | None) -> str:
     """
     if first is None:  # as after a callback that changes weights when the last step is done
         return "at no step, so after the last one"
-    step, quantity = count(first["step"]), first["quantity"]
     # Nothing inside this step differs: one of the runs has no such step.
-    if quantity == "number of steps":
-        return f"first at step {step}, which not every run has"
-    of_tensor = f" of {first['tensor']}" if first["tensor"] else ""
-    if quantity == "initial parameters":
-        return f"first before training in the {quantity}{of_tensor}"
-    return f"first at step {step} in the {quantity}{of_tensor}"
+    if first["quantity"] == "number of steps":
+        return f"first at step {count(first['step'])}, which not every run has"
+    # Nothing comes before that.
+    return f"first {clause_of(first)}" if first["step"] else clause_of(first)

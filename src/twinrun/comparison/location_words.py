@@ -1,0 +1,101 @@
+"""The sentences of a location: which operation it was, how far, how often, and what to do.
+
+Does without torch.
+"""
+
+from twinrun.comparison.causes import remedy_of
+from twinrun.comparison.difference_words import clause_of
+from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
+from twinrun.config.definitions import Training
+from twinrun.formatting import count, measure, plural
+
+PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
+OUTSIDE = "a clock, a set, NumPy, another library"
+
+
+def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
+    """Say which operation made the runs diverge, how far, how often, and what to do."""
+    name = f"{_name(op, run)},"
+    how_often = f"in {fired} of {repeats} repeats of step {count(step)}"
+    if op["differs_in"] == "operations":
+        return (
+            f"The step did other operations {how_often}, first {name} where a branch of the code "
+            f"depends on something that the seed does not decide."
+        )
+    if "numbers" in op:
+        values = f" ({op['numbers'][0]} and {op['numbers'][1]})" if _is_short(op) else ""
+        return (
+            f"{name} was given another value by Python{values} {how_often}: a value that differs "
+            f"enters here, from outside of torch ({OUTSIDE})."
+        )
+    if op["differs_in"] == "inputs":
+        return (
+            f"{name} was given another input {how_often}, which no operation before it made: it "
+            f"comes from outside of torch ({OUTSIDE})."
+        )
+    if op["draws"]:
+        return (
+            f"{name} drew other random numbers {how_often}: seed its generator from the run's seed."
+        )
+    remedy = remedy_of(op["op"], deterministic=run.variant.deterministic)
+    return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
+
+
+def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) -> str:
+    """Say what was seen where no operation can have made the runs diverge."""
+    step, repeats, differed = replayed["step"], replayed["repeats"], replayed["differed"]
+    quantity = replayed["quantity"]
+    if not differed:
+        same = f"the same {quantity}" if any(replayed["elsewhere"]) else "the same"
+        found = (
+            f"Step {count(step)}, done {repeats} times from its start, gave {same} every time: the "
+            f"cause lies outside of the replayed step (a schedule, a callback, something between "
+            f"steps), or it is a race that did not happen again."
+        )
+    else:
+        found = (
+            f"It differed again in {differed} of {repeats} repeats of step {count(step)}, but no "
+            f"operation that reaches it by data flow took or gave other values: it was changed "
+            f"outside of torch's operations ({OUTSIDE})."
+        )
+    elsewhere = [op for op in replayed["elsewhere"] if op is not None]
+    if not elsewhere:
+        return f"{beginning(first)}. {found}"
+    often = f"in {len(elsewhere)} of {repeats} repeats"
+    return (
+        f"{beginning(first)}. {found} What differed first elsewhere, {often}, is "
+        f"{_name(elsewhere[0], run)}: by data flow it does not reach the {quantity}."
+    )
+
+
+def beginning(first: FirstDifference) -> str:
+    """Say what differed first between the runs, and when."""
+    if "values" in first:
+        return f"First to differ, {clause_of(first)}"
+    tensor = f" ({first['tensor']})" if first["tensor"] else ""
+    if not first["step"]:
+        return f"First to differ, before the first step: {first['quantity']}{tensor}"
+    return f"First to differ, at step {count(first['step'])}: {first['quantity']}{tensor}"
+
+
+def _name(op: Operation, run: Training) -> str:
+    # The LightningModule's own path is empty: its class speaks for it.
+    owner = op["module"] or run.workload.module.partition(":")[2]
+    parameter = f", parameter {op['parameter']}" if op["parameter"] else ""
+    source = f", {op['source']}" if op["source"] else ""
+    return f"{op['op']} in the {PHASES[op['phase']]} of {owner}{parameter}{source}"
+
+
+def _is_short(op: Operation) -> bool:
+    return len(op.get("numbers", [])) == 2 and all(len(n) <= 40 for n in op.get("numbers", []))
+
+
+def _size(op: Operation) -> str:
+    differing, ulp = op.get("elements_differing"), op.get("max_ulp", 0)
+    # Of a large output only a sample is measured, which may be equal where the whole is not.
+    if not differing:
+        return ""
+    return (
+        f", {count(differing)} of {plural(op.get('elements', 0), 'element')} by up to "
+        f"{count(ulp) if ulp < 1_000_000 else measure(ulp)} ULP"
+    )

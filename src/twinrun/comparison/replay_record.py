@@ -1,0 +1,222 @@
+"""The operations of one process compared with those of another: one writes the record, one reads.
+
+Of each repeat that diverges the origin is kept: the first operation whose differing values reach
+what differed first in the pair (see `origin`). Where there is none, what differed first elsewhere
+is kept, to be said, not to be blamed.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NotRequired, cast
+
+import numpy as np
+import torch
+import xxhash
+
+from twinrun import artifacts
+from twinrun.comparison.causes import CAUSE_OF_QUANTITY
+from twinrun.comparison.distances import Distances, distances
+from twinrun.comparison.origin import Origin, Slice, Step, Target, step_of
+from twinrun.comparison.pair_records import Operation, Replayed
+from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
+from twinrun.trace.op_rows import KEY, OpRow
+from twinrun.trace.op_tracer import OpTracer
+
+MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
+ORDER = list(CAUSE_OF_QUANTITY)
+
+
+class Row(OpRow):
+    """An operation of a repeat beside the recorded one: a row of the table."""
+
+    inputs_equal: bool
+    """Whether the record has it with the same inputs."""
+    outputs_equal: bool
+    """Likewise."""
+    reaches: NotRequired[bool]
+    """Whether values that differ go from it to what differed first."""
+    elements: NotRequired[int]
+    """This one and those below: see `pair_records.Operation`."""
+    elements_differing: NotRequired[int]
+    max_abs: NotRequired[float]
+    max_ulp: NotRequired[int]
+    relative_l2: NotRequired[float]
+
+
+class Recorder(Replayer):
+    """Leaves the operations of one repeat and a sample of what each gave."""
+
+    def __init__(self, start: Start, repeats: int, record: Path) -> None:
+        super().__init__(start, repeats)
+        self._record = record
+
+    def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
+        """Keep a sample of each tensor."""
+        for position, tensor in enumerate(outputs):
+            np.save(_sample_file(self._record, row, position), sample_of(tensor))
+
+    def end_repeat(self, tracer: OpTracer, marks: list[Mark]) -> None:
+        """Write the operations, and the fingerprints of what the step leaves."""
+        artifacts.write_json(self._record / "ops.json", tracer.rows)
+        contents = {key: mark.content for key, mark in identities(marks).items()}
+        artifacts.write_json(self._record / "marks.json", contents)
+
+
+class Comparer(Replayer):
+    """Compares the operations of each repeat with the record."""
+
+    def __init__(
+        self, start: Start, repeats: int, record: Path, *, quantity: str, tensor: str | None
+    ) -> None:
+        """Look for the origin of a difference.
+
+        Args:
+            start: of the step.
+            repeats: how often to do it.
+            record: what `Recorder` wrote.
+            quantity: what differed first, one of `causes.CAUSE_OF_QUANTITY`.
+            tensor: and in which tensor of it; None of what is one value.
+        """
+        super().__init__(start, repeats)
+        self._record, self._quantity, self._tensor = record, quantity, tensor
+        rows = artifacts.read_record(record / "ops.json", list[OpRow])
+        self._recorded = {_key(row): row for row in rows}
+        self._contents = artifacts.read_record(record / "marks.json", dict[str, str])
+        self._rows: list[Row] = []
+        self._operations: list[Row] = []
+        self._found = Replayed(
+            step=start["step"],
+            repeats=repeats,
+            quantity=quantity,
+            differed=0,
+            firsts=[],
+            elsewhere=[],
+            operations=[],
+        )
+
+    def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
+        """Compare an operation with the recorded one, and measure how far it is from it."""
+        recorded = self._recorded.get(_key(row))
+        compared = Row(
+            **row,
+            inputs_equal=recorded is not None and recorded["inputs"] == row["inputs"],
+            outputs_equal=recorded is not None and recorded["outputs"] == row["outputs"],
+        )
+        # Measured up to the first repeat that diverged: the table is of that one.
+        if recorded is not None and not compared["outputs_equal"] and not self._operations:
+            compared.update(cast(Row, self._measured(row, outputs)))
+        self._rows.append(compared)
+
+    def end_repeat(self, tracer: OpTracer, marks: list[Mark]) -> None:
+        """Go back from what differed first to the operation that made it differ."""
+        rows, self._rows = self._rows, []
+        pairs = zip(tracer.rows, tracer.flows, strict=True)
+        steps = [step_of(row, flow, self._recorded.get(_key(row))) for row, flow in pairs]
+        differing = self._differing(marks)
+        found = [mark for mark in differing if mark.quantity == self._quantity]
+        # A race may move to another tensor of the quantity.
+        found = [mark for mark in found if mark.name == self._tensor] or found
+        whole = Slice(steps)
+        reached = whole.reached(_targets(found))
+        # These were equal in the pair: what made them differ here has not made it diverge.
+        earlier = [
+            mark for mark in differing if ORDER.index(mark.quantity) < ORDER.index(self._quantity)
+        ]
+        excluded = whole.reached(_targets(earlier))
+        origins = [o for o in whole.origins(reached) if o.index not in excluded]
+        first = self._operation(origins[0], rows, steps) if origins else None
+        self._found["differed"] += bool(found)
+        self._found["firsts"].append(first)
+        self._found["elsewhere"].append(None if first else self._elsewhere(rows, steps, reached))
+        for index in reached:
+            rows[index]["reaches"] = True
+        if first is not None and not self._operations:
+            self._operations = rows
+
+    def summary(self) -> Replayed:
+        """Return what was found."""
+        found = self._found
+        found["repeats"] = self._done
+        found["operations"] = [dict(row) for row in self._operations]
+        return found
+
+    def _differing(self, marks: Iterable[Mark]) -> list[Mark]:
+        return [
+            mark
+            for key, mark in identities(marks).items()
+            if self._contents.get(key) != mark.content
+        ]
+
+    def _operation(self, origin: Origin, rows: Sequence[Row], steps: Sequence[Step]) -> Operation:
+        """Return what is said of an origin."""
+        index, row = self._done_elsewhere(origin, rows) or (origin.index, rows[origin.index])
+        step = steps[origin.index]
+        # Of a generator that nobody can follow it is all that is known.
+        unseen = row["draws"] and not any(use.is_generator for use in step.flow.reads)
+        # What the row holds beside its fingerprints, place and phase above all.
+        known = {key: value for key, value in row.items() if key in Operation.__annotations__}
+        found = cast(Operation, {**known, "place": index, "differs_in": origin.differs_in})
+        found.pop("numbers", None)  # all of them; only those that differ are told
+        found["draws"] = origin.draws or (unseen and origin.differs_in == "outputs")
+        if origin.is_number:
+            found["numbers"] = list(step.numbers[0]) if step.numbers else []
+        return found
+
+    def _done_elsewhere(self, origin: Origin, rows: Sequence[Row]) -> tuple[int, OpRow] | None:
+        """Return the operation of which the record alone has the output; None if both have it."""
+        if origin.misled is None:
+            return None
+        reader, read = origin.misled
+        wanted = self._recorded[_key(rows[reader])]["reads"][read]
+        own = {_key(row) for row in rows}
+        for index, (key, row) in enumerate(self._recorded.items()):
+            if key not in own and wanted in row["writes"]:
+                return index, row
+        return None
+
+    def _elsewhere(
+        self, rows: Sequence[Row], steps: Sequence[Step], reached: Mapping[int, object]
+    ) -> Operation | None:
+        """Return the first operation that differs at all, and does not reach what differed."""
+        for index, (row, step) in enumerate(zip(rows, steps, strict=True)):
+            is_equal = row["inputs_equal"] and row["outputs_equal"]
+            if index not in reached and not (step.is_known and is_equal):
+                differs_in = "operations" if not step.is_known else "outputs"
+                if step.is_known and not row["inputs_equal"]:
+                    differs_in = "inputs"
+                return self._operation(Origin(index=index, differs_in=differs_in), rows, steps)
+        return None
+
+    def _measured(self, row: OpRow, outputs: list[torch.Tensor]) -> Distances | dict[str, float]:
+        """Return the distances of the output that is farthest from the recorded one."""
+        found = []
+        for position, tensor in enumerate(outputs):
+            recorded = np.load(_sample_file(self._record, row, position))
+            own = sample_of(tensor)
+            if own.shape == recorded.shape and own.dtype == recorded.dtype:
+                # torch's name of the type: to NumPy a bfloat16 is a uint16.
+                found.append(distances(recorded, own, str(tensor.dtype).split(".")[1]))
+        return max(found, key=lambda distance: distance["relative_l2"], default={})
+
+
+def _targets(marks: Iterable[Mark]) -> list[Target]:
+    return [(mark.regions, mark.before) for mark in marks]
+
+
+def sample_of(tensor: torch.Tensor) -> np.ndarray:
+    """Return at most MOST_ELEMENTS evenly spaced elements, flat; of bfloat16 the bits as uint16."""
+    if tensor.layout is not torch.strided:
+        tensor = tensor.coalesce().values()
+    # Conjugate and negative views are resolved: NumPy knows neither.
+    flat = tensor.detach().reshape(-1)
+    flat = flat[:: max(1, -(-flat.numel() // MOST_ELEMENTS))].cpu().resolve_conj().resolve_neg()
+    return (flat.view(torch.uint16) if flat.dtype == torch.bfloat16 else flat).numpy()
+
+
+def _key(row: OpRow) -> str:
+    return json.dumps([row[part] for part in KEY])
+
+
+def _sample_file(record: Path, row: OpRow, position: int) -> Path:
+    return record / f"{xxhash.xxh3_64_hexdigest(_key(row).encode())}.{position}.npy"

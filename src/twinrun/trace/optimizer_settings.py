@@ -1,0 +1,95 @@
+"""The settings of the optimizers in use at each step: learning rate, betas, weight decay, ...
+
+A schedule, a callback or the module itself may set them, from anything: a clock, too. So each step
+has a fingerprint of them, and the numbers among them are kept, for a reader to see both values
+where two runs differ. Kept is what changes: most settings never do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from twinrun.trace.fingerprints import fingerprint_settings, join, settings_of
+
+WORDS = {"lr": "learning rate", "weight_decay": "weight decay"}
+
+
+class SettingsTrace:
+    """Takes the settings of each step; `arrays` has those that changed."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+        self._changes: list[tuple[int, int]] = []
+        self._values: list[float] = []
+        self._last: dict[str, float] = {}
+        self._of_step: dict[str, float] = {}
+        self._fingerprints: list[int] = []
+
+    def note(
+        self, optimizers: Sequence[torch.optim.Optimizer], stepping: object | None = None
+    ) -> None:
+        """Take the settings of an optimizer that is about to step; of all, if none is given."""
+        for position, optimizer in enumerate(optimizers):
+            # Lightning hands over its own wrapper where the module optimizes manually.
+            if stepping is None or getattr(stepping, "optimizer", stepping) is optimizer:
+                owner = f" of optimizer {position}" if len(optimizers) > 1 else ""
+                groups = settings_of(optimizer)
+                self._fingerprints += [position, fingerprint_settings(groups)]
+                for number, group in enumerate(groups):
+                    for name, value in _numbers(group):
+                        self._of_step[f"{name} of group {number}{owner}"] = value
+
+    def end_step(self, index: int, optimizers: Sequence[torch.optim.Optimizer]) -> int:
+        """Keep what has changed since the last step; return the fingerprint of the step's settings.
+
+        Args:
+            index: of the step, from 0.
+            optimizers: of the training: asked where none was seen to step.
+        """
+        if not self._fingerprints:
+            self.note(optimizers)
+        for name, value in self._of_step.items():
+            # By text: NaN is no change of NaN.
+            if repr(self._last.get(name)) != repr(value):
+                self._last[name] = value
+                self._changes.append((index, self._names.setdefault(name, len(self._names))))
+                self._values.append(value)
+        found = join(self._fingerprints)
+        self._of_step, self._fingerprints = {}, []
+        return found
+
+    def names(self) -> list[str]:
+        """Return the names of all settings that are numbers."""
+        return list(self._names)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return `setting_changes`, of each the step's index and the name's, and the new values."""
+        return {
+            "setting_changes": np.array(self._changes, dtype=np.int64).reshape(-1, 2),
+            "setting_values": np.array(self._values, dtype=np.float64),
+        }
+
+    def load(self, names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> None:
+        """Take what `names` and `arrays` gave."""
+        self._names = {name: position for position, name in enumerate(names)}
+        self._changes = [(int(step), int(position)) for step, position in arrays["setting_changes"]]
+        self._values = arrays["setting_values"].tolist()
+        self._last = {
+            names[position]: value
+            for (_, position), value in zip(self._changes, self._values, strict=True)
+        }
+
+
+def _numbers(group: Mapping[str, object]) -> Iterator[tuple[str, float]]:
+    """Yield the numbers among the settings of a group, each of several (betas) by its index."""
+    for key, value in group.items():
+        name = WORDS.get(key, key)
+        # A compiled or captured step has its learning rate in a tensor.
+        is_number = isinstance(value, torch.Tensor) and value.numel() == 1
+        if isinstance(value, int | float) or is_number:
+            yield name, float(value)
+        elif isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                if isinstance(item, int | float):
+                    yield f"{name}[{index}]", float(item)

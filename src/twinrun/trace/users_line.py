@@ -1,0 +1,45 @@
+"""The line of a user's code that is being executed."""
+
+import linecache
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric import __file__ as fabric_file
+
+_PACKAGE = Path(__file__).parents[1]
+_LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, pl.__file__, fabric_file))
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
+
+def users_line() -> tuple[str, str]:
+    """Return file:line and code of the innermost line that is not torch's, Lightning's or ours."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _is_users(file):
+            line = linecache.getline(file, frame.f_lineno).strip()
+            return f"{_shown(file)}:{frame.f_lineno}", line
+        frame = frame.f_back
+    return "", ""
+
+
+def _is_users(file: str) -> bool:
+    """Say whether a line is one that a user can change: the built-in workloads count as his."""
+    path = Path(file)
+    if path.is_relative_to(_PACKAGE):
+        return path.is_relative_to(_PACKAGE / "workloads")
+    # `<string>` and frozen modules have no file.
+    if not path.is_absolute() or file.startswith(_LIBRARIES):
+        return False
+    # site-packages lies inside of the standard library's folder.
+    return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
+
+
+def _shown(file: str) -> str:
+    """Shorten a path: from the working directory, or from the package it belongs to."""
+    if Path(file).is_relative_to(Path.cwd()):
+        return str(Path(file).relative_to(Path.cwd()))
+    return "/".join(Path(file).parts[-2:])

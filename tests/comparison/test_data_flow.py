@@ -1,0 +1,106 @@
+"""Only what can have done it is named: an operation from which data flow to what differed first.
+
+Each module has something beside its fault that differs as well, such as a logged throughput.
+"""
+
+from pathlib import Path
+
+import faults_in_a_step
+import pytest
+from auditing import PLAIN, compared, in_this_process, located, train
+from example_trainings import HERE
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    with in_this_process(monkeypatch):
+        yield
+
+
+def audit(folder, module):
+    settings = {
+        "module": f"faults_in_a_step:{module}",
+        "data": "faults:Points",
+        "dataset": None,
+        "hyperparameters": {},
+        "epochs": 1,
+    }
+    found = compared(folder, [train(folder, repeat, settings) for repeat in (1, 2)])
+    return found, located(folder, settings, PLAIN)
+
+
+def faulty_lines(module):
+    """Return the lines that a class, or those it takes its parts from, marks as the fault."""
+    lines = Path(HERE, "faults_in_a_step.py").read_text().splitlines()
+    names = {"Backward": "_Scaled"}
+    start = next(
+        n for n, line in enumerate(lines) if line.startswith(f"class {names.get(module, module)}(")
+    )
+    end = next(
+        (n for n in range(start + 1, len(lines)) if lines[n].startswith("class ")), len(lines)
+    )
+    return [n + 1 for n in range(start, end) if lines[n].endswith("# FAULT")]
+
+
+@pytest.mark.parametrize(
+    ("module", "quantity", "phase", "op"),
+    [
+        ("Backward", "gradients", "backward", "aten::mul"),
+        ("Forward", "loss", "forward", "aten::mul"),
+        ("BeforeNorm", "buffers", "forward", "aten::mul"),
+        ("OptimizerStep", "parameters", "optimizer", "aten::add_"),
+        ("Statistics", "buffers", "forward", "aten::add_"),
+        ("InPlace", "loss", "forward", "aten::mul_"),
+        ("ThroughAView", "loss", "forward", "aten::full"),
+        ("BesideInOneTensor", "loss", "forward", "aten::lift_fresh"),
+        ("ThroughItem", "loss", "forward", "aten::mul"),
+        ("ThroughPython", "loss", "forward", "aten::mul"),
+        ("ReusedMemory", "loss", "forward", "aten::lift_fresh"),
+        ("OtherRow", "loss", "forward", "aten::select"),
+        ("Branch", "loss", "forward", "aten::add"),
+        ("MissingBranch", "loss", "forward", "aten::add"),
+        ("ExtraDraw", "RNG states after the step", "forward", "aten::rand"),
+        ("NumPyView", "loss", "forward", "aten::mean"),
+        ("SecondGradient", "gradients", "backward", "aten::add"),
+        ("MemoryAndRate", "loss", "forward", "aten::mul"),
+    ],
+)
+def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, phase, op):
+    found, location = audit(tmp_path, module)
+    assert found["first_difference"]["quantity"] == quantity
+    named = location["op"]
+    assert (location["answer"], named["phase"], named["op"]) == ("located", phase, op)
+    (line,) = faulty_lines(module)
+    if module != "SecondGradient":
+        assert named["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert location["fired"] == location["repeats"]
+
+
+@pytest.mark.parametrize("module", ["Throughput", "Memory"])
+def test_what_differs_and_reaches_nothing_is_no_difference(tmp_path, module):
+    found, location = audit(tmp_path, module)
+    assert (found["answer"], location["answer"]) == ("equal", "equal")
+
+
+def test_where_nothing_can_have_done_it_nothing_is_named(tmp_path):
+    found, location = audit(tmp_path, "PythonGenerator")
+    assert found["first_difference"]["tensor"] == "python"
+    assert (location["answer"], location["op"]) == ("not located", None)
+    assert "changed outside of torch's operations" in location["sentence"]
+    # What was seen is said, and that it has not done it.
+    assert "aten::lift_fresh in the forward pass" in location["sentence"]
+    assert "by data flow it does not reach" in location["sentence"]
+
+
+def test_every_fault_of_the_module_is_tried():
+    tried = {mark.args[1][n][0] for mark in MARKS for n in range(len(mark.args[1]))}
+    classes = {
+        name
+        for name, value in vars(faults_in_a_step).items()
+        if isinstance(value, type) and issubclass(value, faults_in_a_step.Base)
+    }
+    clean = {"Base", "Throughput", "Memory", "PythonGenerator"}
+    assert classes - clean == tried
+
+
+MARKS = test_the_fault_is_named_and_nothing_beside_it.pytestmark

@@ -1,0 +1,239 @@
+"""Small modules with a fault beside something that differs as well, but harms nobody.
+
+Where a fault stands a comment says `FAULT`, in the backward pass where its forward operation is;
+what is named must be on that line, or be nothing.
+"""
+
+import itertools
+import random
+import time
+
+import numpy as np
+import torch
+from faults import Base, clock
+
+_CALLS = itertools.count()  # another number at every call, in all trainings of a process
+
+
+class Throughput(Base):
+    """Logs a throughput that depends on the clock, before and after the loss: clean otherwise."""
+
+    def training_step(self, batch, batch_idx):
+        self.log("before", torch.tensor(8 / clock()))
+        loss = super().training_step(batch, batch_idx)
+        self.log("throughput", torch.tensor(8 / clock()) * 2)
+        return loss
+
+
+class _Scaled(torch.autograd.Function):
+    """Gives its input; multiplies the gradient by a number from the clock."""
+
+    @staticmethod
+    def forward(ctx, inputs):
+        return inputs.clone()  # FAULT
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * clock()
+
+
+class ScaledBackward(torch.nn.Module):
+    def forward(self, inputs):
+        return _Scaled.apply(inputs)
+
+
+class Backward(Throughput):
+    def __init__(self):
+        super().__init__()
+        self.dropout = ScaledBackward()
+
+
+class Forward(Throughput):
+    """A fault of the forward pass beside a metric with noise, of as many operations as it likes."""
+
+    def training_step(self, batch, batch_idx):
+        noise = torch.from_numpy(np.random.default_rng().normal(size=4))
+        for _ in range(random.SystemRandom().randrange(5)):
+            noise = noise * 2 + clock()
+        self.log("metric", noise.mean())
+        loss = super().training_step(batch, batch_idx)
+        return loss * clock()  # FAULT
+
+
+class BeforeNorm(Throughput):
+    """The statistics of a batch normalisation differ first, which its schema says it only reads."""
+
+    def forward(self, inputs):
+        hidden = self.first(inputs) * clock()  # FAULT
+        return self.second(self.norm(hidden).relu())
+
+
+class OptimizerStep(Throughput):
+    """Moves the parameters by a number from the clock, in the optimizer's step."""
+
+    def configure_optimizers(self):
+        class Moving(torch.optim.SGD):
+            @torch.no_grad()
+            def step(self, closure=None):
+                loss = closure()
+                for group in self.param_groups:
+                    for parameter in group["params"]:
+                        parameter.add_(parameter.grad, alpha=-0.01 * clock())  # FAULT
+                return loss
+
+        return Moving(self.parameters(), lr=0.01)
+
+
+class Statistics(Throughput):
+    """Keeps the mean of a clock in one row of a buffer, and statistics in the others."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(3, 4))
+
+    def training_step(self, batch, batch_idx):
+        self.kept[0] = batch[0].mean(0)
+        self.kept[1].mul_(0.9).add_(torch.ones(4), alpha=clock())  # FAULT
+        return super().training_step(batch, batch_idx)
+
+
+class InPlace(Throughput):
+    def forward(self, inputs):
+        hidden = self.norm(self.first(inputs)).relu()
+        hidden.data.mul_(clock())  # FAULT
+        return self.second(hidden)
+
+
+class ThroughAView(Throughput):
+    """The loss is one column of a table whose other one has the clock in it."""
+
+    def training_step(self, batch, batch_idx):
+        table = torch.zeros(8, 2)
+        table[:, 0] = clock()
+        loss = Base.training_step(self, batch, batch_idx)
+        table[:, 1] = loss
+        column = table.t()[1]
+        column.add_(torch.full((8,), clock()))  # FAULT
+        return table[:, 1].mean()
+
+
+class BesideInOneTensor(Throughput):
+    """Stacks the loss with a throughput, and takes it out again; the fault is in a weight."""
+
+    def training_step(self, batch, batch_idx):
+        throughput = torch.tensor(8 / clock())
+        loss = Base.training_step(self, batch, batch_idx)
+        loss = loss * torch.tensor(clock())  # FAULT
+        both = torch.stack([throughput, loss])
+        self.log("throughput", both[0])
+        return both[1]
+
+
+class ThroughItem(Throughput):
+    def training_step(self, batch, batch_idx):
+        self.log("read", torch.tensor(clock()).item())
+        scale = torch.ones(()).mul(clock())  # FAULT
+        return Base.training_step(self, batch, batch_idx) * scale.item()
+
+
+class ThroughPython(Throughput):
+    """What Python computed cannot be followed: where it comes back is named."""
+
+    def training_step(self, batch, batch_idx):
+        scale = torch.ones(()).mul(clock())
+        return Base.training_step(self, batch, batch_idx) * (scale.item() + 1)  # FAULT
+
+
+class ReusedMemory(Throughput):
+    """Gives memory that a clock has written back, time and again."""
+
+    def training_step(self, batch, batch_idx):
+        for _ in range(20):
+            torch.full((8, 8), clock()).mul(2)
+        weight = torch.full((8, 8), 2.0).mean() * torch.tensor(clock())  # FAULT
+        return Base.training_step(self, batch, batch_idx) * weight
+
+
+class OtherRow(Throughput):
+    def training_step(self, batch, batch_idx):
+        row = batch[0][next(_CALLS) % 8]  # FAULT
+        return Base.training_step(self, batch, batch_idx) + row.sum()
+
+
+class Branch(Throughput):
+    def training_step(self, batch, batch_idx):
+        loss = Base.training_step(self, batch, batch_idx)
+        for _ in range(next(_CALLS) % 4):
+            loss = loss + 1  # FAULT
+        return loss
+
+
+class MissingBranch(Throughput):
+    """Does an operation less each time: the record alone has it."""
+
+    calls = itertools.count()
+
+    def training_step(self, batch, batch_idx):
+        loss = Base.training_step(self, batch, batch_idx)
+        for _ in range(max(40 - next(self.calls), 0)):
+            loss = loss + 1  # FAULT
+        return loss
+
+
+class ExtraDraw(Throughput):
+    """Draws as many numbers as a clock says: the next dropout is another one."""
+
+    def training_step(self, batch, batch_idx):
+        torch.rand(1 + next(_CALLS))  # FAULT
+        return Base.training_step(self, batch, batch_idx)
+
+
+class NumPyView(Throughput):
+    """Changes a tensor behind torch's back, through NumPy: no operation did it."""
+
+    def training_step(self, batch, batch_idx):
+        weight = torch.ones(4)
+        weight.numpy()[:] *= clock()
+        return Base.training_step(self, batch, batch_idx) * weight.mean()  # FAULT
+
+
+class PythonGenerator(Throughput):
+    """Leaves another state of Python's generator: no operation of torch reaches it."""
+
+    def training_step(self, batch, batch_idx):
+        for _ in range(time.time_ns() % 100):
+            random.random()
+        return super().training_step(batch, batch_idx)
+
+
+class SecondGradient(Throughput):
+    """Adds a clock to the gradient of one parameter, by a hook."""
+
+    def __init__(self):
+        super().__init__()
+        self.second.bias.register_hook(lambda gradient: gradient + clock())  # FAULT
+
+
+class Memory(Throughput):
+    """Adds up its losses in an attribute that is no buffer, which changes none: clean.
+
+    And uses what it has added up, which is the same in both runs, but not in each repeat.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.total, self.seen = torch.zeros(()), []
+
+    def training_step(self, batch, batch_idx):
+        loss = Base.training_step(self, batch, batch_idx) + 0.1 * self.total
+        self.total = self.total + loss.detach()
+        self.seen.append(float(loss))
+        return loss * (1 + 0.01 * len(self.seen))
+
+
+class MemoryAndRate(Memory):
+    """The same, diverging at its third step: a number from the clock."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * clock() if batch_idx == 2 else loss  # FAULT
