@@ -206,6 +206,13 @@ class PythonGenerator(Throughput):
         return super().training_step(batch, batch_idx)
 
 
+class AfterBackward(Throughput):
+    """Adds a clock to a gradient, in a hook that Lightning calls after the backward pass."""
+
+    def on_after_backward(self):
+        self.first.bias.grad += clock()  # FAULT
+
+
 class SecondGradient(Throughput):
     """Adds a clock to the gradient of one parameter, by a hook."""
 

@@ -61,6 +61,7 @@ def faulty_lines(module):
         ("MissingBranch", "loss", "forward", "aten::add"),
         ("ExtraDraw", "RNG states after the step", "forward", "aten::rand"),
         ("NumPyView", "loss", "forward", "aten::mean"),
+        ("AfterBackward", "gradients", "backward", "aten::add_"),
         ("SecondGradient", "gradients", "backward", "aten::add"),
         ("MemoryAndRate", "loss", "forward", "aten::mul"),
     ],

@@ -120,9 +120,12 @@ class Replayer(pl.Callback):
         """Note the phase."""
         self._set_phase("backward")
 
-    def on_after_backward(self, *_: object, **__: object) -> None:
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note the phase."""
-        self._set_phase("forward")
+        # Lightning goes to the optimizer from here; a module that optimizes manually may go forward
+        # once more. What a hook does to the gradients belongs to the backward pass.
+        if not pl_module.automatic_optimization:
+            self._set_phase("forward")
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
