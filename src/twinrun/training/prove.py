@@ -24,7 +24,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from twinrun.acceleration.compilation import compiler_switches, shapes_of, traced_only
 from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.acceleration.placement import device_of
-from twinrun.acceleration.proof import Recorder, compare
+from twinrun.acceleration.proof import Recorder, compare, noise_of
 from twinrun.acceleration.steps import check
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.config.definitions import Training, Variant
@@ -119,7 +119,7 @@ def _leg(
     slow = replace(training, variant=plain(variant))
     expected, _ = _short_training(slow, Recorder())
     epsilon = expected.epsilon
-    perturbed, _ = _short_training(slow, Recorder(perturbation=epsilon))
+    perturbed, _ = _short_training(slow, Recorder(perturbation=noise_of(epsilon)))
     with traced_only() if is_traced else nullcontext():
         found, in_parts = _short_training(training, Recorder())
     try:
