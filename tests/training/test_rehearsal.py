@@ -175,7 +175,7 @@ def test_what_a_training_can_do_without_is_a_note(right_ones):
     (untested,), (frozen,) = right_ones["untested"], right_ones["frozen"]
     assert untested["mistakes"] == frozen["mistakes"] == []
     assert "test: KeyError: 'labels'" in untested["notes"][0]
-    assert "predict_step returns a builtins.object, which cannot be looked into" in untested["notes"][1]
+    assert "a builtins.object, which cannot be looked into" in untested["notes"][1]
     assert "the first step changes no parameter" in frozen["notes"][0]
 
 
