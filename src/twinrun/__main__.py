@@ -51,6 +51,7 @@ def check_config(files: Sequence[str]) -> None:
         print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
         return
     search_path = [os.path.relpath(Path(file).absolute().parent) for file in files]
+    # Anew: who asks wants to see it, remembered or not.
     found = rehearse(settings, search_path, is_anew=True)
     for part in found:
         # Of trials and sizes, which differ in little, only what is to be known.

@@ -39,7 +39,9 @@ def measure(value: float | None, digits: int = 3) -> str:
         return "0"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
+    # Rounded first: 999.9 has one digit more in front of its point than before.
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    # As people write them: 0.00012 and 285,910, but 1.2×10⁻⁵.
     if -4 < int(exponent) < 6:
         decimals = max(digits - 1 - int(exponent), 0)
         return f"{value:,.{decimals}f}".replace("-", "−")
@@ -94,5 +96,6 @@ def size_in_bytes(number: int) -> str:
     """
     if number < 2**10:
         return plural(number, "byte")
+    # Powers of 1024, and so KiB: a KB is 1,000 bytes.
     unit = next((n for n in (30, 20, 10) if number >= 2**n), 10)
     return f"{number / 2**unit:.3g} {'KMG'[unit // 10 - 1]}iB"

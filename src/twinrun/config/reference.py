@@ -40,6 +40,7 @@ def _rows(node: Section, schema: Section, prefix: str) -> Iterator[tuple[str, st
         description = " ".join(entry.get("description", "").split())
         default = _default(entry, required=name in node.get("required", []))
         yield f"`{key}`", description, _allowed(entry, schema), default
+        # A section's own keys follow it, then those of what is named by the user.
         yield from _rows(entry, schema, prefix=f"{key}.")
         named = entry.get("additionalProperties")
         if isinstance(named, Mapping):

@@ -57,6 +57,7 @@ def variants(name: str, settings: Section, stops: Sequence[str]) -> dict[str, di
     """
     found: dict[str, dict[str, object]] = {}
     for pair in pairs(name, stops):
+        # Between two micro-batches there is a point only where gradients are accumulated.
         whole = dict(settings) if pair["whole"] == name else {**settings, "accumulate": 2}
         found[pair["whole"]] = whole
         found[pair["stopped"]] = {**whole, "stop": pair["stop"], "resume": pair["resume"]}

@@ -31,6 +31,7 @@ class Targets:
         settings = self.settings
         named = (settings.workloads[name].dataset for name in settings.active_workloads())
         used = {name for name in named if name is not None}
+        # A user's own file has no manifest: nobody made it here.
         made = sorted(name for name in used if settings.datasets[name].make)
         shown = sorted(name for name in used if settings.config["datasets"][name]["shows"])
         return [

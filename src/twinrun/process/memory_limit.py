@@ -23,6 +23,7 @@ def bounded_memory() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
+    # Not RLIMIT_AS: CUDA and the compiler map far more addresses than they use memory.
     before = resource.getrlimit(resource.RLIMIT_DATA)
     bound = psutil.Process().memory_info().data + psutil.virtual_memory().available
     most = before[1] if before[1] != resource.RLIM_INFINITY else bound
@@ -30,4 +31,5 @@ def bounded_memory() -> Iterator[None]:
     try:
         yield
     finally:
+        # The process measures on, and other measurements need what this one may not.
         resource.setrlimit(resource.RLIMIT_DATA, before)

@@ -28,6 +28,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "fits": [
             {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
             for run in runs
+            # A training that was stopped took less time for that alone.
             if run["ended"] == "finished"
         ],
         "failed": results.unfinished("acceleration", workload),
@@ -43,6 +44,7 @@ def _timing(timing: TimingSummary | None, epochs: int) -> dict[str, object] | No
     compilation = [
         {**row, "reused": (row["calls"] - row["compilations"]) / row["calls"]}
         for row in timing["compilation"]
+        # A variant that was left out was never called.
         if row["calls"]
     ]
     return {

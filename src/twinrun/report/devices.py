@@ -45,6 +45,7 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
     """Return a row for each variant and size, the growth of each variant and the crossovers."""
     if timing is None:
         return None
+    # A row for each step that was timed: the first call and the transfer stand beside it.
     medians = [median for median in timing["medians"] if median["phase"] == "train"]
     seconds = {
         (median["phase"], median["variant"], median["size"]): median["seconds_per_step"]
@@ -83,6 +84,7 @@ def _growth(medians: pd.DataFrame) -> list[dict[str, object]]:
     found = []
     for variant, rows in medians.sort_values("size").groupby("variant", sort=False):
         sizes, seconds = (rows[key].to_numpy() for key in ("size", "seconds_per_step"))
+        # One size says nothing of how the time grows.
         if len(sizes) > 1:
             slopes = list(exponents(sizes, seconds))
             ends = {"first": slopes[0], "last": slopes[-1], "from": sizes[-2], "to": sizes[-1]}
@@ -108,6 +110,7 @@ def _networks(results: Results, workload: str) -> dict[str, object]:
     between = [
         {"first": a[0], "second": b[0], "seed": a[1], "rmse": apart}
         for (a, first), (b, second) in combinations(predicted.items(), 2)
+        # Networks of unlike seeds differ anyway.
         if a[1] == b[1] and (apart := _apart(first, second, names[:1])) is not None
     ]
     failed = results.unfinished("devices", workload)

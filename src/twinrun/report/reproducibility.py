@@ -83,8 +83,10 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
         if pair["answer"] == answer
     ]
     differing = [pair for pair in pairs if pair["answer"] == "differs"]
+    # None of a pair that could not be compared; a diverged one may hold infinity.
     worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
     firsts = [pair["first_difference"] for pair in differing if pair["first_difference"]]
+    # The worst of all seeds in numbers, one seed in the pictures.
     drawn = min(pairs, key=lambda pair: pair["seed"])  # the one of the figures
     return summed | {
         "answer": _answer(pairs),
@@ -106,6 +108,7 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
 def _answer(pairs: Iterable[Comparison]) -> str:
     """Return the answer of the worst seed, as the verdicts do."""
     answers = {pair["answer"] for pair in pairs}
+    # A verdict and its section must not say two things: see `verdicts.equality`.
     worst_first = ("differs", "not comparable", "not run", "equal")
     return next(answer for answer in worst_first if answer in answers)
 
@@ -123,6 +126,7 @@ def _places(locations: Iterable[Location]) -> list[Place]:
     """Group the seeds that diverge at the same operation."""
     places: dict[tuple[str | None, ...], Place] = {}
     for location in locations:
+        # Seeds that diverge alike are one line of the page, however many there are.
         key = (location["cause"],)
         if op := location["op"]:
             key += (op["op"], op["phase"], op["module"], op["parameter"])

@@ -136,6 +136,7 @@ class Results:
             run["workload"] == workload
             and run["variant"] in asked["variants"]
             and run["seed"] in asked["seeds"]
+            # Studies share runs: a variant and seed of one may have more repeats in another.
             and run["repeat"] <= asked.get("repeats", 1)
         )
 
@@ -174,6 +175,7 @@ def read_results(
     comparisons = each("comparisons/*.json", _comparisons)
     compared = [found for entries in comparisons.values() for found in entries]
     runs, failed = _sorted(each("runs/*/run.json", _run).values())
+    # Each picture gets a number: ids inside of an SVG must be unique in the whole page.
     places = list(fnmatch.filter(paths, "figures/*.svg"))
     figures: dict[str, Markup | Missing] = dict(
         each("figures/*.svg", lambda name, path: inline(path, number=1 + places.index(name)))
@@ -185,6 +187,7 @@ def read_results(
         verdicts=verdicts,
         runs=runs,
         failed=failed,
+        # One kind of record for both: of repeats there is no other variant.
         comparisons=[found for found in compared if found["against"] is None],
         contrasts=[found for found in compared if found["against"] is not None],
         locations=[

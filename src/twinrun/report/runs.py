@@ -104,8 +104,10 @@ def metrics(results: Results, study: str, workload: str) -> list[dict[str, objec
     """Return the range of each metric of the tested networks, a row a metric, by variant."""
     runs = results.runs_of_study(study, workload)
     table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
+    # The column of the variant alone: nothing was logged on test data.
     if table.empty or len(table.columns) == 1:
         return []
+    # In the order of the config, in which the baseline is first.
     ranges = table.groupby("variant", sort=False).agg(["min", "max"])
     return [
         {"name": name, "ranges": {v: tuple(ranges.loc[v, name]) for v in ranges.index}}

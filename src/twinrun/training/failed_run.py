@@ -31,7 +31,7 @@ def failure_kept(run: Run) -> Iterator[None]:
     """
     try:
         yield
-    except JobError:
+    except JobError:  # the machine's fault: another try may succeed
         raise
     except TwinrunError as error:
         identity, training = run.identity, run.training

@@ -47,6 +47,7 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
         answer: [STOPS[stop["stop"]] for stop in stops if stop["answer"] == answer]
         for answer in ("equal", "differs", "not comparable", "not run")
     }
+    # Of the kinds of stop that happened: one that the training has not is no loss.
     number = len(stops) - len(places["not run"])
     if not number:
         # Each reason once; dict.fromkeys keeps their order.
