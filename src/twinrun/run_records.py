@@ -164,7 +164,7 @@ class RunManifest(Origin):
     actual: Actual | None
     """None of a training that did not start."""
     departures: list[str]
-    """Where the training departs from its variant."""
+    """Where the training departs from its variant; each begins with the name of the setting."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into."""
     code: dict[str, ImportedFile]

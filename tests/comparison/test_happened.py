@@ -4,6 +4,7 @@ import itertools
 from contextlib import suppress
 
 import pytest
+from comparing import compared
 from example_trainings import VARIANT, WORKLOAD, arguments
 
 from twinrun.checkpoint import interrupt
@@ -14,6 +15,8 @@ from twinrun.comparison.study_records import read_matrix, read_stops
 from twinrun.process.fresh_process import rebuilt
 from twinrun.training import run as module_of_run
 from twinrun.training.train import train
+from twinrun.verdicts.equality import repeats
+from twinrun.verdicts.evidence import Evidence
 
 WITHOUT_VALIDATION = WORKLOAD | {"data": "stops:WithoutValidation"}
 KEEPS_OBJECTS = WORKLOAD | {"module": "stops:KeepsObjects"}
@@ -110,6 +113,73 @@ def test_a_resumption_that_broke_off_is_a_result_and_says_why(tmp_path, trained)
     assert row["lost"].startswith("the resumed training was broken off: UnpicklingError: Weights")
     assert cell["answer"] == "not comparable"
     assert "broken off: UnpicklingError" in cell["reason"]
+
+
+STUBBORN = WORKLOAD | {"module": "stubborn:DecidesItself", "data": "stubborn:OwnLoader"}
+STUBBORN |= {"epochs": 1}
+WITHOUT = WITHOUT_VALIDATION | {"epochs": 1}
+SHORT = WORKLOAD | {"epochs": 1}
+
+
+def cell(trained, folder, workload, baseline, change):
+    """Train a variant and a change of it; return what is said of the two runs."""
+    runs = [trained(workload, **baseline), trained(workload, **baseline | change)]
+    return compared(folder, *runs, across=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("workload", "baseline", "change", "reason"),
+    [
+        (STUBBORN, {"deterministic": False}, {"threads": 3}, "threads is 1, where the variant"),
+        (STUBBORN, {"deterministic": False}, {"data_workers": 2}, "data_workers is 0, where the"),
+        (STUBBORN, {}, {"deterministic": False}, "deterministic is False, where the variant says"),
+        (
+            STUBBORN,
+            {},
+            {"fill_uninitialized_memory": False},
+            "fill_uninitialized_memory changes nothing here: the algorithms are not the",
+        ),
+        (WITHOUT, {}, {"validation": False}, "the training has no validation"),
+        (SHORT, {}, {"sharding": "partitioned"}, "sharding changes nothing here: the training has"),
+        (
+            SHORT,
+            {"deterministic": False},
+            {"fill_uninitialized_memory": False},
+            "fill_uninitialized_memory changes nothing here: the algorithms are not the",
+        ),
+    ],
+)
+def test_a_change_that_did_not_happen_is_not_run(
+    tmp_path, trained, workload, baseline, change, reason
+):
+    found = cell(trained, tmp_path, workload, baseline, change)
+    assert found["answer"] == "not run"
+    assert found["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"threads": 3}, {"deterministic": False}, {"validation": False}, {"logging": True}],
+)
+def test_a_change_that_happened_is_compared(tmp_path, trained, change):
+    assert cell(trained, tmp_path, SHORT, {}, change)["answer"] in ("equal", "differs")
+
+
+def test_repeats_that_are_not_what_their_variant_says_are_not_equal(tmp_path, trained):
+    found = compared(tmp_path, trained(STUBBORN), trained(STUBBORN))[0]
+    assert found["answer"] == "not run"
+    words = "deterministic is False, where the variant says True (the runs are equal all the same)"
+    assert found["reason"] == words
+    (row,) = repeats([Evidence(path="x", found=found)])
+    assert (row["answer"], row["measured"]) == ("not run", words)
+
+
+def test_what_no_variant_promises_does_not_hinder_a_pair(tmp_path, trained):
+    """Threads that the module sets are said beside the answer; the variant names none."""
+    runs = [trained(STUBBORN, deterministic=False) for _ in range(2)]
+    found = compared(tmp_path, *runs)[0]
+    assert found["answer"] == "equal"
+    assert any(text.startswith("threads is 1") for text in found["departures"])
 
 
 def test_a_resumed_run_is_compared(tmp_path, trained):

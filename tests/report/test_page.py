@@ -486,6 +486,9 @@ ACTUAL = {
     "precision": "32-true",
     "accumulate": 1,
     "data_workers": [0],
+    "persistent_workers": False,
+    "validation": True,
+    "fill_uninitialized_memory": True,
     "variables": {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "2", "MKL_CBWR": "COMPATIBLE"},
 }
 

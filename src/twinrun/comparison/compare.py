@@ -3,8 +3,9 @@
 Two tensors are equal when their bytes are (see `distances`). What differed first is read from the
 fingerprints that the runs took at every step, in the order of cause and effect (see `causes`). Runs
 that are no pair (see `pair`) are not compared: the answer is `not comparable`, with the reason, and
-the tables are empty. Where a training failed the answer is `not run`, likewise. A pair is equal if
-all its tensors and all its steps are, and both did as many steps. Does without torch.
+the tables are empty. Where a training failed, or was not the one that its variant says (see
+`happened`), the answer is `not run`, likewise. A pair is equal if all its tensors and all its steps
+are, and both did as many steps. Does without torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.first_difference import first_difference
+from twinrun.comparison.happened import not_in_effect
 from twinrun.comparison.outputs import (
     logged_values,
     predictions,
@@ -56,7 +58,7 @@ def compare(
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
     """
-    compared, tensor_table, steps_of_pairs = _compared(runs, across=across)
+    compared, tensor_table, steps_of_pairs = _judged(runs, across=across)
     artifacts.write_csv(tensors, tensor_table)
     artifacts.write_csv(steps, steps_of_pairs)
     write_comparisons(summary, [compared])
@@ -86,7 +88,7 @@ def compare_seeds(
     for run in runs:
         # `read_ended`, not `read_run`: a seed whose training failed keeps its row.
         seeds.setdefault(run_files.read_ended(run)["seed"], []).append(run)
-    found = {seed: _compared(group, across=across) for seed, group in seeds.items()}
+    found = {seed: _judged(group, across=across) for seed, group in seeds.items()}
     _name_same(seeds, {seed: compared for seed, (compared, _, _) in found.items()})
     tensor_tables = {seed: table for seed, (_, table, _) in found.items()}
     step_tables = {seed: table for seed, (_, _, table) in found.items()}
@@ -112,6 +114,24 @@ def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Co
         compared["same_as_seeds"] = [
             other for other in found if other != seed and weights[seed] & weights[other]
         ]
+
+
+def _judged(
+    runs: Sequence[str | Path], *, across: bool
+) -> tuple[Comparison, pd.DataFrame, pd.DataFrame]:
+    """Compare runs, and do not believe the answer where they are not what their variants say."""
+    found = _compared(runs, across=across)
+    answer = found[0]["answer"]
+    if answer not in ("equal", "differs"):
+        return found
+    manifests = [run_files.read_run(run) for run in runs]
+    reasons = not_in_effect(manifests)
+    # Repeats that differ do so whatever they are called.
+    are_repeats = run_files.variant_of(manifests[0]) == run_files.variant_of(manifests[-1])
+    if not reasons or (answer == "differs" and are_repeats):
+        return found
+    of_bits = " (the runs are equal all the same)" if answer == "equal" else ""
+    return _not_run(runs, f"{'; '.join(reasons)}{of_bits}", across=across)
 
 
 def _compared(

@@ -1,4 +1,4 @@
-"""Whether what a variant asks for happened in a run: stopped and resumed, compiled.
+"""Whether what a variant asks for happened in a run: settings, compilation, stop and resumption.
 
 What did not happen cannot be called equal: the bits are those of a training that nothing was
 changed in.
@@ -9,8 +9,95 @@ trained from the beginning; it was resumed and broke off; it was resumed and fin
 last ends in bits that say something about resuming.
 """
 
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+
+import yaml
+
+from twinrun.config.shipped import SCHEMA
 from twinrun.run_files import variant_of
 from twinrun.run_records import RunManifest
+
+# Of settings that do nothing by themselves: what else a run must have, and how to say it.
+SEVERAL = "the training has one worker"
+NEEDS = {
+    "persistent_workers": ("data_workers", "there are no data workers to be kept"),
+    "sharding": ("devices", SEVERAL),
+    "scale_batch_with_devices": ("devices", SEVERAL),
+    "batch_norm": ("devices", SEVERAL),
+    "fill_uninitialized_memory": ("deterministic", "the algorithms are not the deterministic ones"),
+}
+# What is read from the training itself, so that a change which nothing came of is seen.
+READ = (
+    *("threads", "deterministic", "precision", "devices", "accelerator", "accumulate"),
+    *("data_workers", "persistent_workers", "validation", "fill_uninitialized_memory"),
+)
+
+
+def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
+    """Say which settings the runs were to have and did not have, each reason once.
+
+    Of runs of two variants the settings in which these differ count; of repeats those that the
+    variant sets to other values than every variant has by default.
+
+    Args:
+        manifests: of finished runs, the first first.
+    """
+    first, *others = manifests
+    reasons: list[str] = []
+    for other in others:
+        asked, known = asdict(variant_of(other)), asdict(variant_of(first))
+        changed = [name for name in asked if asked[name] != known[name]]
+        if changed:
+            reasons += _of_change(first, other, changed)
+        elif first["seed"] == other["seed"]:
+            own = [name for name, value in asked.items() if value != _defaults().get(name)]
+            reasons += [text for run in (first, other) for text in _departures(run, own)]
+    return list(dict.fromkeys(reasons))
+
+
+def _of_change(first: RunManifest, other: RunManifest, changed: Sequence[str]) -> Iterator[str]:
+    """Say which changes between two runs did not happen."""
+    actual, before = other["actual"], first["actual"]
+    for name in changed:
+        departed = [*_departures(other, [name]), *_departures(first, [name])]
+        if departed:
+            yield departed[0]
+        elif actual is None or before is None:
+            continue
+        elif (need := NEEDS.get(name)) and not any(_has(run, need[0]) for run in (actual, before)):
+            yield f"{name} changes nothing here: {need[1]}"
+        elif name in READ and actual[name] == before[name]:
+            yield _unchanged(name, actual[name])
+
+
+def _unchanged(name: str, value: object) -> str:
+    if name == "validation":
+        return "the training has no validation"
+    shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+    return f"{name} is {shown} in both runs"
+
+
+def _departures(run: RunManifest, settings: Sequence[str]) -> list[str]:
+    # Each begins with the name of its setting.
+    return [text for text in run["departures"] if text.partition(" ")[0] in settings]
+
+
+def _has(actual: Mapping[str, object], name: str) -> bool:
+    """Say whether a run has several devices, a data worker, or what is a plain yes or no."""
+    value = actual[name]
+    if isinstance(value, list):
+        return any(value)
+    return value > 1 if type(value) is int else bool(value)
+
+
+@functools.cache
+def _defaults() -> Mapping[str, object]:
+    """Return what a variant has that says nothing."""
+    schema = yaml.safe_load(SCHEMA.read_text(encoding="utf-8"))
+    settings = schema["properties"]["variants"]["additionalProperties"]["properties"]
+    return {name: entry["default"] for name, entry in settings.items() if "default" in entry}
 
 
 def why_not_resumed(manifest: RunManifest) -> str | None:

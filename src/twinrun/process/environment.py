@@ -64,6 +64,12 @@ class Actual(Switches):
     """Micro-batches of a mini-batch, by the Trainer."""
     data_workers: list[int]
     """Processes of each training loader."""
+    persistent_workers: bool
+    """Whether the training loader keeps its workers from epoch to epoch."""
+    validation: bool
+    """Whether anything was validated while training."""
+    fill_uninitialized_memory: bool
+    """Whether torch filled it, which it does under deterministic algorithms alone."""
     variables: dict[str, str]
     """Environment variables that change arithmetic, ours included."""
 

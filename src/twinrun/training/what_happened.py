@@ -6,6 +6,7 @@ seed. A manifest that repeats the settings would not notice.
 
 import os
 from collections.abc import Mapping
+from operator import attrgetter
 
 import pytorch_lightning as pl
 import torch
@@ -39,6 +40,13 @@ class WhatHappened(pl.Callback):
             "precision": str(trainer.precision),
             "accumulate": trainer.accumulate_grad_batches,
             "data_workers": [number for number in workers if number is not None],
+            "persistent_workers": any(
+                _attribute(loader, "persistent_workers")
+                for loader in tree_leaves(trainer.train_dataloader)
+            ),
+            "validation": False,
+            "fill_uninitialized_memory": torch.are_deterministic_algorithms_enabled()
+            and attrgetter("utils.deterministic.fill_uninitialized_memory")(torch),
             "variables": {
                 name: value
                 for name, value in sorted(os.environ.items())
@@ -46,7 +54,12 @@ class WhatHappened(pl.Callback):
             },
         }
         self.actual, self._before = actual, switches
-        self.departures = _departures(dict(actual), self._variant)
+        self.departures = [*_departures(dict(actual), self._variant), *_of_variables(self._variant)]
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note that there is a validation: what a variant asks for, no module need have."""
+        if self.actual is not None:
+            self.actual["validation"] = True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say what the module has changed under way."""
@@ -69,12 +82,15 @@ def _switches() -> Switches:
 
 def _workers_of(loader: object) -> int | None:
     """Return the processes of a loader; shards and micro-batches wrap the module's own."""
-    inner = getattr(loader, "_loader", loader)
-    return getattr(inner, "num_workers", None)
+    return _attribute(loader, "num_workers")
+
+
+def _attribute(loader: object, name: str) -> int | None:
+    return getattr(getattr(loader, "_loader", loader), name, None)
 
 
 def _departures(actual: Mapping[str, object], variant: Variant) -> list[str]:
-    """Name each setting of the variant that the training does not have."""
+    """Name each setting of the variant that the training does not have, its name first."""
     asked = {
         "threads": variant.threads,
         "deterministic": variant.deterministic,
@@ -94,4 +110,24 @@ def _departures(actual: Mapping[str, object], variant: Variant) -> list[str]:
             f"data_workers is {others[0]}, where the variant says {variant.data_workers}: the data "
             f"module decides it"
         )
+    kept = actual["persistent_workers"]
+    if kept != variant.persistent_workers:
+        found.append(
+            f"persistent_workers is {kept}, where the variant says {variant.persistent_workers}: "
+            f"the data module decides it"
+        )
+    # torch names a GPU by its maker: cuda, mps, xpu.
+    if (actual["accelerator"] == "cpu") != (variant.accelerator == "cpu"):
+        found.append(
+            f"accelerator is {actual['accelerator']}, where the variant says {variant.accelerator}"
+        )
     return found
+
+
+def _of_variables(variant: Variant) -> list[str]:
+    """Name the variant's environment variables that the module has changed."""
+    return [
+        f"environment has {name}={os.environ.get(name)}, where the variant says {value}"
+        for name, value in variant.environment.items()
+        if os.environ.get(name) != value
+    ]
