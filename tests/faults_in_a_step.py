@@ -37,6 +37,23 @@ class _Scaled(torch.autograd.Function):
         return gradient * clock()
 
 
+class Transferred(Throughput):
+    """Its hook changes the shape of a batch: of its own outcome it can make nothing."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        inputs, targets = batch
+        return inputs.reshape(len(inputs), 2, 2), targets
+
+    def training_step(self, batch, batch_idx):
+        assert batch[0].shape[1:] == (2, 2)
+        loss = super().training_step([batch[0].flatten(1), batch[1]], batch_idx)
+        return loss * clock()  # FAULT
+
+    def on_before_batch_transfer(self, batch, dataloader_idx):
+        assert batch[0].ndim == 2
+        return batch
+
+
 class ScaledBackward(torch.nn.Module):
     def forward(self, inputs):
         return _Scaled.apply(inputs)

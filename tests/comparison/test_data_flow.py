@@ -47,6 +47,7 @@ def faulty_lines(module):
     [
         ("Backward", "gradients", "backward", "aten::mul"),
         ("Forward", "loss", "forward", "aten::mul"),
+        ("Transferred", "loss", "forward", "aten::mul"),
         ("BeforeNorm", "buffers", "forward", "aten::mul"),
         ("OptimizerStep", "parameters", "optimizer", "aten::add_"),
         ("Statistics", "buffers", "forward", "aten::add_"),

@@ -31,6 +31,8 @@ from twinrun.config.definitions import Training
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.assemble import assembled, trainer_of
 
+BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
+
 
 def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
     """Train up to a step and save what it starts with.
@@ -88,10 +90,17 @@ def replay(
         batches = cast(Dataset[object], [saved["batch"]] * repeats)
         loader = DataLoader(batches, batch_size=None)
         data.train_dataloader = lambda: loader
+        # The saved batch is what the module's hooks have made of the loader's: not once more.
+        for owner in (module, data):
+            vars(owner).update(dict.fromkeys(BATCH_HOOKS, _as_it_is))
         trainer.limit_val_batches = 0  # else an epoch's last batch would validate in each repeat
         _fit(trainer, module, data)
     if found is not None and comparer is not None:
         artifacts.write_record(found, comparer.summary(), Replayed)
+
+
+def _as_it_is(batch: object, dataloader_idx: int) -> object:
+    return batch
 
 
 @contextmanager
