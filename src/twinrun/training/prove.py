@@ -79,7 +79,9 @@ def prove(training: Training) -> Proof:
             traceback.print_exc()
             not_in_float64 = sentence_of(error)
     try:
-        leg, seen, in_parts = _leg(training, own, is_traced=False)
+        leg, seen, in_parts = _leg(
+            training, own, is_traced=False, is_same_in_float64=any(leg["judged"] for leg in legs)
+        )
     except TwinrunError:
         raise
     except Exception as error:  # a user's module or a compiler may raise anything
@@ -108,7 +110,7 @@ def plain(variant: Variant) -> Variant:
 
 
 def _leg(
-    training: Training, own: Variant, *, is_traced: bool
+    training: Training, own: Variant, *, is_traced: bool, is_same_in_float64: bool = False
 ) -> tuple[ProofLeg, Recorder, str | None]:
     """Compare in one precision.
 
@@ -129,6 +131,7 @@ def _leg(
             found.evidence,
             precision=variant.precision,
             epsilon=epsilon,
+            is_same_in_float64=is_same_in_float64,
         )
     except TwinrunError as error:
         raise OtherComputationError(
