@@ -114,6 +114,26 @@ def test_one_repeat_that_is_no_pair_refuses_all(tmp_path):
     assert tensors.empty
 
 
+def code(**hashes):
+    return {n: {"file": f"{n}.py", "sha256": digest * 64} for n, digest in hashes.items()}
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_runs_of_other_code_are_refused(tmp_path, across):
+    """Of a module that was edited between two runs, or imported under way."""
+    changes = [{"code": code(mine="a", lazy="b")}, {"code": code(mine="a", lazy="c")}]
+    runs = [write_run(tmp_path, r, changes=c) for r, c in enumerate(changes, start=1)]
+    summary, _, _ = compared(tmp_path, *runs, across=across)
+    assert summary["answer"] == "not comparable"
+    assert summary["reason"].startswith("lazy.py is not the same code in ")
+
+
+def test_a_module_that_one_run_alone_imports_is_no_reason(tmp_path):
+    changes = [{"code": code(mine="a")}, {"code": code(mine="a", lazy="c")}]
+    runs = [write_run(tmp_path, r, changes=c) for r, c in enumerate(changes, start=1)]
+    assert compared(tmp_path, *runs)[0]["answer"] == "equal"
+
+
 def compared_across(folder, **changes):
     """Compare a run of another variant, with further changes, with the first."""
     other = {"variant": "fast", "settings.variant.accelerator": "gpu", **changes}

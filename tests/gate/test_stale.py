@@ -1,5 +1,7 @@
 """A gate does not pass on runs of code, data or a machine that are not what they were."""
 
+import shutil
+
 import pytest
 from example_runs import fail, write_manifest
 
@@ -102,7 +104,18 @@ def test_another_machines_versions_are_not_compared_with_ours(made, monkeypatch)
 
 def test_a_run_that_is_gone_is_named(made):
     (made / RUN).unlink()
-    assert stale_reasons([RUN], made) == [f"{RUN} is gone"]
+    remedy = f"snakemake --cores all gate --forcerun {RUN}"
+    (reason,) = stale_reasons([RUN], made)
+    assert reason == f"{RUN} is gone (make them again, with your --configfile: {remedy})"
+
+
+def test_all_runs_that_are_out_of_date_are_named(made):
+    other = RUN.replace("repeat1", "repeat2")
+    shutil.copytree((made / RUN).parent, (made / other).parent)
+    (made / "sister.py").write_text("x = 1\n")
+    (reason,) = stale_reasons([RUN, other], made)
+    assert reason.startswith(f"sister.py has changed since {RUN} and {other} were made (make them")
+    assert reason.endswith(f"snakemake --cores all gate --forcerun {RUN} {other})")
 
 
 def test_what_is_out_of_date_is_not_accepted(made, capsys):

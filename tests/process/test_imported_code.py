@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -128,3 +129,15 @@ def test_distributions_do_not_depend_on_what_is_imported(tmp_path, monkeypatch):
     (vendored / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 9.9\n")
     monkeypatch.syspath_prepend(str(tmp_path / "_vendor"))
     assert distributions() == before
+
+
+def test_two_files_of_one_name_are_both_found(tmp_path):
+    modules = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "model.py").write_text(f"x = '{folder}'\n")
+        module = types.ModuleType("model")
+        module.__file__ = str(tmp_path / folder / "model.py")
+        modules.append(module)
+    found = imported_files(modules)
+    assert len({entry["sha256"] for entry in found.values()}) == 2

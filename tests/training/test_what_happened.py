@@ -1,5 +1,8 @@
 """A manifest tells what a training had, not what it was asked to have."""
 
+import importlib
+import sys
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -8,6 +11,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader
 
 from twinrun.config.definitions import Variant
+from twinrun.process.imported_code import hash_of_file
 from twinrun.training.what_happened import WhatHappened
 
 
@@ -64,3 +68,33 @@ def test_a_setting_that_did_not_take_is_said(tmp_path, changes):
 def test_threads_that_the_module_sets_are_said(tmp_path):
     happened = fitted(tmp_path, SetsThreads(), Points(size=70, seed=1))
     assert happened.departures == ["threads became 1 in the training, from 2"]
+
+
+class Edited(Small):
+    """Has its file edited after it was imported, and imports another one under way."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def training_step(self, batch, batch_idx):
+        importlib.import_module("lazily_imported")
+        return super().training_step(batch, batch_idx)
+
+    def on_train_end(self):
+        for name in ("early_imported", "lazily_imported"):
+            (self.folder / f"{name}.py").write_text("x = 2\n")
+
+
+def test_code_is_recorded_as_it_was_imported(tmp_path, monkeypatch):
+    names = ("early_imported", "lazily_imported")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("x = 1\n")
+    before = hash_of_file(tmp_path / "early_imported.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("early_imported")
+    happened = fitted(tmp_path, Edited(tmp_path), Points(size=70, seed=1))
+    happened.look_at_code()
+    assert [happened.code[name]["sha256"] for name in names] == [before, before]
+    for name in names:
+        del sys.modules[name]

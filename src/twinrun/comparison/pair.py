@@ -28,6 +28,26 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
             f"{path} is {left!r} in {key} {first[key]} and {right!r} in {key} {second[key]}: the "
             f"runs are no pair"
         )
+    file = _other_code(first, second)
+    if file is None:
+        return None
+    return (
+        f"{file} is not the same code in {key} {first[key]} and {key} {second[key]}: the runs are "
+        f"no pair"
+    )
+
+
+def _other_code(first: RunManifest, second: RunManifest) -> str | None:
+    """Name a file of the user's code that two runs imported in two versions; None if none.
+
+    The planned hash does not know modules that are imported under way, nor an edit after planning.
+    A module that only one of them has imported is no reason: another variant may need others, and
+    what a training imports by chance is a difference to be found.
+    """
+    known = {entry["file"]: entry["sha256"] for entry in first["code"].values()}
+    for entry in second["code"].values():
+        if known.get(entry["file"], entry["sha256"]) != entry["sha256"]:
+            return entry["file"]
     return None
 
 

@@ -14,6 +14,8 @@ from twinrun.process.imported_code import changed_since
 from twinrun.run_files import left_network, read_ended
 from twinrun.run_records import RunManifest
 
+MOST_NAMED = 8  # of more runs the rule is named, which makes all of them
+
 
 def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
     """Say what has changed since runs were made, a sentence each; [] where nothing has.
@@ -22,21 +24,40 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
         runs: run.json of each.
         folder: the working directory that the paths in the manifests are relative to.
     """
-    reasons: dict[str, str] = {}  # by what changed; the first run that rests on it is named
+    reasons: dict[str, tuple[str, list[str]]] = {}  # by what changed: how to say it, and of whom
     identity = planned_identity(on_this_machine=True)
     hashes: dict[str, str] = {}
     for run in runs:
         path = folder / run
         if not path.is_file():
             # Not corrupt: a run that was deleted is made again.
-            reasons.setdefault(str(run), f"{run} is gone")
+            reasons.setdefault("gone", ("", []))[1].append(str(run))
             continue
         ended = read_ended(path)
         if not left_network(ended):
             continue  # it left nothing that an answer could rest on
         for what, why in _changes(ended, folder, identity, hashes):
-            reasons.setdefault(what, f"{why} since {run} was made")
-    return list(reasons.values())
+            reasons.setdefault(what, (why, []))[1].append(str(run))
+    said = [_said(why, named) for why, named in reasons.values()]
+    # Once, of all together: what makes one of them again leaves the others as they are.
+    if said:
+        said[-1] += f" ({_remedy([run for _, named in reasons.values() for run in named])})"
+    return said
+
+
+def _said(why: str, runs: list[str]) -> str:
+    *others, last = runs
+    named = f"{', '.join(others)} and {last}" if others else last
+    if not why:
+        return f"{named} {'are' if others else 'is'} gone"
+    return f"{why} since {named} {'were' if others else 'was'} made"
+
+
+def _remedy(runs: list[str]) -> str:
+    """Say what makes runs again: Snakemake alone makes none whose results are all there."""
+    runs = list(dict.fromkeys(runs))
+    made = "train" if len(runs) > MOST_NAMED else " ".join(runs)
+    return f"make them again, with your --configfile: snakemake --cores all gate --forcerun {made}"
 
 
 def _changes(

@@ -57,7 +57,10 @@ def imported_files(modules: Iterable[ModuleType] | None = None) -> Imported:
         name = getattr(module, "__name__", "")
         if not isinstance(file, str) or not is_outside(file) or not Path(file).is_file():
             continue
-        found[name] = {"file": os.path.relpath(file), "sha256": hash_of_file(file)}
+        entry: ImportedFile = {"file": os.path.relpath(file), "sha256": hash_of_file(file)}
+        # Two files may be loaded by their paths under one name.
+        is_taken = found.get(name, entry)["file"] != entry["file"]
+        found[f"{name} ({entry['file']})" if is_taken else name] = entry
     return dict(sorted(found.items()))
 
 

@@ -30,7 +30,6 @@ from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.team import Team, check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
-from twinrun.process.imported_code import imported_files
 from twinrun.run_records import Origin, RunManifest
 from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
@@ -113,6 +112,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         return
 
     # Write.
+    watchers.happened.look_at_code()
     # The manifest and its checksums come last: a run that has them is whole.
     artifacts.write_tensors(files.predictions, evaluation.predictions)
     manifest: RunManifest = {
@@ -125,7 +125,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "not_evaluated": evaluation.missing,
         "actual": watchers.happened.actual,
         "departures": watchers.happened.departures,
-        "code": imported_files(),
+        "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "seconds": {
             "setup": round(setup_ended - started, 3),

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.config.definitions import Variant
 from twinrun.process.environment import Actual, Switches
+from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, PLACES
 
 
@@ -25,12 +26,15 @@ class WhatHappened(pl.Callback):
         """None of a training that did not start."""
         self.departures: list[str] = []
         """Where the training departs from its variant, a sentence each."""
+        self.code: dict[str, ImportedFile] = {}
+        """The user's modules, as they were when the training had imported them."""
         self._variant = variant
         # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = _switches()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
+        self.look_at_code()
         workers = [_workers_of(loader) for loader in tree_leaves(trainer.train_dataloader)]
         switches = _switches()
         actual: Actual = {
@@ -55,6 +59,15 @@ class WhatHappened(pl.Callback):
         }
         self.actual, self._before = actual, switches
         self.departures = [*_departures(dict(actual), self._variant), *_of_variables(self._variant)]
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Find what the first epoch has imported; later ones hardly import more."""
+        if trainer.current_epoch == 0:
+            self.look_at_code()
+
+    def look_at_code(self) -> None:
+        """Hash what has been imported since the last look, before somebody edits it."""
+        self.code = {**imported_files(), **self.code}
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note that there is a validation: what a variant asks for, no module need have."""
