@@ -1,6 +1,6 @@
 """The verdicts as the page's first table, and in one paragraph."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
 from twinrun.report.results import Results
@@ -18,10 +18,17 @@ LEADS: dict[Answer, str] = {
     "not comparable": "Not comparable",
     "not run": "Not run",
 }
-# What it says of the other questions of the study reproducibility where their words would not do.
-FIRST_OPERATION_LEADS: dict[Answer, str] = {
-    "differs": "The operation that diverged first was found:",
-    "undecided": "The operation that diverged first was not found:",
+# What it says of other questions of the study reproducibility, by key and answer; of the rest it
+# repeats the question.
+OTHER_LEADS: dict[tuple[str, Answer], str] = {
+    ("repeats_logged", "equal"): "Logged values equal:",
+    ("repeats_logged", "differs"): "Logged values differ:",
+    ("repeats_metrics", "equal"): "Test metrics equal:",
+    ("repeats_metrics", "differs"): "Test metrics differ:",
+    ("repeats_predictions", "equal"): "Predictions equal:",
+    ("repeats_predictions", "differs"): "Predictions differ:",
+    ("first_operation", "differs"): "The operation that diverged first was found:",
+    ("first_operation", "undecided"): "The operation that diverged first was not found:",
 }
 
 
@@ -82,16 +89,16 @@ def summary(verdicts: Iterable[VerdictRow]) -> Summary:
     """Return what the first paragraph says: what repeats, and what repeating costs."""
     rows = list(verdicts)
     repeats: dict[Answer, dict[str, list[str]]] = {}
-    others: dict[str, list[str]] = {}
+    others: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         if row["key"] == "repeats" or row["answer"] in ("not run", "not comparable"):
             variants = repeats.setdefault(row["answer"], {}).setdefault(row["workload"], [])
             variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
         elif row["study"] == "reproducibility":
-            name = _name(row["workload"], [row["variant"]] if row["variant"] else [])
-            others.setdefault(_lead(row), []).append(name)
+            variants = others.setdefault(_lead(row), {}).setdefault(row["workload"], [])
+            variants += [row["variant"]] if row["variant"] not in ["", *variants] else []
     sentences = [
-        (f"{lead}:", _listed(_name(*item) for item in repeats[answer].items()))
+        (f"{lead}:", _listed(repeats[answer]))
         for answer, lead in LEADS.items()
         if answer in repeats
     ]
@@ -100,16 +107,15 @@ def summary(verdicts: Iterable[VerdictRow]) -> Summary:
 
 
 def _lead(row: VerdictRow) -> str:
-    if row["key"] == "first_operation":
-        return FIRST_OPERATION_LEADS[row["answer"]]
-    return f"{row['question']} {row['answer'].capitalize()}:"
+    asked = f"{row['question']} {row['answer'].capitalize()}:"
+    return OTHER_LEADS.get((row["key"], row["answer"]), asked)
 
 
-def _name(workload: str, variants: list[str]) -> str:
-    return f"{workload} ({', '.join(variants)})" if variants else workload
-
-
-def _listed(names: Iterable[str]) -> str:
-    named = list(names)
+def _listed(variants_of: Mapping[str, list[str]]) -> str:
+    """Name workloads with their variants, the first of them."""
+    named = [
+        f"{workload} ({', '.join(variants)})" if variants else workload
+        for workload, variants in variants_of.items()
+    ]
     more = len(named) - MOST_NAMED
     return "; ".join(named[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
