@@ -1,8 +1,10 @@
 """Fresh processes: their environment, their errors, their end."""
 
 import errno
+import inspect
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -12,10 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+import snakemake.shell
 
 from twinrun.errors import TwinrunError
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.machine import ARITHMETIC
 
 
 def write_environment(path, names):
@@ -213,3 +217,13 @@ def test_workers_on_other_machines_than_asked_for_are_refused(monkeypatch, nodes
     sentence = f"nodes: the variant wants {nodes}, but this job has {found or 1}"
     with pytest.raises(TwinrunError, match=sentence):
         launch("test_launching:write_place", {}, {}, workers=6, nodes=nodes)
+
+
+def test_what_snakemake_sets_by_a_jobs_threads_is_the_variants():
+    """Red before: each change of `threads` was called another machine, and the gate stale."""
+    source = inspect.getsource(snakemake.shell)
+    set_by_jobs = re.findall(r'envvars\["(\w+_THREADS)"\] = threads', source)
+    counting = {name for name in set_by_jobs if name.startswith(ARITHMETIC)}
+    assert {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"} <= counting
+    found = environment_of(seed=1, deterministic=False, threads=3)
+    assert dict.fromkeys(counting, "3") == found

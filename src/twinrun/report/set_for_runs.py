@@ -8,6 +8,7 @@ the shell had set already is no doing of ours.
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
+from twinrun.process.launching import THREADS
 from twinrun.report.results import ReportedRun
 from twinrun.run_files import variant_of
 
@@ -20,8 +21,6 @@ OF_EVERY_RUN = (
     "(use_distributed_sampler=False)",
     "a fingerprint taken at every step",
 )
-# Said by the number of threads.
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 UNIDENTIFIED = "data not identified"
 
 
