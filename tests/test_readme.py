@@ -1,6 +1,8 @@
 """What the README says is so: its thread, its commands, its example. Its tree: test_rooms."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,23 @@ def test_the_gates_example_requires_what_there_is():
     assert {name: int(code) for name, code in codes.items()} == EXIT_CODES
     (step,) = yaml.safe_load((ROOT / "docs/gate.github.yml").read_text())["jobs"].values()
     assert any("twinrun.gate results/gate.json" in s.get("run", "") for s in step["steps"])
+
+
+@pytest.mark.parametrize("outcome", [0, 1, 3, 4, 5])
+def test_the_gates_example_ends_its_job_as_the_gate_says(tmp_path, outcome):
+    """Under GitHub's own shell of a step: `bash -e` by default, without pipefail."""
+    (job,) = yaml.safe_load((ROOT / "docs/gate.github.yml").read_text())["jobs"].values()
+    (judge,) = [step["run"] for step in job["steps"] if "twinrun.gate" in step.get("run", "")]
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho repeats: said\nexit {outcome}\n")
+    python.chmod(0o755)
+    summary = tmp_path / "summary.md"
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(summary)}
+    for options in (["-e"], ["--noprofile", "--norc", "-eo", "pipefail"]):
+        summary.unlink(missing_ok=True)
+        shell = ["bash", *options, "-c", judge]
+        done = subprocess.run(shell, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == (0 if outcome == EXIT_CODES["not comparable"] else outcome)
+        assert summary.read_text() == "repeats: said\n"
+        assert done.stdout.startswith("repeats: said\n")
+        assert ("::warning::" in done.stdout) == (outcome == EXIT_CODES["not comparable"])
