@@ -168,7 +168,7 @@ class RunManifest(Origin):
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into."""
     code: dict[str, ImportedFile]
-    """The user's modules that the process had imported when it ended, by name."""
+    """The user's modules as the process imported them, by file."""
     seconds: RunSeconds
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""

@@ -29,7 +29,7 @@ rule compare_repeats:
 
 
 rule locate:
-    """Find the first operation that diverges in each pair that differs, by replaying its step."""
+    """Find the operation from which the difference of a pair flows, by replaying its step."""
     input:
         dataset=INPUTS.dataset_of_run,
         comparisons="results/comparisons/reproducibility/{workload}/{variant}.json",

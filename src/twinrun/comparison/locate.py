@@ -1,4 +1,4 @@
-"""Where two runs of a pair diverge: the first operation that gives other values from equal inputs.
+"""Where two runs of a pair diverge: the operation from which the difference flows (see `origin`).
 
 Only for a pair that differs, and only where the first difference arises inside a step, is anything
 computed: one fresh process trains up to the step in which the pair diverged and saves what that

@@ -117,7 +117,7 @@ class Comparison(TypedDict):
 
 
 class Operation(TypedDict):
-    """The operation of a step that differed first between two processes."""
+    """The operation of a step from which the difference of a pair flows."""
 
     place: int
     """In the order of the step, from 0."""

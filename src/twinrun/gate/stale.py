@@ -1,7 +1,7 @@
 """Are the code, data, versions and machine of the runs still the same?
 
 Snakemake makes a run again when what it planned with has changed. It cannot plan with what only the
-training process knows: modules imported under way. So the gate looks once more at everything that
+training process knows: modules imported under way, the machine, inherited variables. So the gate looks once more at everything that
 each run recorded: the user's code, the data, versions and machine.
 """
 

@@ -1,7 +1,7 @@
 """What an answer rests on beside its comparison: what Twinrun sets for the runs behind it.
 
 A script of one's own calls `seed_everything` and makes a Trainer. What a run sets beyond that is a
-condition of its answer. It is read from what the training really had, not from its settings; what
+condition of its answer. Where the training said what it really had, that is read, else its settings; what
 the shell had set already is no doing of ours.
 """
 
@@ -80,7 +80,7 @@ def _switches(run: ReportedRun) -> list[str]:
         return []
     found = []
     if actual["deterministic"]:
-        # `determinism` sets these three together.
+        # `determinism` sets these together.
         filled = ", unwritten memory filled" if variant.fill_uninitialized_memory else ""
         found.append(f"reproducible algorithms{filled}")
     threads = actual["threads"]

@@ -21,7 +21,7 @@ Key = Literal[
     "repeats_metrics",  # do they measure the same on test data?
     "repeats_predictions",  # do they predict the same after training?
     "seed_matters",  # does another seed lead to another training?
-    "first_operation",  # which operation of the step was the first to give other values?
+    "first_operation",  # from which operation of the step does the difference flow?
     "cost",  # does a training step take longer than the baseline's? (reproducibility)
     "speed",  # is training faster than under the baseline? (devices, acceleration, parallel)
     "prediction_speed",  # is prediction faster than under the baseline?
