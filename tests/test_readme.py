@@ -128,7 +128,9 @@ def test_the_gates_example_ends_its_job_as_the_gate_says(tmp_path, outcome):
     for options in (["-e"], ["--noprofile", "--norc", "-eo", "pipefail"]):
         summary.unlink(missing_ok=True)
         shell = ["bash", *options, "-c", judge]
-        done = subprocess.run(shell, env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            shell, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+        )
         assert done.returncode == (0 if outcome == EXIT_CODES["not comparable"] else outcome)
         assert summary.read_text() == "repeats: said\n"
         assert done.stdout.startswith("repeats: said\n")

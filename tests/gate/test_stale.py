@@ -82,6 +82,28 @@ def test_an_upgrade_is_named(made, monkeypatch):
     assert reason.startswith("torch has become 99, from ")
 
 
+@pytest.mark.parametrize(
+    ("gpu", "recorded", "driver", "changed"),
+    [
+        ("none", "none", "570.1", []),  # a driver that torch has no GPU of
+        ("none", "none", "none", []),
+        ("H200", "570.1", "570.1", []),
+        ("H200", "570.1", "580.2", ["driver has become 580.2, from 570.1"]),
+        ("H200", "570.1", "none", ["driver has become none, from 570.1"]),
+    ],
+)
+def test_a_driver_matters_to_runs_that_saw_a_gpu(
+    made, monkeypatch, gpu, recorded, driver, changed
+):
+    """As `describe` records it: the driver of the GPU that torch sees, and none without one."""
+    monkeypatch.setattr(environment, "_driver", lambda: driver)
+    manifest = artifacts.read_json(made / RUN)
+    manifest["environment"]["identity"] |= {"gpu": gpu, "driver": recorded}
+    write_manifest(made / RUN, manifest)
+    said = [reason.partition(", since")[0] for reason in stale_reasons([RUN], made)]
+    assert said == changed
+
+
 def test_what_a_run_did_not_record_has_not_changed(made, monkeypatch):
     """A newer Twinrun records more of a machine: that is no change of the machine."""
     identity = environment.planned_identity(on_this_machine=True) | {"firmware": "7"}
