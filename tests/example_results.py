@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from example_runs import SECONDS, seal
+from example_runs import CONTEXT, SECONDS, seal
 from example_timings import write_summary
 from example_trainings import VARIANT, WORKLOAD
 from safetensors.numpy import save_file
@@ -55,7 +55,7 @@ ENVIRONMENT = {
         "cpu": "Example CPU @ 2.1 GHz",
         "gpu": "none",
     },
-    "context": {"host": "example", "cores": 2, "started": "2026-01-02T03:04:05+00:00"},
+    "context": CONTEXT,
     "packages": {"torch": "2.13.0+cpu"},
 }
 

@@ -21,6 +21,16 @@ OF_TENSORS = (*OF_STREAMS, "buffers", "gradients", "optimizer", "parameters")
 OF_WHOLE_STEPS = ("before", "batch", "loss", "own_gradients")
 NAMES = ("encoder.weight", "encoder.bias", "head.weight")
 SECONDS = {"setup": 0.5, "fit": 1.0, "total": 2.0, "epochs": [], "communication": []}
+CONTEXT = {
+    "host": "example",
+    "kernel": "6.1",
+    "cores": 2,
+    "memory_gib": 7.8,
+    "gpus": 0,
+    "load_1min": 0.5,
+    "commit": "abcdef012345",
+    "started": "2026-01-02T03:04:05+00:00",
+}
 MANIFEST = {
     "workload": "denoiser",
     "variant": "deterministic",
@@ -37,7 +47,7 @@ MANIFEST = {
     },
     "environment": {
         "identity": {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "gpu": "none"},
-        "context": {"host": "example", "load_1min": 0.5},
+        "context": CONTEXT,
         "packages": {},
     },
     "data": {"path": "results/data/digits.npz", "sha256": "d" * 64},
@@ -183,7 +193,7 @@ def write_manifest(run, manifest, *beside):
     bare = {
         "seed": 1,
         "repeat": 1,
-        "environment": {"identity": {}, "context": {}, "packages": {}},
+        "environment": {"identity": {}, "context": CONTEXT, "packages": {}},
         "data": None,
         "source_sha256": "b" * 64,
         "tensors": [],

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from example_runs import CONTEXT
 from example_trainings import WORKLOAD
 from msgspec import convert
 
@@ -9,7 +10,7 @@ from twinrun import artifacts
 from twinrun.config.definitions import Timing, Workload
 from twinrun.timing.summary import TimingSummary
 
-ENVIRONMENT = {"identity": {"torch": "2.13.0+cpu"}, "context": {"host": "example"}, "packages": {}}
+ENVIRONMENT = {"identity": {"torch": "2.13.0+cpu"}, "context": CONTEXT, "packages": {}}
 
 
 def timing_summary(**changes: Any) -> TimingSummary:

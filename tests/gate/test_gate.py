@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from example_comparisons import median, timed
-from example_runs import fail, write_manifest
+from example_runs import CONTEXT, fail, write_manifest
 
 from twinrun import artifacts
 from twinrun.comparison import study_records
@@ -87,7 +87,7 @@ def write_run(
             "steps": steps,
             "environment": {
                 "identity": IDENTITY | identity,
-                "context": {"host": "a"},
+                "context": CONTEXT,
                 "packages": {},
             },
             "settings": {"variant": {"threads": 2}},

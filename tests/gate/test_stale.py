@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from example_runs import fail, write_manifest
+from example_runs import CONTEXT, fail, write_manifest
 
 from twinrun import artifacts
 from twinrun.gate.gate import EXIT_CODES, main
@@ -23,7 +23,7 @@ def made(tmp_path, monkeypatch):
     (tmp_path / "data.npz").write_bytes(b"numbers")
     run = tmp_path / RUN
     run.parent.mkdir(parents=True)
-    identity = environment.planned_identity(on_this_machine=True)
+    identity = environment.present_identity()
     write_manifest(
         run,
         {
@@ -33,7 +33,7 @@ def made(tmp_path, monkeypatch):
             "code": {"sister": {"file": "sister.py", "sha256": hash_of_file("sister.py")}},
             "environment": {
                 "identity": identity,
-                "context": {"host": environment.this_host()},
+                "context": CONTEXT | {"host": environment.this_host()},
                 "packages": {},
             },
         },
@@ -76,8 +76,8 @@ def test_a_comment_makes_nothing_stale(made):
 
 
 def test_an_upgrade_is_named(made, monkeypatch):
-    identity = environment.planned_identity(on_this_machine=True) | {"torch": "99"}
-    monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: identity)
+    identity = environment.present_identity() | {"torch": "99"}
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
     (reason,) = stale_reasons([RUN], made)
     assert reason.startswith("torch has become 99, from ")
 
@@ -92,9 +92,7 @@ def test_an_upgrade_is_named(made, monkeypatch):
         ("H200", "570.1", "none", ["driver has become none, from 570.1"]),
     ],
 )
-def test_a_driver_matters_to_runs_that_saw_a_gpu(
-    made, monkeypatch, gpu, recorded, driver, changed
-):
+def test_a_driver_matters_to_runs_that_saw_a_gpu(made, monkeypatch, gpu, recorded, driver, changed):
     """As `describe` records it: the driver of the GPU that torch sees, and none without one."""
     monkeypatch.setattr(environment, "_driver", lambda: driver)
     manifest = artifacts.read_json(made / RUN)
@@ -106,8 +104,8 @@ def test_a_driver_matters_to_runs_that_saw_a_gpu(
 
 def test_what_a_run_did_not_record_has_not_changed(made, monkeypatch):
     """A newer Twinrun records more of a machine: that is no change of the machine."""
-    identity = environment.planned_identity(on_this_machine=True) | {"firmware": "7"}
-    monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: identity)
+    identity = environment.present_identity() | {"firmware": "7"}
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
     assert stale_reasons([RUN], made) == []
 
 
@@ -120,7 +118,7 @@ def test_a_training_that_failed_is_asked_nothing(made):
 
 def test_another_machines_versions_are_not_compared_with_ours(made, monkeypatch):
     monkeypatch.setattr("twinrun.gate.stale.this_host", lambda: "elsewhere")
-    monkeypatch.setattr("twinrun.gate.stale.planned_identity", lambda **_: {"torch": "99"})
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: {"torch": "99"})
     assert stale_reasons([RUN], made) == []
 
 

@@ -124,7 +124,7 @@ def hash_of(*modules):
 
 @cache
 def planned():
-    return planned_identity(on_this_machine=False)
+    return planned_identity()
 
 
 def versions_of(wildcards):

@@ -1,15 +1,16 @@
 """Are the code, data, versions and machine of the runs still the same?
 
 Snakemake makes a run again when what it planned with has changed. It cannot plan with what only the
-training process knows: modules imported under way, the machine, inherited variables. So the gate looks once more at everything that
-each run recorded: the user's code, the data, versions and machine.
+training process knows: modules imported under way, the machine, inherited variables. So the gate
+looks once more at everything that each run recorded: the user's code, the data, versions and
+machine.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 
 from twinrun import artifacts
-from twinrun.process.environment import planned_identity, this_host
+from twinrun.process.environment import present_identity, this_host
 from twinrun.process.imported_code import changed_since
 from twinrun.run_files import left_network, read_ended
 from twinrun.run_records import RunManifest
@@ -25,7 +26,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
         folder: the working directory that the paths in the manifests are relative to.
     """
     reasons: dict[str, tuple[str, list[str]]] = {}  # by what changed: how to say it, and of whom
-    identity = planned_identity(on_this_machine=True)
+    identity = present_identity()
     hashes: dict[str, str] = {}
     for run in runs:
         path = folder / run
@@ -79,9 +80,12 @@ def _changes(
             yield data["path"], f"{data['path']} has changed"
     environment = manifest["environment"]
     # What another machine made is compared with nothing of this one.
-    if environment["context"].get("host") != this_host():
+    if environment["context"]["host"] != this_host():
         return
     for key, value in identity.items():
+        # A run that saw no GPU recorded no driver, though the machine may have one.
+        if key == "driver" and environment["identity"].get("gpu") == "none":
+            continue
         recorded = environment["identity"].get(key)
         # What a run did not record cannot be said to have changed.
         if recorded not in (None, value):

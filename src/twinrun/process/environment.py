@@ -29,13 +29,30 @@ DRIVER_FILES = {
 PACKAGES = ("torch", "pytorch-lightning", "numpy", "safetensors", "xxhash")
 
 
+class Context(TypedDict):
+    """What may differ between two runs of a pair."""
+
+    host: str
+    kernel: str
+    cores: int | None
+    """Those that the process may use; None where nobody knows."""
+    memory_gib: float
+    gpus: int
+    """Those that torch sees."""
+    load_1min: float
+    commit: str
+    """Of Twinrun's own sources, with a plus sign if they were edited since; or `unknown`."""
+    started: str
+    """In ISO format, UTC."""
+
+
 class Environment(TypedDict):
     """Machine and software of a process."""
 
     identity: dict[str, str]
     """What two runs must share to be a pair."""
-    context: dict[str, str | int | float | None]
-    """What may differ: host, load, time."""
+    context: Context
+    """What may differ."""
     packages: dict[str, str]
     """The version of every installed distribution; `identity` has one hash of them."""
 
@@ -96,24 +113,26 @@ def this_host() -> str:
     return platform.node()
 
 
-def planned_identity(*, on_this_machine: bool) -> dict[str, str]:
-    """Return what a result depends on beside settings, code and data, found without torch.
+def planned_identity() -> dict[str, str]:
+    """Return what the workflow plans a run with beside settings, code and data, without torch.
 
-    A changed value has every run made again. Jobs that run elsewhere, on a cluster's nodes, do not
-    depend on the machine that plans them: of those only the software counts.
-
-    Args:
-        on_this_machine: whether the jobs run where this is asked.
+    A changed value has every run made again. No machine is in it: a cluster's jobs run on others
+    than the one that plans them.
     """
-    software = {
+    return {
         "python": platform.python_version(),
         **versions(),
         "distributions": distributions_hash(),
     }
-    if not on_this_machine:
-        return software
+
+
+def present_identity() -> dict[str, str]:
+    """Return what `describe` would say here and now of an identity, as far as torch is not asked.
+
+    The driver is what the machine has. `describe` records it of runs alone whose torch sees a GPU.
+    """
     return {
-        **software,
+        **planned_identity(),
         **machine.cpu(),
         "driver": _driver(),
         **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
@@ -147,7 +166,7 @@ def describe() -> Environment:
         "distributions": distributions_hash(packages),
         **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
     }
-    context = {
+    context: Context = {
         "host": this_host(),
         "kernel": platform.release(),
         "cores": len(os.sched_getaffinity(0))

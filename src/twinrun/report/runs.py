@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pandas as pd
 
+from twinrun.process.environment import Context
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
 
 MOST_LISTED = 60
 Value: TypeAlias = str | int | float | None
-Context: TypeAlias = Mapping[str, Value]
 
 
 def table(results: Results) -> dict[str, object]:
@@ -65,7 +65,9 @@ def environments(results: Results) -> list[dict[str, object]]:
 
 def _context(contexts: Sequence[Context]) -> dict[str, str]:
     """Return for each key the values it had, or their range where they are many."""
-    return {key: _values(context[key] for context in contexts) for key in contexts[0]}
+    # A typed dictionary takes no name but a written one.
+    plain = [cast(Mapping[str, Value], context) for context in contexts]
+    return {key: _values(context[key] for context in plain) for key in plain[0]}
 
 
 def _values(values: Iterable[Value]) -> str:

@@ -1,8 +1,8 @@
 """What an answer rests on beside its comparison: what Twinrun sets for the runs behind it.
 
 A script of one's own calls `seed_everything` and makes a Trainer. What a run sets beyond that is a
-condition of its answer. Where the training said what it really had, that is read, else its settings; what
-the shell had set already is no doing of ours.
+condition of its answer. Where the training said what it really had, that is read, else its
+settings; what the shell had set already is no doing of ours.
 """
 
 from collections.abc import Iterable, Sequence
