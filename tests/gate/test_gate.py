@@ -380,6 +380,7 @@ class TestFingerprint:
         ({"determinism_cost": 1.25}, "1.25 is of the wrong type, expected a text"),
         ({"determinism_cost": "1.25"}, "'1.25' is not a limit such as '<= 1.25'"),
         ({"matrix": ["repeat"]}, "require.matrix: needs the study matrix, add it to studies"),
+        ({"matrx": ["repeat"]}, "require.matrx: unknown key, did you mean matrix?"),
     ],
 )
 def test_requirements_are_checked_with_the_config(requirements, message):
