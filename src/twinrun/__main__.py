@@ -17,8 +17,8 @@ from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.gpus import count_gpus
-from twinrun.training.rehearsal_parts import Rehearsed
-from twinrun.training.rehearse import rehearse
+from twinrun.training.rehearsal_plan import Rehearsed
+from twinrun.training.start_rehearsal import rehearse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

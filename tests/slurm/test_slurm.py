@@ -78,7 +78,8 @@ def submitted(project):
     jobs = {}
     for line in listing.stdout.splitlines():
         fields = dict(re.findall(r"(\S+?)=(\S*)", line))
-        if fields["WorkDir"] == str(project.directory):
+        # The rehearsal is a job of its own, by srun, which no rule has submitted.
+        if fields["WorkDir"] == str(project.directory) and "Comment" in fields:
             rule = re.search(r"rule_(\w+?)_wildcards|rule_(\w+)", fields["Comment"])
             jobs.setdefault(rule[1] or rule[2], []).append(fields)
     return jobs

@@ -15,8 +15,8 @@ from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import launch
-from twinrun.training import rehearsal, rehearse
-from twinrun.training.rehearsal_parts import Rehearsed, parts_of
+from twinrun.training import rehearsal, start_rehearsal
+from twinrun.training.rehearsal_plan import Rehearsed, parts_of
 
 ROOT = Path(__file__).parents[2]
 BAD = sorted((ROOT / "tests/configs/bad/rehearsed").glob("*.yaml"))
@@ -241,11 +241,11 @@ def counted(monkeypatch, tmp_path):
     def count(is_anew=False, **change):
         launched.clear()
         change = {"module": "mine_model:Net", "data": "mine_model:Points", **change}
-        rehearse.rehearse(config_of(tmp_path, **change), ["."], is_anew=is_anew)
+        start_rehearsal.rehearse(config_of(tmp_path, **change), ["."], is_anew=is_anew)
         return len(launched)
 
     fake.mistakes = []
-    monkeypatch.setattr(rehearse, "_launched", fake)
+    monkeypatch.setattr(start_rehearsal, "_launched", fake)
     count.fake = fake
     return count
 
@@ -273,10 +273,10 @@ def test_another_data_file_is_rehearsed_again(counted, tmp_path):
     part = parts_of(settings, [])[0]
     part = replace(part, training=replace(part.training, workload=workload))
     memory = tmp_path / ".snakemake/twinrun/rehearsal.json"
-    first = rehearse._key(part, settings, [], memory)
-    assert rehearse._key(part, settings, [], memory) == first
+    first = start_rehearsal._key(part, settings, [], memory)
+    assert start_rehearsal._key(part, settings, [], memory) == first
     (tmp_path / "mine.csv").write_text("1,2,3\n")
-    assert rehearse._key(part, settings, [], memory) != first
+    assert start_rehearsal._key(part, settings, [], memory) != first
 
 
 def test_a_mistake_is_not_remembered(counted):

@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
-from twinrun.training.rehearsal_parts import Sizes
+from twinrun.training.rehearsal_plan import Sizes
 from twinrun.training.write_run import peak_memory_mb
 
 

@@ -24,8 +24,8 @@ from twinrun.process.fresh_process import report_progress
 from twinrun.process.import_path import import_object, user_line
 from twinrun.training.explain_failure import explained_failure
 from twinrun.training.prepare_dataset import made_arrays, signature_of
-from twinrun.training.rehearsal_parts import Part, Rehearsed
-from twinrun.training.rehearse_part import note_failures, rehearse_part
+from twinrun.training.rehearsal_plan import Part, Rehearsed
+from twinrun.training.rehearse_workload import note_failures, rehearse_part
 
 # A line on the terminal where nothing has happened for so long; each next one after twice as long.
 SILENT_SECONDS = 5.0

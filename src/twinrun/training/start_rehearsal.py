@@ -23,13 +23,13 @@ from twinrun.process.imported_code import distributions_hash, hash_of_code
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.slurm import srun_of_job
-from twinrun.training.rehearsal_parts import SEED, Part, Rehearsed, parts_of
+from twinrun.training.rehearsal_plan import SEED, Part, Rehearsed, parts_of
 from twinrun.wording import some
 
 MEMORY = Path(".snakemake/twinrun/rehearsal.json")  # beside Snakemake's own memory of the folder
 MOST_REMEMBERED = 500
 # Not the part's own hash alone: a rehearsal that learns to see more must be done again.
-MODULES = ("twinrun.training.rehearsal", "twinrun.training.rehearse")
+MODULES = ("twinrun.training.rehearsal", "twinrun.training.start_rehearsal")
 
 
 def rehearse(

@@ -35,7 +35,7 @@ from twinrun.training.load_workload import (
     mistakes,
     takers_of,
 )
-from twinrun.training.rehearsal_parts import Part, Rehearsed
+from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.unsupported import Supported, check_tensors
 
 Takers = dict[str, Parameters]
