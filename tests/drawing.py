@@ -32,5 +32,9 @@ class Drawing:
         (line,) = (group for group in self.root.iter(f"{SVG}g") if group.get("id") == identity)
         return list(line.iter(f"{SVG}use"))
 
+    def points(self, identity):
+        """Give where the marks of a line stand, (across, down)."""
+        return [(float(mark.get("x")), float(mark.get("y"))) for mark in self.marks(identity)]
+
     def ids(self):
         return {element.get("id") for element in self.root.iter()}

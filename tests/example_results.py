@@ -228,7 +228,7 @@ def write_location(comparisons: Path) -> Path:
         first, seed = summary["first_difference"], {"seed": summary["seed"]}
         rows += [seed | _operation(place) for place in range(1, 31)] if first else []
         op = {
-            "place": 19,
+            "place": 20,
             "phase": "backward",
             "module": "",
             "op": "aten::index_put",

@@ -6,9 +6,12 @@ Each module has something beside its fault that differs as well, such as a logge
 from pathlib import Path
 
 import faults_in_a_step
+import pandas as pd
 import pytest
 from auditing import PLAIN, compared, in_this_process, located, train
 from example_trainings import HERE
+
+from twinrun.trace.op_rows import KEY
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +79,12 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
     if module != "SecondGradient":
         assert named["source"].endswith(f"faults_in_a_step.py:{line}")
     assert location["fired"] == location["repeats"]
+    # Its place is its row of the table; what the record alone has done stands in none.
+    assert (named["place"] is None) == (module == "MissingBranch")
+    if named["place"] is not None:
+        (table,) = tmp_path.rglob("*operations.csv")
+        row = pd.read_csv(table, keep_default_na=False).set_index("place").loc[named["place"]]
+        assert all(row[part] == named[part] for part in KEY)
 
 
 @pytest.mark.parametrize("module", ["Throughput", "Memory"])

@@ -150,29 +150,30 @@ class Comparer(Replayer):
 
     def _operation(self, origin: Origin, rows: Sequence[Row], steps: Sequence[Step]) -> Operation:
         """Return what is said of an origin."""
-        index, row = self._done_elsewhere(origin, rows) or (origin.index, rows[origin.index])
-        step = steps[origin.index]
+        elsewhere = self._done_elsewhere(origin, rows)
+        place = None if elsewhere else origin.index + 1
+        row, step = elsewhere or rows[origin.index], steps[origin.index]
         # Of a generator that nobody can follow it is all that is known.
         unseen = row["draws"] and not any(use.is_generator for use in step.flow.reads)
-        # What the row holds beside its fingerprints, place and phase above all.
+        # What the row holds beside its fingerprints, module and phase above all.
         known = {key: value for key, value in row.items() if key in Operation.__annotations__}
-        found = cast(Operation, {**known, "place": index, "differs_in": origin.differs_in})
+        found = cast(Operation, {**known, "place": place, "differs_in": origin.differs_in})
         found.pop("numbers", None)  # all of them; only those that differ are told
         found["draws"] = origin.draws or (unseen and origin.differs_in == "outputs")
         if origin.is_number:
             found["numbers"] = list(step.numbers[0]) if step.numbers else []
         return found
 
-    def _done_elsewhere(self, origin: Origin, rows: Sequence[Row]) -> tuple[int, OpRow] | None:
+    def _done_elsewhere(self, origin: Origin, rows: Sequence[Row]) -> OpRow | None:
         """Return the operation of which the record alone has the output; None if both have it."""
         if origin.misled is None:
             return None
         reader, read = origin.misled
         wanted = self._recorded[_key(rows[reader])]["reads"][read]
         own = {_key(row) for row in rows}
-        for index, (key, row) in enumerate(self._recorded.items()):
+        for key, row in self._recorded.items():
             if key not in own and wanted in row["writes"]:
-                return index, row
+                return row
         return None
 
     def _elsewhere(

@@ -43,7 +43,8 @@ def operations(
             _draw(axes, op, table, colour_of(variant, variants))
             name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
             step = "" if found["step"] is None else f": step {count(found['step'])}"
-            axes.set_title(f"{shorten(variant)}{step}\nfirst (circled): {name}", pad=16)
+            where = "circled" if op["place"] else "one process alone has it"
+            axes.set_title(f"{shorten(variant)}{step}\nfirst ({where}): {name}", pad=16)
             axes.set_ylabel("relative L2 distance")
         grid[-1, 0].set_xlabel("operation, in the order of the step")
 
@@ -66,13 +67,12 @@ def _draw(axes: Axes, op: Operation, table: pd.DataFrame, colour: str) -> None:
         axes.axvline(first - 0.5, color=MUTED, linewidth=0.6)
         if last - first > len(table) / 12:  # else its name has no room
             axes.text(first, 1.02, str(phase), transform=foot, color=MUTED, fontsize="small")
-    circled = op["place"]
+    circled = table["place"] == op["place"]  # none of them where the table lacks the operation
     # An operation may differ by nothing that has a size (signed zeros, NaN): circled at the foot.
-    height = sizes.iloc[circled] if drawn.iloc[circled] else axes.get_ylim()[0]
+    heights = sizes[circled].fillna(axes.get_ylim()[0])
     axes.plot(
-        # The JSON counts operations from 0, the table from 1.
-        circled + 1,
-        height,
+        table["place"][circled],
+        heights,
         "o",
         color=INK,
         markersize=9,
