@@ -172,6 +172,28 @@ def write_run(
     return folder / "run.json"
 
 
+def with_settings(run, names, *changes):
+    """Give a run the settings of an optimizer: of each change the step, the name's index, value."""
+    steps, settings, current = pd.read_csv(run.with_name("steps.csv"), dtype=str), [], {}
+    for step in range(len(steps)):
+        current |= {index: value for at, index, value in changes if at == step + 1}
+        settings.append(fingerprint_of(current))
+    artifacts.write_csv(run.with_name("steps.csv"), steps.assign(settings=settings))
+    file = run.with_name("fingerprints.npz")
+    found = {
+        "setting_names": np.array(names, dtype=np.str_),
+        "setting_changes": np.array([[at - 1, index] for at, index, _ in changes]),
+        "setting_values": np.array([value for _, _, value in changes]),
+    }
+    artifacts.write_arrays(file, artifacts.read_arrays(file) | found)
+    seal(run.parent)
+    return run
+
+
+def fingerprint_of(settings):
+    return xxhash.xxh3_64_hexdigest(repr(sorted(settings.items())).encode())
+
+
 def seal(folder):
     """Record the hashes of a run's files as they are now."""
     files = [file for file in folder.iterdir() if file.name != run_files.CHECKSUMS]

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from example_runs import example_parameters, write_run
+from comparing import compared
+from example_runs import example_parameters, with_settings, write_run
 from example_trainings import VARIANT
 
 from twinrun.comparison.compare import compare
+from twinrun.comparison.difference_size import size_of
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.study_records import read_matrix
 
@@ -89,6 +91,19 @@ def test_other_weights_batches_and_random_numbers_are_never_rounding(
     )
     assert (found["cause"], found["size"]) == (cause, "algorithmic")
     assert "which rounding cannot cause" in found["sentence"]
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.1 * (1 + 1e-9)])
+def test_another_setting_of_the_optimizer_is_never_rounding(tmp_path, rate):
+    """Red before: of the class `optimizer`, it was judged by how far the parameters moved."""
+    found = {}
+    for repeat, value in ((1, 0.1), (2, rate)):
+        run = write_run(tmp_path, repeat, planted=[(2, "optimizer", "head.weight")] * (repeat - 1))
+        found[repeat] = with_settings(run, ["learning rate of group 0"], (1, 0, value))
+    summary, _, _ = compared(tmp_path, *found.values())
+    assert summary["first_difference"]["quantity"] == "optimizer settings"
+    size = size_of(summary, tmp_path / "seed1.steps.csv")
+    assert (size.size, size.judged_by) == ("algorithmic", "cause")
 
 
 @pytest.mark.parametrize("quantity", ["buffers", "loss", "own_gradients", "gradients"])

@@ -1,14 +1,10 @@
 """What differed first is named, in the order of cause and effect, with the class of its cause."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-import xxhash
 from comparing import compared
-from example_runs import seal, write_run
-
-from twinrun import artifacts
+from example_runs import with_settings, write_run
 
 # What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
@@ -116,28 +112,6 @@ def test_of_several_gradients_the_one_nearest_the_loss_is_named(tmp_path):
     summary, _, _ = compared(tmp_path, *runs)
 
     assert summary["first_difference"]["tensor"] == "encoder.bias"
-
-
-def with_settings(run, names, *changes):
-    """Give a run the settings of an optimizer: of each change the step, the name's index, value."""
-    steps, settings, current = pd.read_csv(run.with_name("steps.csv"), dtype=str), [], {}
-    for step in range(len(steps)):
-        current |= {index: value for at, index, value in changes if at == step + 1}
-        settings.append(fingerprint_of(current))
-    artifacts.write_csv(run.with_name("steps.csv"), steps.assign(settings=settings))
-    file = run.with_name("fingerprints.npz")
-    found = {
-        "setting_names": np.array(names, dtype=np.str_),
-        "setting_changes": np.array([[at - 1, index] for at, index, _ in changes]),
-        "setting_values": np.array([value for _, _, value in changes]),
-    }
-    artifacts.write_arrays(file, artifacts.read_arrays(file) | found)
-    seal(run.parent)
-    return run
-
-
-def fingerprint_of(settings):
-    return xxhash.xxh3_64_hexdigest(repr(sorted(settings.items())).encode())
 
 
 def test_the_setting_that_differs_is_named_with_both_values(tmp_path):

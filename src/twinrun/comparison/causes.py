@@ -29,8 +29,14 @@ CAUSE_OF_QUANTITY = {
     # ASSUME the data decide how many steps there are. A callback that stops early does so too.
     "number of steps": "data order",
 }
-# What no rounding explains: the two trainings were not given the same.
-ALGORITHMIC_CAUSES = ("initial weights", "RNG state", "data order", "data content")
+# Quantities that no rounding explains: the two trainings were not given the same.
+GIVEN = {
+    quantity
+    for quantity, cause in CAUSE_OF_QUANTITY.items()
+    if cause in ("initial weights", "RNG state", "data order", "data content")
+    # Of the class of the optimizer, but set between steps, as the data and the weights are.
+    or quantity == "optimizer settings"
+}
 # dict.fromkeys drops repeats and keeps the order, which a set would not. No quantity stands for
 # `collective` alone: it takes several workers.
 CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
@@ -47,7 +53,7 @@ ADVICE = {
     "forward": "look for an operation of the forward pass that is not reproducible",
     "backward": "look for an operation of the backward pass that is not reproducible",
     "collective": "look at the exchange of gradients between the workers",
-    "optimizer": "look at the optimizer: its state, its settings and its implementation",
+    "optimizer": "look at the optimizer: its state and its implementation",
 }
 # Of the optimizer's settings, which are set between steps.
 SETTINGS_ADVICE = (

@@ -1,12 +1,13 @@
 """Whether a difference between two runs is rounding, or the training computed something else.
 
-Other initial weights, other batches and other random numbers are never rounding, however little
-they move the loss. What arises inside a step is judged by its loss: in the step in which the runs
-diverged, which shows the forward pass, and in the next one, which shows what the update made of it.
-Later ones show how training enlarges anything. Where gradients were equal, and the optimizer made
-something else of them, the parameters after the step tell more than the next loss. Each is compared
-with what rounding explains there (see `rounding`): `algorithmic` is what goes beyond it. `rounding`
-says no more than that it does not: in a low precision much hides behind rounding.
+Other initial weights, batches, random numbers and settings of the optimizer are never rounding,
+however little they move the loss. What arises inside a step is judged by its loss: in the step in
+which the runs diverged, which shows the forward pass, and in the next one, which shows what the
+update made of it. Later ones show how training enlarges anything. Where gradients were equal, and
+the optimizer made something else of them, the parameters after the step tell more than the next
+loss. Each is compared with what rounding explains there (see `rounding`): `algorithmic` is what
+goes beyond it. `rounding` says no more than that it does not: in a low precision much hides behind
+rounding.
 """
 
 import math
@@ -19,7 +20,7 @@ import pandas as pd
 
 from twinrun import run_files
 from twinrun.comparison import rounding
-from twinrun.comparison.causes import ALGORITHMIC_CAUSES
+from twinrun.comparison.causes import GIVEN
 from twinrun.comparison.pair_records import Comparison, FirstDifference
 from twinrun.formatting import measure
 
@@ -64,7 +65,7 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     first = found["first_difference"]
     if first is None:
         return None
-    if first["cause"] in ALGORITHMIC_CAUSES:
+    if first["quantity"] in GIVEN:
         return DifferenceSize(size="algorithmic", judged_by="cause")
     looked = _losses_looked_at(found, first, steps)
     if first["cause"] == "optimizer":
