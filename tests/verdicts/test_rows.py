@@ -3,6 +3,7 @@
 import csv
 import re
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinrun.errors import TwinrunError
-from twinrun.verdicts.rows import ANSWERS, COLUMNS, KEYS, VerdictRow, not_run, read_rows, write_rows
+from twinrun.verdicts.rows import COLUMNS, KEYS, Answer, VerdictRow, not_run, read_rows, write_rows
 
 ROW = {
     "study": "reproducibility",
@@ -43,7 +44,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"))
     st.lists(
         st.fixed_dictionaries(
             dict.fromkeys(COLUMNS, TEXT)
-            | {"key": st.sampled_from(KEYS), "answer": st.sampled_from(ANSWERS)}
+            | {"key": st.sampled_from(KEYS), "answer": st.sampled_from(get_args(Answer))}
         )
     )
 )

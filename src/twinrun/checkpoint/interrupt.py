@@ -72,8 +72,7 @@ class Interrupt(pl.callbacks.Checkpoint):
         drop_hyperparameters(checkpoint)
 
     def _end(self, trainer: pl.Trainer) -> None:
-        # A training of one epoch is stopped in its first.
-        if trainer.current_epoch != min(EPOCH, (trainer.max_epochs or 1) - 1):
+        if trainer.current_epoch != EPOCH:
             return
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)

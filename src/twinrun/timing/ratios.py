@@ -16,7 +16,6 @@ from twinrun.timing.ratio_words import effect_of
 from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
 
 CONFIDENCE = 0.95
-FEWEST_ROUNDS = 6  # that an interval takes
 ONCE = ("transfer", "first_call")  # measured once, not in rounds
 UNSTABLE_IQR_SHARE = 0.1  # torch.utils.benchmark warns from the same share on
 

@@ -27,8 +27,6 @@ class OpRow(TypedDict):
     """The how-manieth call of this name in this phase and module, on this line."""
     parameter: str
     """Name of the parameter that it reads, or whose gradient it computes; may be empty."""
-    code: str
-    """The source line."""
     draws: bool
     """Whether it draws random numbers."""
     numbers: list[str]

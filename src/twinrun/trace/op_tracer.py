@@ -69,7 +69,7 @@ class OpTracer(TorchDispatchMode):
         self._parameters = {id(p): name for name, p in module.named_parameters()}
         self._path: list[str] = []
         self._calls: Counter[tuple[str, ...]] = Counter()
-        self._places: dict[int, tuple[str, tuple[str, str]]] = {}
+        self._places: dict[int, tuple[str, str]] = {}
         self._memory = Memory()
         self._unwritten: set[int | None] = set()
         self._is_aside = False
@@ -103,7 +103,7 @@ class OpTracer(TorchDispatchMode):
         if func.namespace == "profiler" or self._is_aside:
             return func(*args, **kwargs)
         leaves = tree_leaves((args, kwargs))
-        module, parameter, (source, code) = self._place(leaves)
+        module, parameter, source = self._place(leaves)
         key = (self.phase, module, func._schema.name, source)
         self._calls[key] += 1
         generator = generator_of(func, leaves)
@@ -126,7 +126,6 @@ class OpTracer(TorchDispatchMode):
             "source": source,
             "call": self._calls[key],
             "parameter": parameter,
-            "code": code,
             "draws": generator is not None or torch.Tag.nondeterministic_seeded in func.tags,
             "numbers": numbers,
             "reads": [use.content for use in reads],
@@ -157,7 +156,7 @@ class OpTracer(TorchDispatchMode):
         finally:
             self._is_aside = False
 
-    def _place(self, leaves: Sequence[object]) -> tuple[str, str, tuple[str, str]]:
+    def _place(self, leaves: Sequence[object]) -> tuple[str, str, str]:
         """Return the module, the parameter and the source line that an operation belongs to."""
         # Not public: the node that autograd is running; None outside of a backward pass.
         node = torch._C._current_autograd_node()
@@ -172,7 +171,7 @@ class OpTracer(TorchDispatchMode):
         variables = [node, *(following for following, _ in node.next_functions)]
         owned = (self._parameters.get(id(getattr(v, "variable", None))) for v in variables)
         parameter = next(filter(None, owned), "")
-        module, source = self._places.get(node._sequence_nr(), ("", ("", "")))
+        module, source = self._places.get(node._sequence_nr(), ("", ""))
         return module, parameter, source
 
     def _read(

@@ -1,6 +1,5 @@
 """The line of a user's code that is being executed."""
 
-import linecache
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,16 +13,15 @@ _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, pl.__file
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
-def users_line() -> tuple[str, str]:
-    """Return file:line and code of the innermost line that is not torch's, Lightning's or ours."""
+def users_line() -> str:
+    """Return file:line of the innermost line that is not torch's, Lightning's or ours."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if _is_users(file):
-            line = linecache.getline(file, frame.f_lineno).strip()
-            return f"{_shown(file)}:{frame.f_lineno}", line
+            return f"{_shown(file)}:{frame.f_lineno}"
         frame = frame.f_back
-    return "", ""
+    return ""
 
 
 def _is_users(file: str) -> bool:

@@ -45,7 +45,6 @@ Answer = Literal[
     "undecided",  # it was looked at, and what was measured allows neither yes nor no
 ]
 KEYS: tuple[Key, ...] = get_args(Key)
-ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 
 class Verdict(TypedDict):
