@@ -240,3 +240,30 @@ def test_a_key_without_a_value_of_its_own_is_no_address():
 def test_bytes_of_sparse_tensors_are_those_of_their_parts(layout):
     sparse = torch.eye(4).to_sparse(layout=layout)
     assert num_bytes({"x": sparse}) >= 4 * 4 + 4 * 8
+
+
+def test_equal_sparse_tensors_are_equal_however_their_entries_came():
+    def made(indices, values):
+        return torch.sparse_coo_tensor([indices], torch.tensor(values), (3,))
+
+    coalesced = made([0, 2], [1.0, 5.0])
+    for other in (made([2, 0], [5.0, 1.0]), made([2, 0, 2], [2.0, 1.0, 3.0])):
+        assert fingerprint_tree(other) == fingerprint_tree(coalesced)
+        assert num_bytes(other) == num_bytes(coalesced)
+    assert fingerprint_tree(made([0, 1], [1.0, 5.0])) != fingerprint_tree(coalesced)
+
+
+class Shallow(UserDict):
+    """Hands its own dictionary on to a copy, as a class with a `__copy__` of its own may."""
+
+    def __copy__(self):
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+
+def test_a_copy_of_a_mapping_that_shares_its_data_leaves_the_batch_as_it_was():
+    batch = Shallow(ids=torch.ones(2))
+    moved = with_tensors(batch, lambda tensor: tensor.to("meta"))
+    assert moved["ids"].device.type == "meta"
+    assert batch["ids"].device.type == "cpu"

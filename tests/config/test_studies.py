@@ -4,10 +4,13 @@ import importlib
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
+from example_trainings import VARIANT
 from standard_config import resolved
 
+from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs
 from twinrun.config.reference import SCHEMA
 from twinrun.config.studies import STUDIES
@@ -116,6 +119,20 @@ def test_figures_of_reproducibility():
     single = section | {"variants": ["deterministic"]}
     asked = study("reproducibility", reproducibility=single).figures()
     assert names(asked, "figures/reproducibility/factorization") == drawn[1:]  # nothing is timed
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_timed"),
+    [
+        ({}, True),
+        ({"devices": 2}, False),
+        ({"accumulate": 2}, False),
+        ({"environment": {"MKL_CBWR": "COMPATIBLE"}}, False),
+        ({"stop": "epoch_end"}, False),
+    ],
+)
+def test_one_process_that_does_whole_steps_is_timed(changes, is_timed):
+    assert msgspec.convert(VARIANT | changes, Variant).is_timed == is_timed
 
 
 def test_images_are_drawn_of_what_shows_them():

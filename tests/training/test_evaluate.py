@@ -1,5 +1,8 @@
 """Whatever a test or a prediction does, the training stands, and what is missing is named."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -7,6 +10,7 @@ import torch
 from small import Points, Small
 
 from twinrun import artifacts
+from twinrun.checkpoint.stop_request import Stop
 from twinrun.training.evaluate import evaluate
 
 
@@ -26,6 +30,23 @@ class FailingTest(Small):
         raise RuntimeError("no such table")
 
 
+class Signalled(Small):
+    """Is asked to stop while it is tested, and while it predicts."""
+
+    def test_step(self, batch, batch_idx):
+        os.kill(os.getpid(), signal.SIGTERM)
+        super().test_step(batch, batch_idx)
+
+    def predict_step(self, batch, batch_idx):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return self(batch[0])
+
+
+class OneOfAList(Points):
+    def predict_dataloader(self):
+        return [super().predict_dataloader()]
+
+
 class TwoTests(Points):
     def test_dataloader(self):
         return [super().test_dataloader(), super().test_dataloader()]
@@ -42,10 +63,11 @@ class Logs(Small):
         self.log(f"own_{dataloader_idx}", 2.0, add_dataloader_idx=False)
 
 
-def evaluated(module, tmp_path, data=None):
+def evaluated(module, tmp_path, data=None, callbacks=()):
     data = data or Points(size=70, seed=1)
     trainer = pl.Trainer(
         accelerator="cpu",
+        callbacks=list(callbacks),
         logger=False,
         enable_progress_bar=False,
         enable_checkpointing=False,
@@ -147,3 +169,23 @@ def test_several_prediction_loaders_are_kept_by_number(tmp_path):
     data = TwoPredictions(size=70, seed=1)
     found = evaluated(Predicts(lambda out: out), tmp_path, data)
     assert set(found.predictions) == {"loader0.prediction", "loader1.prediction"}
+
+
+def test_a_single_prediction_loader_in_a_list_has_no_number(tmp_path):
+    """Lightning returns the batches of one loader alone, in a list or not."""
+    found = evaluated(Predicts(lambda out: out), tmp_path, OneOfAList(size=70, seed=1))
+    bare = evaluated(Predicts(lambda out: out), tmp_path)
+    assert found.predictions.keys() == {"prediction"}
+    assert found.predictions["prediction"].shape == bare.predictions["prediction"].shape
+
+
+def test_a_signal_ends_neither_test_nor_prediction(tmp_path):
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        found = evaluated(Signalled(), tmp_path, callbacks=[Stop(tmp_path / "STOP")])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert set(found.metrics) == {"test_loss"}
+    assert set(found.predictions) == {"prediction"}
+    assert not found.missing

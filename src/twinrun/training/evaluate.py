@@ -1,7 +1,8 @@
 """What a trained network gives on the test and the prediction data.
 
 A training is never thrown away because its test or its prediction fails: what cannot be measured or
-kept is named with the reason, and the run stands.
+kept is named with the reason, and the run stands. A first signal ends neither: the training is
+over, and its run is whole when they are.
 """
 
 import traceback
@@ -13,7 +14,6 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
-from twinrun.checkpoint.stop_request import Stopped
 from twinrun.errors import sentence_of
 from twinrun.training.kept_predictions import keep
 
@@ -47,8 +47,6 @@ def evaluate(
 def _attempt(name: str, found: Evaluation, act: Callable[[], Result], otherwise: Result) -> Result:
     try:
         return act()
-    except Stopped:
-        raise
     except Exception as error:  # a user's module may raise anything
         traceback.print_exc()
         found.missing[name] = sentence_of(error)
