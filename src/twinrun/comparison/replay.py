@@ -7,7 +7,7 @@ operation fingerprinted; the first process to replay leaves a record, the second
 it. Both go through Lightning's Trainer, so that every hook of the module is called.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -148,9 +148,10 @@ class _Saver(pl.Callback):
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         row = self._tracer.rows[-1]
+        values = cast(Mapping[str, object], row)
         recorded = self._recorded.iloc[row["step"] - 1]
         known = {name: key for name, key in QUANTITIES.items() if key in recorded}
-        differing = [name for name, key in known.items() if recorded[key] != row[key]]
+        differing = [name for name, key in known.items() if recorded[key] != values[key]]
         if differing:
             self._end(WORDS.get(differing[0], differing[0]))
 

@@ -10,7 +10,7 @@ host.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pytorch_lightning as pl
@@ -34,6 +34,36 @@ MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by on
 _NO_SAMPLES = np.empty(0, dtype=np.uint64)
 
 
+class StepRow(TypedDict):
+    """A step: a row of steps.csv. Fingerprints are in hexadecimal."""
+
+    step: int
+    """From 1."""
+    epoch: int
+    """From 1."""
+    loss: float
+    """NaN of a step that gave none."""
+    before: str
+    """Of the parameters that the step starts with."""
+    random: str
+    """Of the RNG states that it starts with."""
+    batch: str
+    samples: str
+    """Of the batch's samples in any order."""
+    loss_fingerprint: str
+    own_gradients: str
+    """Of the workers', before they were summed."""
+    settings: str
+    """Of the optimizers."""
+    random_after: str
+    """Of the RNG states that it leaves."""
+    buffers: str
+    gradients: str
+    optimizer: str
+    """Of the optimizers' state."""
+    parameters: str
+
+
 class Tracer(pl.Callback):
     """Fingerprints every step; `rows` and `arrays` are the tables of it.
 
@@ -44,7 +74,7 @@ class Tracer(pl.Callback):
     reads_gradients_only = True  # before the update; a step in one piece calls it afterwards
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[StepRow] = []
         self.own_gradients = 0
         """Of the workers' gradients before they were summed; of one worker, 0."""
         self.not_fingerprinted: set[str] = set()
@@ -140,19 +170,24 @@ class Tracer(pl.Callback):
         samples = self._samples if len(self._samples) <= self._room else _NO_SAMPLES
         self._kept_samples.append(samples)
         self._room -= len(samples)
-        fingerprints = {
-            **self._start,
-            "loss_fingerprint": fingerprint(loss),
-            "own_gradients": self.own_gradients,
-            "settings": self._settings.end_step(len(self.rows), trainer.optimizers),
-            **{key: join(values) for key, values in found.items()},
-        }
+        settings = self._settings.end_step(len(self.rows), trainer.optimizers)
         self.rows.append(
             {
                 "step": len(self.rows) + 1,
                 "epoch": trainer.current_epoch + 1,
                 "loss": float("nan") if loss is None else float(loss),
-                **{key: hexadecimal(value) for key, value in fingerprints.items()},
+                "before": hexadecimal(self._start["before"]),
+                "random": hexadecimal(self._start["random"]),
+                "batch": hexadecimal(self._start["batch"]),
+                "samples": hexadecimal(self._start["samples"]),
+                "loss_fingerprint": hexadecimal(fingerprint(loss)),
+                "own_gradients": hexadecimal(self.own_gradients),
+                "settings": hexadecimal(settings),
+                "random_after": hexadecimal(join(found["random_after"])),
+                "buffers": hexadecimal(join(found["buffers"])),
+                "gradients": hexadecimal(join(found["gradients"])),
+                "optimizer": hexadecimal(join(found["optimizer"])),
+                "parameters": hexadecimal(join(found["parameters"])),
             }
         )
 
