@@ -17,15 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from twinrun.errors import JobError
+from twinrun.process.machine import THREADS
 from twinrun.process.slurm import srun_of_workers
 from twinrun.process.worker_process import WorkerProcess, failure_of, signals_passed_on, watch
 
 SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
 # What cuBLAS asks for to be deterministic: https://docs.nvidia.com/cuda/cublas/#results-reproducibility
 DETERMINISTIC_WORKSPACE = ":4096:8"
-# By which libraries are told how many threads to start. Snakemake sets all of them for a job, by
-# its own threads: inherited, they would tell runs of other threads apart as other machines.
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 GRACE_SECONDS = 2.0  # for the others to fail by themselves, and to say why, after one has failed
 
 

@@ -35,6 +35,9 @@ PLACES = {
     *("MIOPEN_USER_DB_PATH", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_REQUIRE_CUDA"),
     "PL_TRAINER_DEFAULT_ROOT_DIR",
 }
+# By which libraries are told how many threads to start. Snakemake sets all of them for a job, by
+# its own threads: inherited, they would tell runs of other threads apart as other machines.
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Names, joined by commas, of the variables that Twinrun or the variant has set itself: what they
 # say follows from the variant's settings, by which two runs are compared anyway.
 SET_BY_US = "TWINRUN_SET"

@@ -8,7 +8,7 @@ settings; what the shell had set already is no doing of ours.
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
-from twinrun.process.launching import THREADS
+from twinrun.process.machine import THREADS
 from twinrun.report.results import ReportedRun
 from twinrun.run_files import variant_of
 
