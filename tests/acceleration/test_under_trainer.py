@@ -7,7 +7,7 @@ from example_trainings import VARIANT
 from points_and_images import Images, Regression, images, points
 from torch.utils.data import DataLoader
 
-from twinrun.acceleration.compilation import compiler_switches
+from twinrun.acceleration.compilation import compiler_switches, traced_only
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.config.definitions import Variant
 
@@ -30,7 +30,7 @@ class Seen(pl.Callback):
         self.losses.append(float(outputs["loss"]))
 
 
-def fitted(module_class, batches, tmp_path, **changes):
+def fitted(module_class, batches, tmp_path, *, is_watched=True, **changes):
     torch.manual_seed(0)
     module, seen = module_class(), Seen()
     speed = Speed(module, Variant(**{**VARIANT, **changes}))
@@ -38,7 +38,8 @@ def fitted(module_class, batches, tmp_path, **changes):
         accelerator="cpu",
         max_epochs=3,
         default_root_dir=tmp_path,
-        callbacks=[speed, seen],
+        # A callback that looks at gradients keeps steps in parts.
+        callbacks=[speed, *([seen] if is_watched else [])],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -81,3 +82,75 @@ def test_fast_steps_in_the_trainer(module_class, batches, changes, tmp_path):
         assert (speed.counts()["calls"], speed.counts()["compilations"]) == (6, 1)
     else:
         assert speed.counts() is None
+
+
+def doubled(_, inputs, output):
+    return output * 2
+
+
+def other_step(module):
+    def step(batch, batch_idx):
+        return 3 * type(module).training_step(module, batch, batch_idx)["loss"]
+
+    return step
+
+
+# What a module may change in itself when the second epoch begins.
+CHANGES = {
+    "another step": lambda module: setattr(module, "training_step", other_step(module)),
+    "a hook on a layer": lambda module: next(
+        layer for layer in module.modules() if isinstance(layer, torch.nn.Linear)
+    ).register_forward_hook(doubled),
+    "a hook between the passes": lambda module: setattr(
+        module,
+        "on_before_optimizer_step",
+        lambda optimizer: [p.grad.sign_() for p in module.hidden.parameters()],
+    ),
+}
+
+
+class Changing(Regression):
+    change = ""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            CHANGES[self.change](self)
+
+
+class LogsLate(Regression):
+    """Logs a buffer and a parameter that the step goes on to change."""
+
+    def on_train_end(self):
+        self.logged = {name: float(v) for name, v in self.trainer.callback_metrics.items()}
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("beta", torch.tensor(1.0))
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)["loss"] * self.beta.clone()
+        self.log("beta", self.beta, on_step=False, on_epoch=True)
+        self.log("weight", next(self.parameters()).sum(), on_step=False, on_epoch=True)
+        self.beta.mul_(0.9)
+        return loss
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_module_changes_under_way_takes_effect(change, tmp_path, monkeypatch):
+    monkeypatch.setattr(Changing, "change", change)
+    with traced_only():
+        module, *_, speed = fitted(Changing, POINTS, tmp_path, is_watched=False, compile="step")
+    assert speed.counts()["calls"] > 0
+    plain, *_ = fitted(Changing, POINTS, tmp_path)
+    unchanged, *_ = fitted(Regression, POINTS, tmp_path)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+    assert any(not torch.equal(v, unchanged.state_dict()[n]) for n, v in plain.state_dict().items())
+
+
+def test_a_log_is_of_the_moment_when_it_was_logged(tmp_path):
+    with traced_only():
+        module, *_ = fitted(LogsLate, POINTS, tmp_path, is_watched=False, compile="step")
+    plain, *_ = fitted(LogsLate, POINTS, tmp_path)
+    assert plain.logged.keys() >= {"beta", "weight"}
+    assert module.logged == pytest.approx(plain.logged, rel=1e-5)

@@ -66,6 +66,14 @@ def of_module(module: pl.LightningModule) -> list[str]:
     return [name for name in OF_MODULE if is_overridden(name, module, pl.LightningModule)]
 
 
+def of_unheld(module: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> Iterator[str]:
+    """Say where `backward` would fill gradients that no update reads."""
+    held = {id(parameter) for parameter in parameters}
+    # `torch.autograd.grad` takes the optimizer's only, and does less.
+    if any(p.requires_grad and id(p) not in held for p in module.parameters()):
+        yield "a parameter that the optimizer does not hold"
+
+
 def of_trainer(trainer: pl.Trainer) -> Iterator[str]:
     """Say what the Trainer, its plugins and its callbacks do between the passes."""
     # Lightning clips in `Precision._after_closure`, between the backward pass and the update.

@@ -68,7 +68,8 @@ def compiler_switches() -> Iterator[None]:
     TensorifyState.clear()
     try:
         with (
-            config.patch({"specialize_float": True, **limit}),
+            # A hook on a layer that is added under way must be seen: torch's default looks at none.
+            config.patch({"specialize_float": True, "skip_nnmodule_hook_guards": False, **limit}),
             # The cache of traces may hold one that was made with the pass.
             functorch_config.patch({"enable_autograd_cache": False}),
         ):

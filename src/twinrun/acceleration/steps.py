@@ -57,7 +57,7 @@ class TrainingStep:
         check(variant)
         set_up(optimizer, variant)
         self._training_step, self._optimizer = training_step, optimizer
-        self._overridden = between.of_module(module)
+        self._overridden, self._module = between.of_module(module), module
         self._fast: FastStep | None = None
         if variant.compile != "none" or variant.cuda_graph:
             self._fast = FastStep(training_step, variant)
@@ -92,6 +92,7 @@ class TrainingStep:
             self._overridden,
             between.of_optimizer(self._optimizer),
             between.of_parameters(parameters_of(self._optimizer)),
+            between.of_unheld(self._module, parameters_of(self._optimizer)),
         )
 
 

@@ -27,6 +27,9 @@ from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.run_records import CompilationCounts
 
+# Hooks of the module that are ours while its steps are fast.
+REPLACED = ("optimizer_step", "backward", "optimizer_zero_grad")
+
 
 class Speed(pl.Callback):
     """Does one module's steps as a variant asks; one of the Trainer's callbacks."""
@@ -160,15 +163,17 @@ class Speed(pl.Callback):
 
     def _between(self, optimizer: torch.optim.Optimizer) -> Iterator[str]:
         parameters = parameters_of(optimizer)
-        held = {id(parameter) for parameter in parameters}
-        # `backward` would fill their gradients; `torch.autograd.grad` takes the optimizer's only.
-        others = (p for p in self._module.parameters() if p.requires_grad and id(p) not in held)
+        own = vars(self._module)
+        is_replaced = own.get("training_step") != self._training_step
+        # What the module puts in place of a hook under way; three of them are ours.
+        late = (name for name in own if name in between.OF_MODULE and name not in REPLACED)
+        names = chain(self._overridden, ["training_step"] * is_replaced, late)
         return chain(
-            (f"{name} of {type(self._module).__name__}" for name in self._overridden),
+            (f"{name} of {type(self._module).__name__}" for name in names),
             between.of_trainer(self._module.trainer),
             between.of_optimizer(optimizer),
             between.of_parameters(parameters),
-            ("a parameter that the optimizer does not hold" for _ in others),
+            between.of_unheld(self._module, parameters),
         )
 
     def _do_whole(
@@ -211,12 +216,13 @@ class Speed(pl.Callback):
             vars(module).update(before)  # several workers put their own in place
 
     def _collect_log(self, *arguments: object, **options: object) -> None:
-        # Detached, since a log keeps no graph unless `enable_graph` is set.
-        self._logged.append(("log", _detached(arguments), options))
+        # A log keeps no graph unless `enable_graph` is set; and it is of now: the step may change
+        # the buffer, and the update the parameter, before Lightning is handed it.
+        self._logged.append(("log", _as_of_now(arguments), options))
 
     def _collect_log_dict(self, *arguments: object, **options: object) -> None:
-        self._logged.append(("log_dict", _detached(arguments), options))
+        self._logged.append(("log_dict", _as_of_now(arguments), options))
 
 
-def _detached(arguments: tuple[object, ...]) -> tuple[object, ...]:
-    return tree_map_only(torch.Tensor, torch.Tensor.detach, arguments)
+def _as_of_now(arguments: tuple[object, ...]) -> tuple[object, ...]:
+    return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), arguments)
