@@ -85,9 +85,7 @@ def read_json(path: str | Path) -> object:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise JobError(
-            f"{path} is corrupt ({error}): delete it and its run is made again"
-        ) from None
+        raise JobError(f"{path} is corrupt ({error}): delete it and it is made again") from None
 
 
 def read_record(path: str | Path, kind: type[Record]) -> Record:

@@ -143,6 +143,16 @@ def test_the_exit_codes_tell_four_outcomes_apart():
         ({"deterministic_pair": "equal"}, [verdict("equal", variant="other")], "not comparable"),
         ({"deterministic_pair": "equal"}, [], "not comparable"),
         ({"deterministic_pair": "differs"}, [verdict("differs")], "pass"),
+        (
+            {"deterministic_pair": "differs"},
+            [verdict("differs"), verdict("equal", key="repeats_metrics")],
+            "pass",
+        ),
+        (
+            {"deterministic_pair": "equal"},
+            [verdict("equal"), verdict("differs", key="repeats_metrics")],
+            "fail",
+        ),
         ({"deterministic_pair": "equal"}, [verdict("undecided")], "not comparable"),
         ({"deterministic_pair": "undecided"}, [verdict("undecided")], "pass"),
         ({"deterministic_pair": "equal"}, [verdict("equal", study="parallel")], "not comparable"),

@@ -244,3 +244,11 @@ def test_after_float64_a_flipped_class_is_no_other_computation_and_a_wrong_weigh
     assert leg(evidence(accuracy=0.5 + 1 / 64), is_same_in_float64=True)["judged"] == 2
     with pytest.raises(TwinrunError, match="parameter w is"):
         leg(evidence(weight=1.01), is_same_in_float64=True)
+
+
+@pytest.mark.parametrize("batches", [3, 34, 35, 36, 40])
+def test_a_last_partial_batch_is_among_the_batches_of_a_proof(batches):
+    data = torch.utils.data.TensorDataset(torch.arange(2 * batches - 1.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=2)
+    assert len(loader) == batches
+    assert {len(batch[0]) for batch in proving._few_of(loader)} == {1, 2}

@@ -5,8 +5,8 @@
     python -m twinrun.gate results/gate.json
 
 prints it and ends with an exit code that tells the four outcomes apart: 0 pass, 3 fail, 4 not
-comparable, 1 error (no results, as after a failed job; Snakemake itself ends with 1 then; 2 is the
-shell's for a wrong call). With `--accept`, what was found becomes the expected fingerprint; what
+comparable, 1 error (no results, as after a failed job; Snakemake itself ends with 1 then; 2 is
+argparse's for a wrong call). With `--accept`, what was found becomes the expected fingerprint; what
 moved is shown first.
 """
 
@@ -92,7 +92,7 @@ def require(
             for why in expected_fingerprints.failures(runs):
                 judged.append(("fail", why))
         else:
-            judged = [_answer(row, wanted) for row in rows if _is_about(row, name)]
+            judged = [_answer(row, wanted) for row in rows if _is_about(row, name, wanted)]
         # Nothing was found to be wrong, and nothing to be right: never a pass.
         judged = judged or [("not comparable", "there is no result to judge")]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
@@ -110,12 +110,14 @@ def require(
     )
 
 
-def _is_about(row: VerdictRow, requirement: str) -> bool:
+def _is_about(row: VerdictRow, requirement: str, wanted: str) -> bool:
     """Say whether a verdict answers a requirement, `resume` or `<variant>_pair`."""
     if requirement == "resume":
         # What Lightning's own checkpoints lose is for the report; what is required is the remedy.
         return row["key"] == "resumes_twinrun"
-    is_pair = row["study"] == "reproducibility" and row["key"] in PAIR_KEYS
+    # To be equal a pair must be so in all of it; it differs where its parameters do.
+    keys = PAIR_KEYS if wanted == "equal" else ("repeats",)
+    is_pair = row["study"] == "reproducibility" and row["key"] in keys
     return is_pair and row["variant"] == requirement.removesuffix(PAIR)
 
 

@@ -205,7 +205,8 @@ def _last_batch(loader: DataLoader) -> Any:
     sampler, dataset = loader.batch_sampler, loader.dataset
     if not isinstance(sampler, BatchSampler) or not hasattr(dataset, "__getitem__"):
         return None
-    if not BATCHES + LOOKED_THROUGH < len(sampler) <= INDICES_AT_MOST:  # all seen, or too many
+    seen = BATCHES - 1 + LOOKED_THROUGH
+    if not seen < len(sampler) <= INDICES_AT_MOST:  # all seen, or too many
         return None
     indices: Sequence[int] = deque(sampler, maxlen=1).pop()
     return loader.collate_fn([dataset[index] for index in indices])
