@@ -8,7 +8,6 @@ from comparing import compared
 from example_runs import seal, write_run
 
 from twinrun import run_files
-from twinrun.comparison.compare import FILES
 from twinrun.errors import TwinrunError
 
 
@@ -39,6 +38,16 @@ def without_a_column(content):
 
 def without_a_line(content):
     return b"\n".join(content.splitlines()[:-1])
+
+
+# What a comparison reads of a run, beside run.json.
+FILES = (
+    "weights.safetensors",
+    "steps.csv",
+    "epochs.csv",
+    "fingerprints.npz",
+    "predictions.safetensors",
+)
 
 
 def with_a_word(content):

@@ -166,7 +166,9 @@ def test_the_proof_raises_no_false_alarm(name):
         found = prove(training_of(name, replace(PLAIN, precision="32-true", compile="step")))
     exact, own = found["legs"]
     assert (exact["precision"], own["precision"]) == ("64-true", "32-true")
-    assert min(exact["judged"], own["judged"]) > 10 * max(exact["left_out"], own["left_out"])
+    assert exact["judged"] > 10 * exact["left_out"]
+    # Logs, some twenty values of which none is left out, are judged in float64 alone.
+    assert own["judged"] > 5 * own["left_out"]
     assert found["steps"] == 6
     assert found["shapes"] == 2
 

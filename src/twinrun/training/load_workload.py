@@ -63,8 +63,12 @@ def load_workload(
 
 
 def given_by_run(workload: Workload) -> tuple[str, ...]:
-    """Name the arguments of the data module that come from the run, not from the config."""
-    return ("seed", "data_workers", *(["path"] if workload.dataset is not None else []))
+    """Name the arguments of the data module that come from the run, not from the config.
+
+    Without a dataset a `path` is the data module's own, if the config gives one.
+    """
+    is_own = workload.dataset is None and "path" in workload.hyperparameters
+    return ("seed", "data_workers", *([] if is_own else ["path"]))
 
 
 def takes_any(parameters: Parameters) -> bool:
