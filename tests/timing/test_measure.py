@@ -12,6 +12,7 @@ from small import Small
 from twinrun import artifacts
 from twinrun.acceleration import under_trainer
 from twinrun.acceleration.compilation import Compiled, traced_only
+from twinrun.config.definitions import TimingFiles
 from twinrun.errors import TwinrunError
 from twinrun.process.fresh_process import rebuilt
 from twinrun.timing import initial_state, rounds, timed_variant
@@ -36,16 +37,16 @@ TIMING = {
 
 
 def measured(folder, variants, *, timing=TIMING, workload=WORKLOAD):
-    outputs = {"rounds": folder / "small.csv", "summary": folder / "small.json"}
+    files = TimingFiles(rounds=str(folder / "small.csv"), summary=str(folder / "small.json"))
     asked = {"timing": timing, "workload": workload, "variants": variants}
     measure(
         name="small",
         **rebuilt(measure, asked),
         dataset=None,
         search_path=[],
-        outputs=outputs,
+        files=files,
     )
-    return pd.read_csv(outputs["rounds"]), artifacts.read_json(outputs["summary"])
+    return pd.read_csv(files.rounds), artifacts.read_json(files.summary)
 
 
 @pytest.fixture(scope="module")

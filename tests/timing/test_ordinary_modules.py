@@ -16,7 +16,7 @@ from faithfulness import table
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches, traced_only
-from twinrun.config.definitions import Timing, Training, Variant, Workload
+from twinrun.config.definitions import Timing, TimingFiles, Training, Variant, Workload
 from twinrun.timing import timed_variant
 from twinrun.timing.bare_step import HookedStep, LeanStep, bare_step
 from twinrun.timing.conditions import conditions
@@ -51,7 +51,7 @@ def initial_of(*module, **of_workload):
 
 
 def timed(folder, *module, phases=PHASES, variants=None, **of_workload):
-    outputs = {"rounds": folder / "timing.csv", "summary": folder / "timing.json"}
+    files = TimingFiles(rounds=str(folder / "timing.csv"), summary=str(folder / "timing.json"))
     measure(
         name="timing",
         timing=Timing(workload="one", variants=[], rounds=3, steps=4, phases=phases),
@@ -59,10 +59,10 @@ def timed(folder, *module, phases=PHASES, variants=None, **of_workload):
         variants=variants or {"plain": PLAIN},
         dataset=None,
         search_path=FOLDERS,
-        outputs=outputs,
+        files=files,
     )
-    rounds = pd.read_csv(outputs["rounds"])
-    summary = artifacts.read_json(outputs["summary"])
+    rounds = pd.read_csv(files.rounds)
+    summary = artifacts.read_json(files.summary)
     phases = [phase for phase in rounds["phase"].unique() if phase in PHASES]
     return phases, [(row["phase"], row["reason"]) for row in summary["skipped"]], summary
 

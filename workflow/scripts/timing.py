@@ -17,7 +17,7 @@ if __name__ == "__main__":
                 "variants": snakemake.params.variants,
                 "dataset": snakemake.params.dataset,
                 "search_path": snakemake.params.search_path,
-                "outputs": dict(snakemake.output.items()),
+                "files": dict(snakemake.output.items()),
             },
             # Each variant sets what its algorithms need: the others shall not pay for it.
             {**visible, **environment_of(seed=1, deterministic=False, threads=threads)},

@@ -18,6 +18,7 @@ from twinrun.comparison.causes import ADVICE, SETTINGS_ADVICE
 from twinrun.comparison.conditions import resumptions
 from twinrun.comparison.location_words import beginning, sentence_of, sentence_without
 from twinrun.comparison.pair_records import (
+    ComparedRow,
     Comparison,
     FirstDifference,
     Location,
@@ -79,7 +80,7 @@ def _resumed(compared: Comparison) -> list[str]:
     return [f"{clause[0].upper()}{clause[1:]}." for clause in resumptions(compared)]
 
 
-def _located(compared: Comparison, run: Training) -> tuple[Location, list[dict[str, object]]]:
+def _located(compared: Comparison, run: Training) -> tuple[Location, list[ComparedRow]]:
     """Return where the runs of a comparison diverge, and the operations of that step."""
     found = Location(
         workload=compared["workload"],

@@ -5,11 +5,11 @@ tables beside them are CSV, for readers and figures. Does without torch.
 """
 
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
-from twinrun.trace.op_rows import Phase
+from twinrun.trace.op_rows import OpRow, Phase
 
 PairAnswer = Literal["equal", "differs", "not comparable", "not run"]
 
@@ -151,6 +151,23 @@ class Operation(TypedDict):
     """|second - first| / |first|."""
 
 
+class ComparedRow(OpRow):
+    """An operation of a repeat beside the recorded one: a row of the table."""
+
+    inputs_equal: bool
+    """Whether the record has it with the same inputs."""
+    outputs_equal: bool
+    """Likewise."""
+    reaches: NotRequired[bool]
+    """Whether values that differ go from it to what differed first."""
+    elements: NotRequired[int]
+    """This one and those below: as of an `Operation`."""
+    elements_differing: NotRequired[int]
+    max_abs: NotRequired[float]
+    max_ulp: NotRequired[int]
+    relative_l2: NotRequired[float]
+
+
 class Replayed(TypedDict):
     """What the repeats of a step showed."""
 
@@ -166,7 +183,7 @@ class Replayed(TypedDict):
     """Of each repeat the first operation that made it differ; None where there is none."""
     elsewhere: list[Operation | None]
     """Of each repeat without, the first operation that differed and does not reach it."""
-    operations: list[dict[str, Any]]
+    operations: list[ComparedRow]
     """The operations of the first repeat with one: rows of the table."""
 
 

@@ -8,7 +8,7 @@ is kept, to be said, not to be blamed.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NotRequired, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,30 +18,13 @@ from twinrun import artifacts
 from twinrun.comparison.causes import CAUSE_OF_QUANTITY
 from twinrun.comparison.distances import Distances, distances
 from twinrun.comparison.origin import Origin, Slice, Step, Target, step_of
-from twinrun.comparison.pair_records import Operation, Replayed
+from twinrun.comparison.pair_records import ComparedRow, Operation, Replayed
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
 from twinrun.trace.op_rows import KEY, OpRow
 from twinrun.trace.op_tracer import OpTracer
 
 MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
 ORDER = list(CAUSE_OF_QUANTITY)
-
-
-class Row(OpRow):
-    """An operation of a repeat beside the recorded one: a row of the table."""
-
-    inputs_equal: bool
-    """Whether the record has it with the same inputs."""
-    outputs_equal: bool
-    """Likewise."""
-    reaches: NotRequired[bool]
-    """Whether values that differ go from it to what differed first."""
-    elements: NotRequired[int]
-    """This one and those below: see `pair_records.Operation`."""
-    elements_differing: NotRequired[int]
-    max_abs: NotRequired[float]
-    max_ulp: NotRequired[int]
-    relative_l2: NotRequired[float]
 
 
 class Recorder(Replayer):
@@ -58,9 +41,9 @@ class Recorder(Replayer):
 
     def end_repeat(self, tracer: OpTracer, marks: list[Mark]) -> None:
         """Write the operations, and the fingerprints of what the step leaves."""
-        artifacts.write_json(self._record / "ops.json", tracer.rows)
+        write_operations(self._record, tracer.rows)
         contents = {key: mark.content for key, mark in identities(marks).items()}
-        artifacts.write_json(self._record / "marks.json", contents)
+        write_marks(self._record, contents)
 
 
 class Comparer(Replayer):
@@ -80,11 +63,10 @@ class Comparer(Replayer):
         """
         super().__init__(start, repeats)
         self._record, self._quantity, self._tensor = record, quantity, tensor
-        rows = artifacts.read_record(record / "ops.json", list[OpRow])
-        self._recorded = {_key(row): row for row in rows}
-        self._contents = artifacts.read_record(record / "marks.json", dict[str, str])
-        self._rows: list[Row] = []
-        self._operations: list[Row] = []
+        self._recorded = {_key(row): row for row in read_operations(record)}
+        self._contents = read_marks(record)
+        self._rows: list[ComparedRow] = []
+        self._operations: list[ComparedRow] = []
         self._found = Replayed(
             step=start["step"],
             repeats=repeats,
@@ -98,14 +80,14 @@ class Comparer(Replayer):
     def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
         """Compare an operation with the recorded one, and measure how far it is from it."""
         recorded = self._recorded.get(_key(row))
-        compared = Row(
+        compared = ComparedRow(
             **row,
             inputs_equal=recorded is not None and recorded["inputs"] == row["inputs"],
             outputs_equal=recorded is not None and recorded["outputs"] == row["outputs"],
         )
         # Measured up to the first repeat that diverged: the table is of that one.
         if recorded is not None and not compared["outputs_equal"] and not self._operations:
-            compared.update(cast(Row, self._measured(row, outputs)))
+            compared.update(cast(ComparedRow, self._measured(row, outputs)))
         self._rows.append(compared)
 
     def end_repeat(self, tracer: OpTracer, marks: list[Mark]) -> None:
@@ -138,7 +120,7 @@ class Comparer(Replayer):
         """Return what was found."""
         found = self._found
         found["repeats"] = self._done
-        found["operations"] = [dict(row) for row in self._operations]
+        found["operations"] = self._operations
         return found
 
     def _differing(self, marks: Iterable[Mark]) -> list[Mark]:
@@ -148,7 +130,9 @@ class Comparer(Replayer):
             if self._contents.get(key) != mark.content
         ]
 
-    def _operation(self, origin: Origin, rows: Sequence[Row], steps: Sequence[Step]) -> Operation:
+    def _operation(
+        self, origin: Origin, rows: Sequence[ComparedRow], steps: Sequence[Step]
+    ) -> Operation:
         """Return what is said of an origin."""
         elsewhere = self._done_elsewhere(origin, rows)
         place = None if elsewhere else origin.index + 1
@@ -164,7 +148,7 @@ class Comparer(Replayer):
             found["numbers"] = list(step.numbers[0]) if step.numbers else []
         return found
 
-    def _done_elsewhere(self, origin: Origin, rows: Sequence[Row]) -> OpRow | None:
+    def _done_elsewhere(self, origin: Origin, rows: Sequence[ComparedRow]) -> OpRow | None:
         """Return the operation of which the record alone has the output; None if both have it."""
         if origin.misled is None:
             return None
@@ -177,7 +161,7 @@ class Comparer(Replayer):
         return None
 
     def _elsewhere(
-        self, rows: Sequence[Row], steps: Sequence[Step], reached: Mapping[int, object]
+        self, rows: Sequence[ComparedRow], steps: Sequence[Step], reached: Mapping[int, object]
     ) -> Operation | None:
         """Return the first operation that differs at all, and does not reach what differed."""
         for index, (row, step) in enumerate(zip(rows, steps, strict=True)):
@@ -199,6 +183,26 @@ class Comparer(Replayer):
                 # torch's name of the type: to NumPy a bfloat16 is a uint16.
                 found.append(distances(recorded, own, str(tensor.dtype).split(".")[1]))
         return max(found, key=lambda distance: distance["relative_l2"], default={})
+
+
+def write_operations(record: Path, rows: list[OpRow]) -> None:
+    """Write the operations of a repeat, in their order."""
+    artifacts.write_record(record / "ops.json", rows, list[OpRow])
+
+
+def read_operations(record: Path) -> list[OpRow]:
+    """Read what `write_operations` wrote."""
+    return artifacts.read_record(record / "ops.json", list[OpRow])
+
+
+def write_marks(record: Path, contents: dict[str, str]) -> None:
+    """Write the fingerprint of each quantity that the step leaves, by its identity."""
+    artifacts.write_record(record / "marks.json", contents, dict[str, str])
+
+
+def read_marks(record: Path) -> dict[str, str]:
+    """Read what `write_marks` wrote."""
+    return artifacts.read_record(record / "marks.json", dict[str, str])
 
 
 def _targets(marks: Iterable[Mark]) -> list[Target]:

@@ -132,6 +132,16 @@ class Timing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TimingFiles:
+    """Paths of what a timing leaves."""
+
+    rounds: str
+    """Every round, as CSV."""
+    summary: str
+    """What follows from them, as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Identity:
     """Which run it is; its folder in results/runs/."""
 

@@ -12,31 +12,45 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TypeVar
 
 from twinrun.errors import TwinrunError
 
 # On macOS a forked process may crash in Apple's libraries: there each imports anew.
-METHOD = "fork" if sys.platform == "linux" else "spawn"
+CONTEXT = (
+    multiprocessing.get_context("fork")
+    if sys.platform == "linux"
+    else multiprocessing.get_context("spawn")
+)
+
+
+Message = TypeVar("Message")
+
+
+class TimeLimitError(TwinrunError):
+    """A process that was ended by its limit: nothing else is known to be wrong."""
 
 
 def messages_of(
-    function: Callable[..., None], *arguments: object, every: float, limit: float | None = None
-) -> Iterator[Any]:
-    """Call `function(send, *arguments)` in a process of its own and yield what it sends.
+    function: Callable[[Callable[[Message], None]], None],
+    *,
+    every: float,
+    limit: float | None = None,
+) -> Iterator[Message | None]:
+    """Call `function(send)` in a process of its own and yield what it sends.
 
     Args:
-        function: of a module, so that it can be pickled, as its arguments and messages.
-        arguments: its further arguments.
+        function: of a module or a `functools.partial` of one, so that it can be pickled, as its
+            arguments and messages.
         every: seconds after which None is yielded where nothing was sent.
         limit: seconds after which the process is ended.
 
     Raises:
-        TwinrunError: if the process died of itself, or was ended by the limit.
+        TimeLimitError: if the process was ended by the limit.
+        TwinrunError: if it died of itself.
     """
-    context: Any = multiprocessing.get_context(METHOD)
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(sender, function, arguments))
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_work, args=(sender, function))
     process.start()
     sender.close()
     deadline = time.monotonic() + limit if limit is not None else None
@@ -50,7 +64,7 @@ def messages_of(
             except EOFError:
                 break
         else:
-            raise TwinrunError(f"takes more than {limit:.0f} s")
+            raise TimeLimitError(f"takes more than {limit:.0f} s")
         process.join()
     finally:
         process.kill()
@@ -60,14 +74,14 @@ def messages_of(
         raise TwinrunError(_death(process.exitcode))
 
 
-def _work(sender: Connection, function: Callable[..., None], arguments: tuple[object, ...]) -> None:
+def _work(sender: Connection, function: Callable[[Callable[[object], None]], None]) -> None:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1  # the system ends it with the process that started it
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
-    function(sender.send, *arguments)
+    function(sender.send)
 
 
 def _death(code: int) -> str:

@@ -22,7 +22,7 @@ import torch
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches
-from twinrun.config.definitions import Timing, Training, Variant, Workload
+from twinrun.config.definitions import Timing, TimingFiles, Training, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.process import environment
 from twinrun.process.memory_limit import bounded_memory
@@ -39,7 +39,7 @@ def measure(
     dataset: str | None,
     search_path: list[str],
     seed: int = 1,
-    outputs: Mapping[str, str],
+    files: TimingFiles,
 ) -> None:
     """Measure the variants of a workload and write every round and the summary.
 
@@ -51,7 +51,7 @@ def measure(
         dataset: path of the dataset's file.
         search_path: folders with the user's own modules.
         seed: of the initial weights and the data's order.
-        outputs: paths of `rounds` (CSV) and `summary` (JSON).
+        files: paths of what is written.
 
     Raises:
         TwinrunError: if a number is not positive.
@@ -95,9 +95,9 @@ def measure(
     rows = [row for measured in found for row in measured.rows]
     columns = ["variant", "device", "size", "phase", "round", "steps", "seconds"]
     table = pd.DataFrame(rows, columns=columns)
-    artifacts.write_csv(outputs["rounds"], table.assign(**identity)[[*identity, *columns]])
+    artifacts.write_csv(files.rounds, table.assign(**identity)[[*identity, *columns]])
     summary.write(
-        outputs["summary"],
+        files.summary,
         {
             "timing": name,
             "workload": timing.workload,

@@ -13,13 +13,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from twinrun import artifacts
 from twinrun.config.definitions import Dataset
 from twinrun.errors import TwinrunError
-from twinrun.process.forked import messages_of
+from twinrun.process.forked import Message, TimeLimitError, messages_of
 from twinrun.process.fresh_process import report_progress
 from twinrun.process.import_path import import_object, user_line
 from twinrun.training.explain_failure import explained_failure
@@ -103,19 +103,19 @@ def _make(
     what = f"datasets.{name}: making it by {dataset.make}"
     try:
         making = messages_of(
-            *(_make_arrays, name, dataset, search_path, file),
+            partial(_make_arrays, name=name, dataset=dataset, search_path=search_path, file=file),
             every=SILENT_SECONDS,
             limit=MAKING_SECONDS,
         )
         return list(_with_progress(making, what)), []
+    except TimeLimitError as error:
+        return [], [f"{what} {error}: what reads it was not rehearsed"]
     except TwinrunError as error:
-        if str(error).startswith("takes more than"):
-            return [], [f"{what} {error}: what reads it was not rehearsed"]
         return [f"{what} {error}"], []
 
 
 def _make_arrays(
-    send: Callable[[object], None], name: str, dataset: Dataset, search_path: list[str], file: str
+    send: Callable[[str], None], name: str, dataset: Dataset, search_path: list[str], file: str
 ) -> None:
     make = dataset.make or ""
     try:
@@ -142,7 +142,7 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
     while waiting:
         phase = "starting"
         try:
-            messages = messages_of(_rehearse_parts, waiting, every=SILENT_SECONDS)
+            messages = messages_of(partial(_rehearse_parts, parts=waiting), every=SILENT_SECONDS)
             for message in _with_progress(messages, waiting[0].label):
                 if isinstance(message, str):
                     phase = message
@@ -157,12 +157,12 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
             yield died, found
 
 
-def _rehearse_parts(send: Callable[[object], None], parts: Sequence[Part]) -> None:
+def _rehearse_parts(send: Callable[[str | Rehearsed], None], parts: Sequence[Part]) -> None:
     for part in parts:
         send(rehearse_part(part, send))
 
 
-def _with_progress(messages: Iterator[Any], what: str) -> Iterator[Any]:
+def _with_progress(messages: Iterator[Message | None], what: str) -> Iterator[Message]:
     """Pass messages on, and say what is under way where none came for a while."""
     phase, started, patience = "", time.monotonic(), SILENT_SECONDS
     for message in messages:
