@@ -1,26 +1,52 @@
 """The samples of a batch, each with its fingerprint, to tell another order from another content.
 
-A loader's batch is one structure of many samples: rows of tensors, or items of lists (texts, images
-of several sizes, a detector's boxes). ASSUME that the number of samples is the length that most of
-the batch's content has. What belongs to no sample counts as one more, so that two batches of the
-same samples are the same but for their order.
+A loader's batch is one structure of many samples: rows of tensors, or items of lists (tokens,
+texts, images of several sizes, a detector's boxes). Which list holds the samples, and which one
+the columns that a collate function makes of them, nothing says: see `batch_lists`. ASSUME that the
+number of samples is the length that most columns can have. What belongs to no sample counts as one
+more, so that two batches of the same samples are the same but for their order.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import xxhash
 
-from twinrun.batches import LEAVES, attributes, children, leaves
+from twinrun.batches import LEAVES, attributes, children
+from twinrun.trace.batch_lists import are_more_than_rows, holds_samples, num_rows
 from twinrun.trace.fingerprints import described, fingerprint_tree
 
-Above = tuple[tuple[str, int, int], ...]
-Leaf = tuple[str, object, Above]
-
 MOST_LISTS = 20  # inside each other; a list that holds itself has no end
+
+
+class Item(NamedTuple):
+    """Where a leaf is in the outermost list that may hold samples."""
+
+    column: str
+    """The list's place."""
+    length: int
+    """Of the list."""
+    index: int
+    """In it."""
+
+
+class Leaf(NamedTuple):
+    """A tensor, array or plain value of a batch."""
+
+    item: Item | None
+    """None outside of any list that may hold samples."""
+    place: str
+    """In the item, or else in the batch."""
+    value: object
+
+    @property
+    def column(self) -> str:
+        """The place, without the item's number."""
+        return self.place if self.item is None else f"{self.item.column}*{self.place}"
 
 
 def fingerprint_samples(batch: object) -> np.ndarray:
@@ -28,83 +54,84 @@ def fingerprint_samples(batch: object) -> np.ndarray:
 
     One more stands at the end where the batch holds what belongs to no sample.
     """
-    if (rows := _rows_of_all(batch)) is not None:
+    found = list(_walk(batch, "", None))
+    if (rows := _rows_of_all(found)) is not None:
         return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
-    found = list(_walk(batch, "", () if _is_list_of_samples(batch) else None))
     size = _number_of_samples(found)
     samples, rest = [xxhash.xxh3_64() for _ in range(size)], xxhash.xxh3_64()
     has_rest = False
-    for place, leaf, above in found:
-        in_list = next((entry for entry in reversed(above) if entry[1] == size), None)
-        if in_list is not None:
-            item, _, index = in_list
+    for leaf in found:
+        if leaf.item is not None and leaf.item.length == size:
             # Without the index, so that a sample is known at another one.
-            samples[index].update(f"{place[len(item) :]}={described(leaf)};".encode())
+            text = f"{leaf.column}={described(leaf.value)};"
+            samples[leaf.item.index].update(text.encode())
             continue
-        rows_of_leaf = _rows(leaf)
+        place = leaf.column if leaf.item is None else f"{leaf.column}{leaf.item.index}"
+        rows_of_leaf = _rows(leaf.value)
         if rows_of_leaf is not None and len(rows_of_leaf) == size:
             for sample, row in zip(samples, rows_of_leaf, strict=True):
                 sample.update(place.encode())
                 sample.update(row)
         else:
-            rest.update(f"{place}={described(leaf)};".encode())
+            rest.update(f"{place}={described(leaf.value)};".encode())
             has_rest = True
     digests = [sample.intdigest() for sample in samples] + [rest.intdigest()] * has_rest
     return np.array(digests, dtype=np.uint64)
 
 
-def _rows_of_all(batch: object) -> np.ndarray | None:
+def _rows_of_all(leaves: Sequence[Leaf]) -> np.ndarray | None:
     """Return the rows of a batch of nothing but dense tensors of one length, side by side."""
     found: list[np.ndarray] = []
-    for _, leaf in leaves(batch):
-        rows = _rows(leaf)
+    for leaf in leaves:
+        rows = None if leaf.item is not None else _rows(leaf.value)
         if not isinstance(rows, np.ndarray) or not rows.size or len(rows) != len((*found, rows)[0]):
             return None
         found.append(rows)
     return np.ascontiguousarray(np.concatenate(found, axis=1)) if found else None
 
 
-def _is_list_of_samples(batch: object) -> bool:
-    """Say whether a batch is a list of samples, and not one of tensors that hold them.
-
-    A loader without a collate function gives such a list; torch's own gives a list of what it made
-    of inputs and of labels.
-    """
-    types = {type(item) for item in batch} if isinstance(batch, list) else set()
-    return len(types) == 1 and not issubclass(types.pop(), torch.Tensor | np.ndarray | list)
-
-
-def _walk(value: object, place: str, above: Above | None) -> Iterator[Leaf]:
-    """Yield each leaf with its place and the lists above it: the item's place, length, index.
-
-    With None for those above, the value itself is none of the lists that count.
-    """
-    inside, is_list = children(value), isinstance(value, Sequence) and above is not None
-    above = above or ()
-    if inside is None or len(above) > MOST_LISTS:
-        yield place, value if isinstance(value, LEAVES) else fingerprint_tree(value), above
+def _walk(value: object, place: str, item: Item | None, depth: int = 0) -> Iterator[Leaf]:
+    """Yield each leaf with the item of the outermost list of samples that it is in."""
+    inside = children(value)
+    if inside is None or depth > MOST_LISTS:
+        yield Leaf(item, place, value if isinstance(value, LEAVES) else fingerprint_tree(value))
         return
     path = f"{place}/{type(value).__name__}"
-    for name, item in attributes(value):
-        yield from _walk(item, f"{path}.{name}", above)
-    for index, (key, item) in enumerate(inside):
-        entry = ((f"{path}.{key}", len(inside), index),) if is_list else ()
-        yield from _walk(item, f"{path}.{key}", (*above, *entry))
+    for name, held in attributes(value):
+        yield from _walk(held, f"{path}.{name}", item, depth + 1)
+    # A list in a sample belongs to the sample.
+    is_list = item is None and isinstance(value, Sequence)
+    if is_list and holds_samples(value, is_whole=not depth):
+        for index, (_, held) in enumerate(inside):
+            yield from _walk(held, "", Item(path, len(inside), index), depth + 1)
+        return
+    for key, held in inside:
+        yield from _walk(held, f"{path}.{key}", item, depth + 1)
 
 
-def _number_of_samples(found: Sequence[Leaf]) -> int:
-    """Return the length that most leaves have, of themselves or of a list that holds them."""
+def _number_of_samples(leaves: Sequence[Leaf]) -> int:
+    """Return the length that most columns have, as a list or as rows."""
+    columns: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        columns.setdefault(leaf.column, []).append(leaf)
     counts: Counter[int] = Counter()
-    of_rows = set()
-    for _, leaf, above in found:
-        lengths = [length for _, length, _ in above]
-        if (rows := _rows(leaf)) is not None:
-            of_rows.add(len(rows))
-            lengths.append(len(rows))
-        counts.update(dict.fromkeys(lengths, 1))
-    # Of equals: a pair of tensors is a list of two, but their rows are the samples; else the first,
-    # which is the outermost.
-    return max(counts, key=lambda n: (counts[n], n in of_rows), default=0)
+    for column in columns.values():
+        counts.update(dict.fromkeys(_lengths(column), 1))
+    # Of equals the first, which the first column would rather have.
+    return max(counts, key=lambda n: counts[n], default=0)
+
+
+def _lengths(column: Sequence[Leaf]) -> list[int]:
+    """Return the numbers of samples that a column can have, the likelier first."""
+    item = column[0].item
+    lengths = [] if item is None else [item.length]
+    # Two tensors in a list may be two samples, or two columns of samples.
+    rows = {num_rows(leaf.value) for leaf in column if not (leaf.item and leaf.place)}
+    if len(rows) == 1 and (number := rows.pop()) is not None:
+        lengths.append(number)
+        if item is not None and not are_more_than_rows(item.length, number):
+            lengths.reverse()
+    return lengths
 
 
 def _rows(leaf: object) -> np.ndarray | list[bytes] | None:
