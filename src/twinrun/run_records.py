@@ -52,6 +52,15 @@ class DataEntry(TypedDict):
     """Of its bytes."""
 
 
+class Departure(TypedDict):
+    """Where a training departs from its variant."""
+
+    setting: str
+    """The variant's setting, or the switch of torch's that the module changed under way."""
+    sentence: str
+    """What it is or became, and what was asked."""
+
+
 class SettingsEntry(TypedDict):
     """The settings of a run, resolved: plain values as they were written.
 
@@ -163,8 +172,8 @@ class RunManifest(Origin):
     """What of test and prediction could not be measured or kept, and why."""
     actual: Actual | None
     """None of a training that did not start."""
-    departures: list[str]
-    """Where the training departs from its variant; each begins with the name of the setting."""
+    departures: list[Departure]
+    """Where the training departs from its variant."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into."""
     code: dict[str, ImportedFile]

@@ -240,10 +240,11 @@ def test_what_nobody_could_look_into_is_said_beside_equal(tmp_path):
 
 
 def test_a_training_that_was_not_as_its_variant_says_is_named_once(tmp_path):
-    departure = "data_workers is 2, where the variant says 0: the data module decides it"
+    sentence = "data_workers is 2, where the variant says 0: the data module decides it"
+    departure = {"setting": "data_workers", "sentence": sentence}
     found = pair(tmp_path, changes={"departures": [departure]})
     measured = verdicts(tmp_path, *found)["repeats"]["measured"]
-    assert measured.count(f"not as its variant says: {departure}") == 1
+    assert measured.count(f"not as its variant says: {sentence}") == 1
 
 
 @pytest.mark.parametrize(

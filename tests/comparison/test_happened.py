@@ -5,10 +5,12 @@ from contextlib import suppress
 
 import pytest
 from comparing import compared
+from example_runs import MANIFEST
 from example_trainings import VARIANT, WORKLOAD, arguments
 
 from twinrun.checkpoint import interrupt
 from twinrun.comparison.compare import compare
+from twinrun.comparison.happened import not_in_effect
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_matrix, read_stops
@@ -174,12 +176,26 @@ def test_repeats_that_are_not_what_their_variant_says_are_not_equal(tmp_path, tr
     assert (row["answer"], row["measured"]) == ("not run", words)
 
 
+def test_a_departure_counts_by_its_setting_and_not_by_its_words():
+    def manifest(setting, sentence):
+        departure = {"setting": setting, "sentence": sentence}
+        variant = MANIFEST["settings"]["variant"] | {"deterministic": True}
+        settings = MANIFEST["settings"] | {"variant": variant}
+        return MANIFEST | {"settings": settings, "departures": [departure]}
+
+    sentence = "the default algorithms were chosen"
+    found = [manifest("deterministic", sentence)] * 2
+    assert not_in_effect(found) == [sentence]
+    # Of what no variant sets by itself, however the sentence begins.
+    assert not_in_effect([manifest("threads", "deterministic in 2 threads")] * 2) == []
+
+
 def test_what_no_variant_promises_does_not_hinder_a_pair(tmp_path, trained):
     """Threads that the module sets are said beside the answer; the variant names none."""
     runs = [trained(STUBBORN, deterministic=False) for _ in range(2)]
     found = compared(tmp_path, *runs)[0]
     assert found["answer"] == "equal"
-    assert any(text.startswith("threads is 1") for text in found["departures"])
+    assert "threads" in [departure["setting"] for departure in found["departures"]]
 
 
 def test_a_resumed_run_is_compared(tmp_path, trained):

@@ -537,7 +537,8 @@ def test_a_study_reports_its_own_runs_though_another_trains_the_same(own_example
 
 def test_what_runs_lack_and_where_they_are_not_as_asked_is_said_of_their_group(own_example):
     missing = {"predictions": "predict_step gives a list of strings"}
-    departures = ["threads is 1, where the variant says 2"]
+    sentence = "threads is 1, where the variant says 2"
+    departures = [{"setting": "threads", "sentence": sentence}]
     for path in files_of(own_example, "run.json"):
         if "/denoiser/deterministic/" in path:
             edit(path, lambda run: run.update(not_evaluated=missing, departures=departures))

@@ -55,19 +55,21 @@ def test_a_training_as_asked_departs_in_nothing(tmp_path):
 def test_workers_that_the_data_module_decides_are_recorded(tmp_path):
     happened = fitted(tmp_path, Small(), OwnWorkers(size=70, seed=1))
     assert happened.actual["data_workers"] == [1]
-    (sentence,) = happened.departures
-    assert sentence.startswith("data_workers is 1, where the variant says 0")
+    (found,) = happened.departures
+    assert found["setting"] == "data_workers"
+    assert found["sentence"].startswith("data_workers is 1, where the variant says 0")
 
 
 @pytest.mark.parametrize("changes", [{"deterministic": True}, {"precision": "64-true"}])
 def test_a_setting_that_did_not_take_is_said(tmp_path, changes):
     happened = fitted(tmp_path, Small(), Points(size=70, seed=1), **changes)
-    assert any(next(iter(changes)) in sentence for sentence in happened.departures)
+    assert next(iter(changes)) in [found["setting"] for found in happened.departures]
 
 
 def test_threads_that_the_module_sets_are_said(tmp_path):
     happened = fitted(tmp_path, SetsThreads(), Points(size=70, seed=1))
-    assert happened.departures == ["threads became 1 in the training, from 2"]
+    sentence = "threads became 1 in the training, from 2"
+    assert happened.departures == [{"setting": "threads", "sentence": sentence}]
 
 
 class Edited(Small):

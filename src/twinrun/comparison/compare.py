@@ -35,6 +35,7 @@ from twinrun.comparison.tables import (
     tensor_rows,
 )
 from twinrun.process.compiler_cache import sharing
+from twinrun.run_records import Departure, RunManifest
 
 
 def compare(
@@ -187,12 +188,20 @@ def _compared(
         non_finite_loss=[first_non_finite_loss(run) for run in tables],
         non_finite_parameters=[non_finite_parameters(run) for run in tables],
         not_fingerprinted=sorted({name for run in manifests for name in run["not_fingerprinted"]}),
-        departures=list(dict.fromkeys(text for run in manifests for text in run["departures"])),
+        departures=_departures(manifests),
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
     # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
+
+
+def _departures(manifests: Sequence[RunManifest]) -> list[Departure]:
+    """Return where the runs depart from their variants, what several do once."""
+    found: list[Departure] = []
+    for manifest in manifests:
+        found += [departure for departure in manifest["departures"] if departure not in found]
+    return found
 
 
 def _why_not_run(runs: Sequence[str | Path], *, across: bool) -> str | None:
@@ -207,7 +216,10 @@ def _why_not_run(runs: Sequence[str | Path], *, across: bool) -> str | None:
 def _not_run(
     runs: Sequence[str | Path], reason: str, *, across: bool
 ) -> tuple[Comparison, pd.DataFrame, pd.DataFrame]:
-    """Return the summary where a run left no network, and empty tables."""
+    """Return the summary and empty tables where nothing is to be judged.
+
+    A training failed, or a run was not what its variant says.
+    """
     first, last = (run_files.read_ended(runs[index]) for index in (0, -1))
     tensors = pd.DataFrame(columns=TENSOR_COLUMNS)
     compared = Comparison(

@@ -33,7 +33,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *_weights(found),
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
-        *[f"not as its variant says: {departure}" for departure in found["departures"]],
+        *[f"not as its variant says: {departure['sentence']}" for departure in found["departures"]],
         *_compilers(found),
     ]
 

@@ -80,8 +80,7 @@ def _unchanged(name: str, value: object) -> str:
 
 
 def _departures(run: RunManifest, settings: Sequence[str]) -> list[str]:
-    # Each begins with the name of its setting.
-    return [text for text in run["departures"] if text.partition(" ")[0] in settings]
+    return [found["sentence"] for found in run["departures"] if found["setting"] in settings]
 
 
 def _has(actual: Mapping[str, object], name: str) -> bool:

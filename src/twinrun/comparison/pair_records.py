@@ -9,6 +9,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
+from twinrun.run_records import Departure
 from twinrun.trace.op_rows import OpRow, Phase
 
 PairAnswer = Literal["equal", "differs", "not comparable", "not run"]
@@ -107,8 +108,8 @@ class Comparison(TypedDict):
     """Of each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
-    departures: list[str]
-    """Where a training was not as its variant says."""
+    departures: list[Departure]
+    """Where a training was not as its variant says, each once."""
     same_as_seeds: list[int]
     """Other seeds of which a run ends in the same parameters and buffers: the seed decides
     nothing."""

@@ -48,7 +48,10 @@ def _group(workload: str, variant: str, runs: Sequence[ReportedRun]) -> dict[str
 def _remarks(run: ReportedRun) -> list[str]:
     """Say what a run lacks, and where it was not as its variant says: not all runs are compared."""
     lacks = [f"{what}: {reason}" for what, reason in run["not_evaluated"].items()]
-    return [*lacks, *(f"not as the variant says: {text}" for text in run["departures"])]
+    return [
+        *lacks,
+        *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
+    ]
 
 
 def environments(results: Results) -> list[dict[str, object]]:

@@ -16,6 +16,7 @@ from twinrun.config.definitions import Variant
 from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, PLACES
+from twinrun.run_records import Departure
 
 
 class WhatHappened(pl.Callback):
@@ -24,8 +25,8 @@ class WhatHappened(pl.Callback):
     def __init__(self, variant: Variant) -> None:
         self.actual: Actual | None = None
         """None of a training that did not start."""
-        self.departures: list[str] = []
-        """Where the training departs from its variant, a sentence each."""
+        self.departures: list[Departure] = []
+        """Where the training departs from its variant."""
         self.code: dict[str, ImportedFile] = {}
         """The user's modules, as they were when the training had imported them."""
         self._variant = variant
@@ -78,7 +79,7 @@ class WhatHappened(pl.Callback):
         """Say what the module has changed under way."""
         before, after = dict(self._before), dict(_switches())
         self.departures += [
-            f"{name} became {after[name]} in the training, from {before[name]}"
+            _departure(name, f"became {after[name]} in the training, from {before[name]}")
             for name in before
             if after[name] != before[name]
         ]
@@ -102,8 +103,12 @@ def _attribute(loader: object, name: str) -> int | None:
     return getattr(getattr(loader, "_loader", loader), name, None)
 
 
-def _departures(actual: Mapping[str, object], variant: Variant) -> list[str]:
-    """Name each setting of the variant that the training does not have, its name first."""
+def _departure(setting: str, what: str) -> Departure:
+    return {"setting": setting, "sentence": f"{setting} {what}"}
+
+
+def _departures(actual: Mapping[str, object], variant: Variant) -> list[Departure]:
+    """Return each setting of the variant that the training does not have."""
     asked = {
         "threads": variant.threads,
         "deterministic": variant.deterministic,
@@ -112,35 +117,34 @@ def _departures(actual: Mapping[str, object], variant: Variant) -> list[str]:
         "accumulate": variant.accumulate,
     }
     found = [
-        f"{name} is {actual[name]}, where the variant says {value}"
+        _departure(name, f"is {actual[name]}, where the variant says {value}")
         for name, value in asked.items()
         if actual[name] != value
     ]
     workers = actual["data_workers"]
     others = [n for n in workers if n != variant.data_workers] if isinstance(workers, list) else []
     if others:
-        found.append(
-            f"data_workers is {others[0]}, where the variant says {variant.data_workers}: the data "
-            f"module decides it"
-        )
+        is_and_asked = f"is {others[0]}, where the variant says {variant.data_workers}"
+        found.append(_departure("data_workers", f"{is_and_asked}: the data module decides it"))
     kept = actual["persistent_workers"]
     if kept != variant.persistent_workers:
+        is_and_asked = f"is {kept}, where the variant says {variant.persistent_workers}"
         found.append(
-            f"persistent_workers is {kept}, where the variant says {variant.persistent_workers}: "
-            f"the data module decides it"
+            _departure("persistent_workers", f"{is_and_asked}: the data module decides it")
         )
     # torch names a GPU by its maker: cuda, mps, xpu.
     if (actual["accelerator"] == "cpu") != (variant.accelerator == "cpu"):
-        found.append(
-            f"accelerator is {actual['accelerator']}, where the variant says {variant.accelerator}"
-        )
+        is_and_asked = f"is {actual['accelerator']}, where the variant says {variant.accelerator}"
+        found.append(_departure("accelerator", is_and_asked))
     return found
 
 
-def _of_variables(variant: Variant) -> list[str]:
-    """Name the variant's environment variables that the module has changed."""
+def _of_variables(variant: Variant) -> list[Departure]:
+    """Return the variant's environment variables that the module has changed."""
     return [
-        f"environment has {name}={os.environ.get(name)}, where the variant says {value}"
+        _departure(
+            "environment", f"has {name}={os.environ.get(name)}, where the variant says {value}"
+        )
         for name, value in variant.environment.items()
         if os.environ.get(name) != value
     ]
