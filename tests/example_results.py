@@ -222,13 +222,14 @@ def write_location(comparisons: Path) -> Path:
     """Write where the pairs of some comparisons part; give the path of its JSON."""
     summaries = artifacts.read_json(comparisons)
     names = {key: summaries[0][key] for key in ("workload", "variant")}
-    path = comparisons.parents[3] / "locations/{workload}/{variant}.json".format(**names)
+    results = comparisons.parents[3]
+    path = results / "locations" / comparisons.relative_to(results / "comparisons")
     locations, rows = [], []
     for summary in summaries:
         first, seed = summary["first_difference"], {"seed": summary["seed"]}
-        rows += [seed | _operation(place) for place in range(1, 31)] if first else []
+        rows += [seed | _operation(position) for position in range(1, 31)] if first else []
         op = {
-            "place": 20,
+            "position": 20,
             "phase": "backward",
             "module": "",
             "op": "aten::index_put",
@@ -257,11 +258,11 @@ def write_location(comparisons: Path) -> Path:
     return path
 
 
-def _operation(place: int) -> dict[str, Any]:
-    phase = "forward" if place <= 10 else "backward" if place <= 22 else "optimizer"
-    is_equal = place < 20 or (place % 5 == 0 and place > 20)
-    size = np.nan if is_equal else 1e-8 * place
-    return {"place": place, "phase": phase, "outputs_equal": is_equal, "relative_l2": size}
+def _operation(position: int) -> dict[str, Any]:
+    phase = "forward" if position <= 10 else "backward" if position <= 22 else "optimizer"
+    is_equal = position < 20 or (position % 5 == 0 and position > 20)
+    size = np.nan if is_equal else 1e-8 * position
+    return {"position": position, "phase": phase, "outputs_equal": is_equal, "relative_l2": size}
 
 
 def _tensor_row(name: str, first: np.ndarray, second: np.ndarray) -> dict[str, Any]:

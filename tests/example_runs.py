@@ -15,9 +15,9 @@ from example_trainings import VARIANT
 from twinrun import artifacts, run_files, run_records
 
 STEPS_PER_EPOCH = 3
-STREAMS = ("python", "numpy", "torch")
-OF_STREAMS = ("random", "random_after")
-OF_TENSORS = (*OF_STREAMS, "buffers", "gradients", "optimizer", "parameters")
+GENERATORS = ("python", "numpy", "torch")
+OF_GENERATORS = ("random", "random_after")
+OF_TENSORS = (*OF_GENERATORS, "buffers", "gradients", "optimizer", "parameters")
 OF_WHOLE_STEPS = ("before", "batch", "loss", "own_gradients")
 NAMES = ("encoder.weight", "encoder.bias", "head.weight")
 SECONDS = {"setup": 0.5, "fit": 1.0, "total": 2.0, "epochs": [], "communication": []}
@@ -122,11 +122,11 @@ def write_run(
         "buffer_names": np.array(list(buffers), dtype=np.str_),
         "initial_buffers": np.zeros(len(buffers), dtype=np.uint64),
         "buffers": np.zeros((num_steps, len(buffers)), dtype=np.uint64),
-        "stream_names": np.array(STREAMS, dtype=np.str_),
-        **{key: np.zeros((num_steps, len(STREAMS)), dtype=np.uint64) for key in OF_STREAMS},
+        "rng_state_names": np.array(GENERATORS, dtype=np.str_),
+        **{key: np.zeros((num_steps, len(GENERATORS)), dtype=np.uint64) for key in OF_GENERATORS},
         "sample": np.ones((num_steps, 4)) if sample is None else np.array(sample, dtype=float),
     }
-    named = {**{key: list(STREAMS) for key in OF_STREAMS}, "buffers": list(buffers)}
+    named = {**{key: list(GENERATORS) for key in OF_GENERATORS}, "buffers": list(buffers)}
     whole = {key: np.arange(num_steps, dtype=np.uint64) for key in OF_WHOLE_STEPS}
     if samples is None:
         samples = np.arange(num_steps * 4, dtype=np.uint64).reshape(num_steps, 4)

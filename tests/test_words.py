@@ -26,6 +26,8 @@ INSTEAD = {
     r"(goes|go|went|going) on (from|to|with)": "resume",
     r"whoever|whatsoever|by its place|not all there": "a plain word",
 }
+# What no name in the code is made of: one word each had several meanings.
+NO_NAMES = {"place", "places", "streams", "yardstick", "entrant", "entrants"}
 ROOMS = sorted(file.parent.name for file in ROOT.glob("src/twinrun/*/__init__.py"))
 
 
@@ -51,6 +53,31 @@ def test_docstrings_comments_and_messages_keep_to_the_words(room):
             for match in re.finditer(rf"\b{word}\b", text, re.IGNORECASE)
         ]
     assert found == []
+
+
+def names_in(tree):
+    """What is defined, assigned or passed, and keys of records."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.Dict(keys=keys):
+                yield from (key.value for key in keys if isinstance(key, ast.Constant))
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                yield key
+
+
+@pytest.mark.parametrize("room", ["", *ROOMS])
+def test_names_keep_to_the_words(room):
+    found = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in ROOT.glob(f"src/twinrun/{room and room + '/'}*.py")
+        for name in names_in(ast.parse(file.read_text()))
+        if NO_NAMES & set(re.findall("[a-z]+", str(name).lower().replace("in_place", "")))
+    }
+    assert found == set()
 
 
 @pytest.mark.parametrize("room", ROOMS)

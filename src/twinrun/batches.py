@@ -45,33 +45,33 @@ class Opaque:
 
 
 def leaves(batch: object) -> Iterator[tuple[str, object]]:
-    """Yield each leaf with its place: tensors, arrays, plain values, and `Opaque` for the rest.
+    """Yield each leaf with its path: tensors, arrays, plain values, and `Opaque` for the rest.
 
-    The place names keys and types of the containers, so that two batches of unlike structure have
-    unlike places.
+    The path names keys and types of the containers, so that two batches of unlike structure have
+    unlike paths.
 
-    >>> [place for place, _ in leaves({"a": [1, 2]})]
+    >>> [path for path, _ in leaves({"a": [1, 2]})]
     ['dict.a/list.0', 'dict.a/list.1']
     """
     yield from _leaves(batch, "", ())
 
 
-def _leaves(value: object, place: str, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
+def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
     inside = children(value)
     # A container that holds itself would be walked for ever.
     if inside is None or id(value) in above:
         is_leaf = isinstance(value, LEAVES) and id(value) not in above
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        yield place, value if is_leaf else Opaque(kind)
+        yield path, value if is_leaf else Opaque(kind)
         inside = [] if is_leaf else None
     elif not inside:  # an empty list is not an empty dictionary
-        yield place, f"empty {type(value).__name__}"
+        yield path, f"empty {type(value).__name__}"
     if inside is None:
         return
     name = type(value).__name__
     for key, item in [*inside, *attributes(value)]:
-        path = f"{place}/{name}.{key}" if place else f"{name}.{key}"
-        yield from _leaves(item, path, (*above, id(value)))
+        inner = f"{path}/{name}.{key}" if path else f"{name}.{key}"
+        yield from _leaves(item, inner, (*above, id(value)))
 
 
 def attributes(value: object) -> list[tuple[str, object]]:

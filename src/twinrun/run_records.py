@@ -24,8 +24,8 @@ FileOfRun = Literal[
 # What fingerprints.npz keeps of each tensor or generator at every step, and which array
 # names its columns.
 PER_STEP = {
-    "random": "stream_names",
-    "random_after": "stream_names",
+    "random": "rng_state_names",
+    "random_after": "rng_state_names",
     "buffers": "buffer_names",
     "gradients": "names",
     "optimizer": "names",

@@ -79,11 +79,11 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
     if module != "SecondGradient":
         assert named["source"].endswith(f"faults_in_a_step.py:{line}")
     assert location["fired"] == location["repeats"]
-    # Its place is its row of the table; what the record alone has done stands in none.
-    assert (named["place"] is None) == (module == "MissingBranch")
-    if named["place"] is not None:
+    # Its position is its row of the table; what the record alone has done stands in none.
+    assert (named["position"] is None) == (module == "MissingBranch")
+    if named["position"] is not None:
         (table,) = tmp_path.rglob("*operations.csv")
-        row = pd.read_csv(table, keep_default_na=False).set_index("place").loc[named["place"]]
+        row = pd.read_csv(table, keep_default_na=False).set_index("position").loc[named["position"]]
         assert all(row[part] == named[part] for part in KEY)
 
 

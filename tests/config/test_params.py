@@ -108,6 +108,6 @@ def test_a_timing_asks_for_a_gpu_if_any_variant_needs_one(variants, gpus):
 
 def test_each_seed_has_two_minutes_more_with_each_attempt_as_much_again():
     params = of(reproducibility={"seeds": [*range(10)]}, devices={"seeds": [1]})
-    assert params.minutes_of_seeds({"workload": "w", "variant": "v"}, attempt=1) == 50
+    assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=1) == 50
     assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=2) == 100
     assert params.minutes_of_seeds({"study": "devices"}, attempt=1) == 32

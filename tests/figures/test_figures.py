@@ -229,20 +229,20 @@ class TestOperations:
         assert len(drawing.marks("differing")) == 9
         assert len(drawing.marks("equal")) == 21
 
-    @pytest.mark.parametrize("place", [1, 20, 30])
+    @pytest.mark.parametrize("position", [1, 20, 30])
     def test_circles_the_operation_at_its_place_in_the_table(
-        self, tmp_path, denoiser, output, place
+        self, tmp_path, denoiser, output, position
     ):
         (path,) = self.write(tmp_path, denoiser, with_differences(denoiser))
         locations = artifacts.read_json(path)
-        locations[0]["op"]["place"] = place
+        locations[0]["op"]["position"] = position
         artifacts.write_json(path, locations)
         operations([path], variants=VARIANTS, output=output)
         drawing = Drawing(output)
         ((across, down),) = drawing.points("first")
         others = [*drawing.points("equal"), *drawing.points("differing")]
-        assert across == pytest.approx(sorted(x for x, _ in others)[place - 1], abs=1e-3)
-        if place == 20:
+        assert across == pytest.approx(sorted(x for x, _ in others)[position - 1], abs=1e-3)
+        if position == 20:
             assert (across, down) in drawing.points("differing")
 
     def test_circles_nothing_where_the_record_alone_has_the_operation(
@@ -250,7 +250,7 @@ class TestOperations:
     ):
         (path,) = self.write(tmp_path, denoiser, with_differences(denoiser))
         locations = artifacts.read_json(path)
-        locations[0]["op"]["place"] = None
+        locations[0]["op"]["position"] = None
         artifacts.write_json(path, locations)
         operations([path], variants=VARIANTS, output=output)
         drawing = Drawing(output)

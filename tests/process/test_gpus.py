@@ -133,7 +133,7 @@ def test_without_the_tool_gpus_are_named_as_the_variable_names_them(machine, var
 
 
 @pytest.mark.parametrize(
-    ("variables", "names", "places"),
+    ("variables", "names", "identities"),
     [
         ({}, ["0", "1"], ["0", "1"]),
         ({"HIP_VISIBLE_DEVICES": "1,0"}, ["1", "0"], ["1", "0"]),
@@ -146,11 +146,11 @@ def test_without_the_tool_gpus_are_named_as_the_variable_names_them(machine, var
         ),
     ],
 )
-def test_amds_gpus_are_told_apart_whatever_is_visible(machine, variables, names, places):
+def test_amds_gpus_are_told_apart_whatever_is_visible(machine, variables, names, identities):
     machine(devices="ab", cuda="none", hip="6.4", **variables)
     found = gpus.visible_gpus()
     assert (found.names, found.variable) == (names, "HIP_VISIBLE_DEVICES")
-    assert found.locked_as == dict(zip(names, places, strict=True))
+    assert found.locked_as == dict(zip(names, identities, strict=True))
 
 
 @pytest.mark.parametrize("hip", [None, "6.4"])

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from twinrun.trace.fingerprints import (
     fingerprint,
+    fingerprint_rng_states,
     fingerprint_settings,
     fingerprint_states,
-    fingerprint_streams,
     fingerprint_tree,
     settings_of,
 )
@@ -93,7 +93,7 @@ def test_fingerprint_of_a_tree_sees_order_types_and_shapes():
 
 
 @pytest.mark.parametrize(
-    ("stream", "draw"),
+    ("generator", "draw"),
     [
         ("python", random.random),
         ("python", lambda: random.gauss(0, 1)),
@@ -101,12 +101,12 @@ def test_fingerprint_of_a_tree_sees_order_types_and_shapes():
         ("torch", lambda: torch.rand(1)),
     ],
 )
-def test_the_random_stream_that_was_drawn_from_is_told(stream, draw):
-    before = fingerprint_streams(cuda=False)
-    assert fingerprint_streams(cuda=False) == before
+def test_the_generator_that_was_drawn_from_is_told(generator, draw):
+    before = fingerprint_rng_states(cuda=False)
+    assert fingerprint_rng_states(cuda=False) == before
     draw()
-    after = fingerprint_streams(cuda=False)
-    assert [name for name in before if before[name] != after[name]] == [stream]
+    after = fingerprint_rng_states(cuda=False)
+    assert [name for name in before if before[name] != after[name]] == [generator]
 
 
 def fingerprint_of(optimizer):

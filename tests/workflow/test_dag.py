@@ -157,3 +157,10 @@ def test_the_gate_asks_for_what_it_judges(project):
     assert compute(jobs) == DIRECT
     assert (jobs["require"], jobs["gate"]) == (1, 1)
     assert "report" not in jobs
+
+
+def test_the_pairs_of_any_study_that_repeats_can_be_located(project):
+    """Of the study parallel, which does not ask for it."""
+    location = "results/locations/parallel/digits-short/serial.json"
+    jobs = project.jobs("--config", "studies=[parallel]", "--", location, **NO_GPU)
+    assert jobs == {"prepare": 1, "train": 2, "compare_repeats": 1, "locate": 1}

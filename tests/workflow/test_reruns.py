@@ -211,7 +211,7 @@ def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
         ("figures/reproducibility/denoiser/curves.svg", "curves"),
         ("runs/denoiser/deterministic/seed1/repeat2/weights.safetensors", "train"),
         ("comparisons/reproducibility/denoiser/deterministic.json", "compare_repeats"),
-        ("locations/denoiser/deterministic.json", "locate"),
+        ("locations/reproducibility/denoiser/deterministic.json", "locate"),
         ("timings/determinism_denoiser.json", "timing"),
     ],
 )

@@ -32,14 +32,14 @@ rule locate:
     """Find the operation from which the difference of a pair flows, by replaying its step."""
     input:
         dataset=INPUTS.dataset_of_run,
-        comparisons="results/comparisons/reproducibility/{workload}/{variant}.json",
+        comparisons="results/comparisons/{study}/{workload}/{variant}.json",
     output:
-        location="results/locations/{workload}/{variant}.json",
-        operations="results/locations/{workload}/{variant}.operations.csv",
+        location="results/locations/{study}/{workload}/{variant}.json",
+        operations="results/locations/{study}/{workload}/{variant}.operations.csv",
     log:
-        "results/logs/locate/{workload}/{variant}.log",
+        "results/logs/locate/{study}/{workload}/{variant}.log",
     benchmark:
-        "results/benchmarks/locate/{workload}/{variant}.tsv"
+        "results/benchmarks/locate/{study}/{workload}/{variant}.tsv"
     conda:
         "../../envs/training.yaml"
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads

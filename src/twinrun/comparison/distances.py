@@ -108,7 +108,7 @@ def relative(distance: np.ndarray | float, size: np.ndarray | float) -> np.ndarr
 def ulps(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
     """Count the steps from one value to the other through all numbers of the type; flat, uint64.
 
-    Every bit pattern has its place, so that only equal bytes are 0 apart: -0.0 and 0.0 are one
+    Every bit pattern has its rank, so that only equal bytes are 0 apart: -0.0 and 0.0 are one
     step apart, infinity follows the largest finite number, and NaNs follow it in the order of their
     bits, on the side of their sign. For integers it is the absolute difference.
 
@@ -117,7 +117,7 @@ def ulps(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
     >>> ulps(np.float64([1.0]), np.nextafter([1.0], 2), "float64").tolist()
     [1]
     """
-    left, right = (_places(array, dtype) for array in (first, second))
+    left, right = (_ranks(array, dtype) for array in (first, second))
     # The smaller from the larger: unsigned numbers wrap below 0.
     return np.maximum(left, right) - np.minimum(left, right)
 
@@ -142,7 +142,7 @@ def _bits(array: np.ndarray) -> np.ndarray:
     return flat.view(f"u{flat.dtype.itemsize}")
 
 
-def _places(array: np.ndarray, dtype: str) -> np.ndarray:
+def _ranks(array: np.ndarray, dtype: str) -> np.ndarray:
     """Number the values of a type in their order; flat, uint64."""
     if dtype == "bfloat16" or np.issubdtype(array.dtype, np.floating):
         bits, size = _bits(array).astype(np.uint64), 8 * array.dtype.itemsize

@@ -41,7 +41,7 @@ INSIDE_A_STEP = (
 )
 # fmt: off
 OPERATION_COLUMNS = [
-    "seed", "place", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
+    "seed", "position", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
     "outputs_equal", "reaches", "elements", "elements_differing", "max_abs", "max_ulp",
     "relative_l2",
 ]
@@ -66,8 +66,8 @@ def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> No
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
         tables += [
-            {"seed": compared["seed"], "place": place, **row}
-            for place, row in enumerate(rows, start=1)
+            {"seed": compared["seed"], "position": position, **row}
+            for position, row in enumerate(rows, start=1)
         ]
     # `reindex` adds columns that no row has: without a diverging repeat there is no row, and a row
     # that was not measured has no distances.

@@ -120,7 +120,7 @@ class Comparison(TypedDict):
 class Operation(TypedDict):
     """The operation of a step from which the difference of a pair flows."""
 
-    place: int | None
+    position: int | None
     """In the table of the step's operations, from 1; None where the record alone has it."""
     phase: Phase
     """Of the training step."""

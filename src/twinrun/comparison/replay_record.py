@@ -135,13 +135,13 @@ class Comparer(Replayer):
     ) -> Operation:
         """Return what is said of an origin."""
         elsewhere = self._done_elsewhere(origin, rows)
-        place = None if elsewhere else origin.index + 1
+        position = None if elsewhere else origin.index + 1
         row, step = elsewhere or rows[origin.index], steps[origin.index]
         # Of a generator that nobody can follow it is all that is known.
         unseen = row["draws"] and not any(use.is_generator for use in step.flow.reads)
         # What the row holds beside its fingerprints, module and phase above all.
         known = {key: value for key, value in row.items() if key in Operation.__annotations__}
-        found = cast(Operation, {**known, "place": place, "differs_in": origin.differs_in})
+        found = cast(Operation, {**known, "position": position, "differs_in": origin.differs_in})
         found.pop("numbers", None)  # all of them; only those that differ are told
         found["draws"] = origin.draws or (unseen and origin.differs_in == "outputs")
         if origin.is_number:

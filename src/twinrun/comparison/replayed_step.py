@@ -19,7 +19,7 @@ from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
 from twinrun.comparison.step_state import StepState, set_progress, set_state
 from twinrun.trace.data_flow import Region
-from twinrun.trace.fingerprints import fingerprint, fingerprint_states, fingerprint_streams
+from twinrun.trace.fingerprints import fingerprint, fingerprint_rng_states, fingerprint_states
 from twinrun.trace.op_rows import OpRow, Phase
 from twinrun.trace.op_tracer import OpTracer
 from twinrun.trace.step_tracer import loss_of
@@ -159,7 +159,7 @@ class Replayer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: object
     ) -> None:
         """Mark each quantity in the order in which one causes the next."""
-        for name, state in fingerprint_streams(cuda=torch.cuda.is_initialized()).items():
+        for name, state in fingerprint_rng_states(cuda=torch.cuda.is_initialized()).items():
             self._mark("RNG states after the step", name, state, [], _generators(name))
         for name, buffer in pl_module.named_buffers():
             self._mark("buffers", name, fingerprint(buffer), [buffer])
@@ -210,7 +210,7 @@ def _after_step(optimizer: torch.optim.Optimizer, then: Callable[[], None]) -> R
 
 
 def _generators(name: str) -> list[torch.Generator]:
-    """Return torch's generator of a name of `fingerprint_streams`; none of Python's and NumPy's."""
+    """Return torch's generator of a name of an RNG state; none of Python's and NumPy's."""
     if name == "torch":
         return [torch.default_generator]
     device, _, index = name.partition(":")

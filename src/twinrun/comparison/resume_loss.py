@@ -185,7 +185,7 @@ def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
 def _steps_of(run: str) -> pd.DataFrame:
     """Read the steps of a run, with a column for each generator."""
     arrays = artifacts.read_arrays(run_files.verified(run, "fingerprints.npz"))
-    states = dict(zip(arrays["stream_names"], arrays["random"].T, strict=True))
+    states = dict(zip(arrays["rng_state_names"], arrays["random"].T, strict=True))
     # As a comparison reads them: fingerprints as text, of which two that look like one number are
     # two.
     steps = read_steps(run_files.verified(run, "steps.csv"), run_files.read_run(run)["steps"])

@@ -224,7 +224,7 @@ def _rng_states_equal(first: Run, second: Run, key: str, size: int) -> np.ndarra
 
     A run on a GPU has the GPU's generator too, which one on the CPU lacks.
     """
-    names = [list(run.fingerprints["stream_names"]) for run in (first, second)]
+    names = [list(run.fingerprints["rng_state_names"]) for run in (first, second)]
     both = [name for name in names[0] if name in names[1]]
     left, right = (
         run.fingerprints[key][:size, [own.index(name) for name in both]]

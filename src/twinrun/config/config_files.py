@@ -176,8 +176,8 @@ def _of_keys(node: yaml.MappingNode, path: list[str], file: str) -> Iterator[str
     for name, _ in node.value:
         line = name.start_mark.line + 1
         if not isinstance(name, yaml.ScalarNode):
-            place = ".".join(path) or "the config"
-            yield f"{place}: a list or a mapping is no key (in {file}, line {line})"
+            owner = ".".join(path) or "the config"
+            yield f"{owner}: a list or a mapping is no key (in {file}, line {line})"
             continue
         key = ".".join([*path, name.value])
         if name.tag in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"):
@@ -187,10 +187,10 @@ def _of_keys(node: yaml.MappingNode, path: list[str], file: str) -> Iterator[str
                 f"{line}); put it in quotation marks"
             )
         elif name.value in lines and name.tag != "tag:yaml.org,2002:merge":
-            places = dict.fromkeys([lines[name.value], line])
+            numbers = dict.fromkeys([lines[name.value], line])
             yield (
-                f"{key}: given twice in {file} ({'line' if len(places) == 1 else 'lines'} "
-                f"{' and '.join(map(str, places))}); leave one out, the last would win in silence"
+                f"{key}: given twice in {file} ({'line' if len(numbers) == 1 else 'lines'} "
+                f"{' and '.join(map(str, numbers))}); leave one out, the last would win in silence"
             )
         lines.setdefault(name.value, line)
 

@@ -128,5 +128,5 @@ class Params:
 
     def minutes_of_seeds(self, wildcards: Wildcards, attempt: int) -> int:
         """Allow half an hour and two minutes for each seed, with each attempt as much again."""
-        study = dict(wildcards).get("study", "reproducibility")
-        return (30 + 2 * len(self.inputs.settings.config[study]["seeds"])) * attempt
+        seeds = self.inputs.settings.config[wildcards["study"]]["seeds"]
+        return (30 + 2 * len(seeds)) * attempt

@@ -43,7 +43,7 @@ def operations(
             _draw(axes, op, table, colour_of(variant, variants))
             name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")
             step = "" if found["step"] is None else f": step {count(found['step'])}"
-            where = "circled" if op["place"] else "one process alone has it"
+            where = "circled" if op["position"] else "one process alone has it"
             axes.set_title(f"{shorten(variant)}{step}\nfirst ({where}): {name}", pad=16)
             axes.set_ylabel("relative L2 distance")
         grid[-1, 0].set_xlabel("operation, in the order of the step")
@@ -53,25 +53,29 @@ def _draw(axes: Axes, op: Operation, table: pd.DataFrame, colour: str) -> None:
     """Draw the operations of one step; `table` has a row for each, in their order."""
     sizes = table["relative_l2"].where(np.isfinite(table["relative_l2"]) & (table.relative_l2 > 0))
     drawn = sizes.notna()
-    axes.plot(table["place"][drawn], sizes[drawn], "o", color=colour, markersize=4, gid="differing")
+    axes.plot(
+        table["position"][drawn], sizes[drawn], "o", color=colour, markersize=4, gid="differing"
+    )
     axes.set_xlim(0, len(table) + 1)
     # Before the circle, which may stand at this axis' lower end.
     if drawn.any():
         log_axis(axes.yaxis)
-    same = table["place"][table["outputs_equal"]]
+    same = table["position"][table["outputs_equal"]]
     # x in data, y as a fraction of the axes: 0 has no place on a logarithmic axis.
     foot = axes.get_xaxis_transform()
     axes.plot(same, np.full(len(same), 0.03), "|", color=MUTED, transform=foot, gid="equal")
-    starts = table.groupby("phase")["place"].agg(["min", "max"])
+    starts = table.groupby("phase")["position"].agg(["min", "max"])
     for phase, (first, last) in starts.iterrows():
         axes.axvline(first - 0.5, color=MUTED, linewidth=0.6)
         if last - first > len(table) / 12:  # else its name has no room
             axes.text(first, 1.02, str(phase), transform=foot, color=MUTED, fontsize="small")
-    circled = table["place"] == op["place"]  # none of them where the table lacks the operation
+    circled = (
+        table["position"] == op["position"]
+    )  # none of them where the table lacks the operation
     # An operation may differ by nothing that has a size (signed zeros, NaN): circled at the foot.
     heights = sizes[circled].fillna(axes.get_ylim()[0])
     axes.plot(
-        table["place"][circled],
+        table["position"][circled],
         heights,
         "o",
         color=INK,

@@ -188,7 +188,7 @@ def shard_training(
 
     def train_dataloader() -> DataLoader:
         loader = original()
-        key = _place_of_batches(loader)
+        key = _name_of_sampler(loader)
         batches = getattr(loader, key)
         # What Lightning would tell the epoch to, were it not for us.
         told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
@@ -225,7 +225,7 @@ def _check_partition(loader: DataLoader, batches: object) -> int:
     return samples
 
 
-def _place_of_batches(loader: DataLoader) -> str:
+def _name_of_sampler(loader: DataLoader) -> str:
     """Name the attribute of a loader that yields batches of indices."""
     # A subclass that iterates in its own way need not look at its batch sampler.
     if type(loader).__iter__ is not getattr(DataLoader, "__iter__", None):

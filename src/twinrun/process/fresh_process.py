@@ -72,7 +72,7 @@ def _work(function: str) -> NoReturn:
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-    _place_by_slurm()
+    _rank_by_slurm()
     arguments = json.load(sys.stdin)
     _channel = os.dup(1)
     os.dup2(2, 1)
@@ -97,7 +97,7 @@ def _work(function: str) -> NoReturn:
     sys.exit(0)
 
 
-def _place_by_slurm() -> None:
+def _rank_by_slurm() -> None:
     """Take from Slurm which worker this process is, if it was started on one of several nodes."""
     kind, _, port = os.environ.get("TWINRUN_MEETING", "").partition(" ")
     if kind == "port":

@@ -79,8 +79,8 @@ def _lock(number: int, visible: Gpus, *, alone: bool = False) -> dict[str, list[
     for taken, gpu in product([slots] if alone else [[slot] for slot in slots], visible.names):
         if len(locks) < number and gpu not in locks:
             # A UUID has no slash, but a variable may hold anything.
-            place = quote(visible.locked_as[gpu], safe="")
-            found = _lock_all([folder / f"{place}.{slot}" for slot in taken])
+            name = quote(visible.locked_as[gpu], safe="")
+            found = _lock_all([folder / f"{name}.{slot}" for slot in taken])
             if found is not None:
                 locks[gpu] = found
     if len(locks) == number:

@@ -36,13 +36,13 @@ class Gpus:
     """In the words of `variable`, in torch's order."""
     variable: str = "CUDA_VISIBLE_DEVICES"
     """The environment variable by which a process is told which of them to use."""
-    places: Sequence[str] = ()
+    identities: Sequence[str] = ()
     """What tells each from others on the machine, whatever is visible; else the names."""
 
     @property
     def locked_as(self) -> dict[str, str]:
         """Return by each name what tells the GPU from others."""
-        return dict(zip(self.names, self.places or self.names, strict=True))
+        return dict(zip(self.names, self.identities or self.names, strict=True))
 
 
 def count_gpus() -> int:
@@ -106,10 +106,10 @@ def _of_amd() -> Gpus:
     names = _counted(hip)
     chosen = os.environ.get("ROCR_VISIBLE_DEVICES", "")
     left = [device.strip() for device in chosen.split(",") if device.strip()]
-    places = [
+    identities = [
         left[int(name)] if name.isdecimal() and int(name) < len(left) else name for name in names
     ]
-    return Gpus(names, "HIP_VISIBLE_DEVICES", places)
+    return Gpus(names, "HIP_VISIBLE_DEVICES", identities)
 
 
 def _counted(visible: str | None) -> list[str]:

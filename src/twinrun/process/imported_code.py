@@ -120,14 +120,14 @@ def discover(
         "json.dump(imported_files(), out)\n"
     )
     arguments = json.dumps([list(modules), [str(Path(p).resolve()) for p in search_path]])
-    places = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
+    search_path = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         [sys.executable, "-c", code, arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": places},
+        env={**os.environ, "PYTHONPATH": search_path},
     )
     output, patience = "", SILENT_SECONDS
     try:

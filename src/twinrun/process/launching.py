@@ -75,12 +75,12 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         started: list[WorkerProcess] = []
         try:
-            for place in _places(workers, nodes, folder):
+            for rank in _ranks(workers, nodes, folder):
                 prefix = command
                 if nodes > 1:
                     threads = int(environment["OMP_NUM_THREADS"])
                     prefix = srun_of_workers(workers, nodes, threads)
-                started.append(WorkerProcess(prefix, function, arguments, {**environment, **place}))
+                started.append(WorkerProcess(prefix, function, arguments, {**environment, **rank}))
             with signals_passed_on(started):
                 watch(started, GRACE_SECONDS if nodes == 1 else SRUN_SECONDS)
         finally:
@@ -104,11 +104,11 @@ def _check_nodes(workers: int, nodes: int) -> None:
         )
 
 
-def _places(workers: int, nodes: int, folder: str) -> list[dict[str, str]]:
+def _ranks(workers: int, nodes: int, folder: str) -> list[dict[str, str]]:
     """Say which worker each process is, in the variables that torch and Lightning read too.
 
     They meet in a file: unlike a port, it cannot be taken by another program in between. On
-    several nodes there is no such file, and one process starts them all (see `_place_by_slurm`).
+    several nodes there is no such file, and one process starts them all (see `_rank_by_slurm`).
     """
     if workers == 1:
         return [{}]

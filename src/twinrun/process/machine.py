@@ -25,7 +25,7 @@ ARITHMETIC = (
     *("PYTHONHASHSEED", "PL_TRAINER_"),
 )
 # Of these, the ones that say where something lies or what is shown: they change no bit.
-PLACES = {
+NO_ARITHMETIC = {
     *("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     *("CUDA_CACHE_PATH", "CUDA_HOME", "CUDA_PATH", "HIP_PATH"),
     # Lightning sets it when it is imported: how torch finds out whether there is a GPU.
@@ -54,7 +54,7 @@ def inherited_variables(variables: Mapping[str, str] = _AT_START) -> dict[str, s
     return {
         name: found[name]
         for name in sorted(found)
-        if name.startswith(ARITHMETIC) and name not in PLACES and name not in ours
+        if name.startswith(ARITHMETIC) and name not in NO_ARITHMETIC and name not in ours
     }
 
 

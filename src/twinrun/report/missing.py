@@ -151,8 +151,8 @@ def _failures_behind(
 def _failure(job: Job, results: Path) -> Failure:
     log = None if job.log is None else Path(job.log)
     # A workflow that uses ours may have rules of its own, whose logs lie elsewhere.
-    place = None if log is None else Path(os.path.relpath(log, results)).as_posix()
-    return Failure(name=job.name, sentence=_sentence(job.name, log), log=place)
+    path = None if log is None else Path(os.path.relpath(log, results)).as_posix()
+    return Failure(name=job.name, sentence=_sentence(job.name, log), log=path)
 
 
 def _sentence(name: str, log: Path | None) -> str:

@@ -94,10 +94,11 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
         "worst": worst,
         "first": min(firsts, key=lambda first: first["step"], default=None),
         "conditions": conditions_of_seeds(pairs),
-        "places": _places(
+        "divergences": _divergences(
             location
             for location in results.locations
-            if (location["workload"], location["variant"]) == (workload, variant)
+            if location["study"] == "reproducibility"
+            and (location["workload"], location["variant"]) == (workload, variant)
             and location["answer"] not in CLOSED
         ),
         "layer": _first_layer(drawn),
@@ -113,7 +114,7 @@ def _answer(pairs: Iterable[Comparison]) -> str:
     return next(answer for answer in worst_first if answer in answers)
 
 
-class Place(TypedDict):
+class Divergence(TypedDict):
     """An operation, or a cause where none was found, at which pairs diverge."""
 
     sentence: str
@@ -122,17 +123,17 @@ class Place(TypedDict):
     """How many seeds diverge there."""
 
 
-def _places(locations: Iterable[Location]) -> list[Place]:
+def _divergences(locations: Iterable[Location]) -> list[Divergence]:
     """Group the seeds that diverge at the same operation."""
-    places: dict[tuple[str | None, ...], Place] = {}
+    divergences: dict[tuple[str | None, ...], Divergence] = {}
     for location in locations:
         # Seeds that diverge alike are one line of the page, however many there are.
         key = (location["cause"],)
         if op := location["op"]:
             key += (op["op"], op["phase"], op["module"], op["parameter"])
-        empty: Place = {"sentence": location["sentence"], "seeds": 0}
-        places.setdefault(key, empty)["seeds"] += 1
-    return list(places.values())
+        empty: Divergence = {"sentence": location["sentence"], "seeds": 0}
+        divergences.setdefault(key, empty)["seeds"] += 1
+    return list(divergences.values())
 
 
 def _first_layer(pair: ReportedComparison) -> Mapping[Hashable, object] | None:

@@ -55,6 +55,8 @@ class ReportedComparison(Comparison):
 class ReportedLocation(Location):
     """Where the runs of a seed diverge, and where that lies."""
 
+    study: str
+    """That asked for it."""
     path: str
     """Of the JSON inside results/."""
 
@@ -176,9 +178,9 @@ def read_results(
     compared = [found for entries in comparisons.values() for found in entries]
     runs, failed = _sorted(each("runs/*/run.json", _run).values())
     # Each picture gets a number: ids inside of an SVG must be unique in the whole page.
-    places = list(fnmatch.filter(paths, "figures/*.svg"))
+    numbered = list(fnmatch.filter(paths, "figures/*.svg"))
     figures: dict[str, Markup | Missing] = dict(
-        each("figures/*.svg", lambda name, path: inline(path, number=1 + places.index(name)))
+        each("figures/*.svg", lambda name, path: inline(path, number=1 + numbered.index(name)))
     )
     figures |= {name: found for name, found in reading.missing.items() if name.endswith(".svg")}
     return Results(
@@ -241,7 +243,8 @@ def _comparisons(name: str, path: Path) -> list[ReportedComparison]:
 
 
 def _locations(name: str, path: Path) -> list[ReportedLocation]:
-    return [{**found, "path": name} for found in pair_records.read_locations(path)]
+    study = name.split("/")[1]
+    return [{**found, "study": study, "path": name} for found in pair_records.read_locations(path)]
 
 
 def _run(name: str, path: Path) -> ReportedRun | ReportedFailure:

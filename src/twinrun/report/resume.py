@@ -28,5 +28,5 @@ def _variant(found: ResumeTable) -> dict[str, object]:
     rows: dict[str, dict[str, StoppedRun]] = {}
     for stop in found["stops"]:
         rows.setdefault(stop["stop"], {})[stop["resume"]] = stop
-    stops = [{"place": STOPS[stop], "by": by} for stop, by in rows.items()]
+    stops = [{"where": STOPS[stop], "by": by} for stop, by in rows.items()]
     return {"name": found["variant"], "steps": found["steps"], "stops": stops}

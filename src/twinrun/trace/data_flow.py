@@ -90,10 +90,10 @@ class Region(NamedTuple):
 
 def _bytes(region: Region) -> np.ndarray:
     """Return the position of each byte of a region."""
-    places = np.array([region.start])
+    starts = np.array([region.start])
     for size, stride in zip(region.shape, region.strides, strict=True):
-        places = (places[:, None] + stride * np.arange(size)).reshape(-1)
-    return (places[:, None] + np.arange(region.itemsize)).reshape(-1)
+        starts = (starts[:, None] + stride * np.arange(size)).reshape(-1)
+    return (starts[:, None] + np.arange(region.itemsize)).reshape(-1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,8 +43,8 @@ def fingerprint_tree(batch: object) -> int:
 def fingerprint_batch(batch: object) -> tuple[int, list[str]]:
     """Return `fingerprint_tree`, and the classes of the objects that it could not look into."""
     digest, opaque = xxhash.xxh3_64(), []
-    for place, leaf in leaves(batch):
-        digest.update(f"{place!r}={described(leaf)};".encode())
+    for path, leaf in leaves(batch):
+        digest.update(f"{path!r}={described(leaf)};".encode())
         if isinstance(leaf, Opaque):
             opaque.append(leaf.kind)
     return digest.intdigest(), opaque
@@ -81,12 +81,12 @@ def fingerprint_states(
     """Return a fingerprint of the optimizers' state of each parameter; 0 where there is none."""
     states = [0] * len(parameters)
     for optimizer in optimizers:
-        for place, parameter in enumerate(parameters):
+        for index, parameter in enumerate(parameters):
             # Asked first: the state is a defaultdict, and reading would add an entry to it.
             if parameter in optimizer.state:
                 values = optimizer.state[parameter].values()
                 # Several optimizers may hold one parameter.
-                states[place] = join([states[place], *map(_fingerprint_value, values)])
+                states[index] = join([states[index], *map(_fingerprint_value, values)])
     return states
 
 
@@ -111,7 +111,7 @@ def fingerprint_settings(groups: Sequence[Mapping[str, object]]) -> int:
     return digest.intdigest()
 
 
-def fingerprint_streams(cuda: bool) -> dict[str, int]:
+def fingerprint_rng_states(cuda: bool) -> dict[str, int]:
     """Return a fingerprint of the state of each global random generator, by its name.
 
     Args:

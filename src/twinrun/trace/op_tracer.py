@@ -69,7 +69,7 @@ class OpTracer(TorchDispatchMode):
         self._parameters = {id(p): name for name, p in module.named_parameters()}
         self._path: list[str] = []
         self._calls: Counter[tuple[str, ...]] = Counter()
-        self._places: dict[int, tuple[str, str]] = {}
+        self._callers: dict[int, tuple[str, str]] = {}
         self._memory = Memory()
         self._unwritten: set[int | None] = set()
         self._is_aside = False
@@ -103,7 +103,7 @@ class OpTracer(TorchDispatchMode):
         if func.namespace == "profiler" or self._is_aside:
             return func(*args, **kwargs)
         leaves = tree_leaves((args, kwargs))
-        module, parameter, source = self._place(leaves)
+        module, parameter, source = self._caller(leaves)
         key = (self.phase, module, func._schema.name, source)
         self._calls[key] += 1
         generator = generator_of(func, leaves)
@@ -156,22 +156,22 @@ class OpTracer(TorchDispatchMode):
         finally:
             self._is_aside = False
 
-    def _place(self, leaves: Sequence[object]) -> tuple[str, str, str]:
+    def _caller(self, leaves: Sequence[object]) -> tuple[str, str, str]:
         """Return the module, the parameter and the source line that an operation belongs to."""
         # Not public: the node that autograd is running; None outside of a backward pass.
         node = torch._C._current_autograd_node()
         if node is None:
             module, source = self._path[-1] if self._path else "", users_line()
             # Autograd numbers a node before the operation runs, so that the last number is its own.
-            # A later operation without a node must not take this place.
-            self._places.setdefault(torch.autograd._get_sequence_nr() - 1, (module, source))
+            # A later operation without a node must not take this number.
+            self._callers.setdefault(torch.autograd._get_sequence_nr() - 1, (module, source))
             owned = (self._parameters.get(id(leaf)) for leaf in leaves)
             return module, next(filter(None, owned), ""), source
         # A parameter's node is AccumulateGrad, which holds it as `variable`.
         variables = [node, *(following for following, _ in node.next_functions)]
         owned = (self._parameters.get(id(getattr(v, "variable", None))) for v in variables)
         parameter = next(filter(None, owned), "")
-        module, source = self._places.get(node._sequence_nr(), ("", ""))
+        module, source = self._callers.get(node._sequence_nr(), ("", ""))
         return module, parameter, source
 
     def _read(

@@ -27,7 +27,7 @@ class Item(NamedTuple):
     """Where a leaf is in the outermost list that may hold samples."""
 
     column: str
-    """The list's place."""
+    """The list's path."""
     length: int
     """Of the list."""
     index: int
@@ -39,14 +39,14 @@ class Leaf(NamedTuple):
 
     item: Item | None
     """None outside of any list that may hold samples."""
-    place: str
+    path: str
     """In the item, or else in the batch."""
     value: object
 
     @property
     def column(self) -> str:
-        """The place, without the item's number."""
-        return self.place if self.item is None else f"{self.item.column}*{self.place}"
+        """The path, without the item's number."""
+        return self.path if self.item is None else f"{self.item.column}*{self.path}"
 
 
 def fingerprint_samples(batch: object) -> np.ndarray:
@@ -66,14 +66,14 @@ def fingerprint_samples(batch: object) -> np.ndarray:
             text = f"{leaf.column}={described(leaf.value)};"
             samples[leaf.item.index].update(text.encode())
             continue
-        place = leaf.column if leaf.item is None else f"{leaf.column}{leaf.item.index}"
+        path = leaf.column if leaf.item is None else f"{leaf.column}{leaf.item.index}"
         rows_of_leaf = _rows(leaf.value)
         if rows_of_leaf is not None and len(rows_of_leaf) == size:
             for sample, row in zip(samples, rows_of_leaf, strict=True):
-                sample.update(place.encode())
+                sample.update(path.encode())
                 sample.update(row)
         else:
-            rest.update(f"{place}={described(leaf.value)};".encode())
+            rest.update(f"{path}={described(leaf.value)};".encode())
             has_rest = True
     digests = [sample.intdigest() for sample in samples] + [rest.intdigest()] * has_rest
     return np.array(digests, dtype=np.uint64)
@@ -90,23 +90,23 @@ def _rows_of_all(leaves: Sequence[Leaf]) -> np.ndarray | None:
     return np.ascontiguousarray(np.concatenate(found, axis=1)) if found else None
 
 
-def _walk(value: object, place: str, item: Item | None, depth: int = 0) -> Iterator[Leaf]:
+def _walk(value: object, path: str, item: Item | None, depth: int = 0) -> Iterator[Leaf]:
     """Yield each leaf with the item of the outermost list of samples that it is in."""
     inside = children(value)
     if inside is None or depth > MOST_LISTS:
-        yield Leaf(item, place, value if isinstance(value, LEAVES) else fingerprint_tree(value))
+        yield Leaf(item, path, value if isinstance(value, LEAVES) else fingerprint_tree(value))
         return
-    path = f"{place}/{type(value).__name__}"
+    inside_path = f"{path}/{type(value).__name__}"
     for name, held in attributes(value):
-        yield from _walk(held, f"{path}.{name}", item, depth + 1)
+        yield from _walk(held, f"{inside_path}.{name}", item, depth + 1)
     # A list in a sample belongs to the sample.
     is_list = item is None and isinstance(value, Sequence)
     if is_list and holds_samples(value, is_whole=not depth):
         for index, (_, held) in enumerate(inside):
-            yield from _walk(held, "", Item(path, len(inside), index), depth + 1)
+            yield from _walk(held, "", Item(inside_path, len(inside), index), depth + 1)
         return
     for key, held in inside:
-        yield from _walk(held, f"{path}.{key}", item, depth + 1)
+        yield from _walk(held, f"{inside_path}.{key}", item, depth + 1)
 
 
 def _number_of_samples(leaves: Sequence[Leaf]) -> int:
@@ -126,7 +126,7 @@ def _lengths(column: Sequence[Leaf]) -> list[int]:
     item = column[0].item
     lengths = [] if item is None else [item.length]
     # Two tensors in a list may be two samples, or two columns of samples.
-    rows = {num_rows(leaf.value) for leaf in column if not (leaf.item and leaf.place)}
+    rows = {num_rows(leaf.value) for leaf in column if not (leaf.item and leaf.path)}
     if len(rows) == 1 and (number := rows.pop()) is not None:
         lengths.append(number)
         if item is not None and not are_more_than_rows(item.length, number):

@@ -3,7 +3,7 @@
 Per step: the parameters and the RNG states that it starts with, the batch (with and without
 the order of its samples), the RNG states and the buffers that it leaves, the loss, each
 gradient, the optimizer's settings and state, and each parameter. Where one fingerprint is of
-several tensors or streams, `arrays` holds each. Beside them a fixed, evenly spaced sample of
+several tensors or generators, `arrays` holds each. Beside them a fixed, evenly spaced sample of
 parameter elements is kept, from which the growth of a difference is drawn. Tracing reads only: it
 draws no random number and changes no tensor. On a GPU every fingerprinted tensor is copied to the
 host.
@@ -20,8 +20,8 @@ from twinrun.run_records import PER_STEP
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_batch,
+    fingerprint_rng_states,
     fingerprint_states,
-    fingerprint_streams,
     hexadecimal,
     join,
 )
@@ -93,7 +93,7 @@ class Tracer(pl.Callback):
         self._kept_samples: list[np.ndarray] = []
         self._room = MOST_SAMPLES
         self._start: dict[str, int] = {}
-        self._streams: dict[str, int] = {}
+        self._rng_states: dict[str, int] = {}
         self._gradients: list[int] = []
         self._settings = SettingsTrace()
         self._traces_cuda = False
@@ -116,8 +116,8 @@ class Tracer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the fingerprints of what the step starts with."""
-        self._streams = fingerprint_streams(cuda=self._traces_cuda)
-        self._per_step["random"].append(list(self._streams.values()))
+        self._rng_states = fingerprint_rng_states(cuda=self._traces_cuda)
+        self._per_step["random"].append(list(self._rng_states.values()))
         whole, opaque = fingerprint_batch(batch)
         self.not_fingerprinted.update(opaque)
         if whole != self._batch:  # full-batch training has the same one in every step
@@ -125,7 +125,7 @@ class Tracer(pl.Callback):
         self._gradients = []
         self._start = {
             "before": join(_of_each(self._parameters)),
-            "random": join(list(self._streams.values())),
+            "random": join(list(self._rng_states.values())),
             "batch": whole,
             # A sum knows no order, and may wrap around.
             "samples": int(self._samples.sum(dtype=np.uint64)),
@@ -157,7 +157,7 @@ class Tracer(pl.Callback):
         # Their settings are noted before the step: here Lightning has moved the schedulers already.
         states = fingerprint_states(trainer.optimizers, list(self._parameters.values()))
         found = {
-            "random_after": list(fingerprint_streams(cuda=self._traces_cuda).values()),
+            "random_after": list(fingerprint_rng_states(cuda=self._traces_cuda).values()),
             "buffers": _of_each(self._buffers),
             "gradients": self._gradients or [0] * len(self._parameters),
             "optimizer": states,
@@ -194,7 +194,7 @@ class Tracer(pl.Callback):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what fingerprints.npz holds; T parameters, B buffers, R RNG states, S steps.
 
-        names (T,), buffer_names (B,), stream_names (R,) str; initial (T,), initial_buffers (B,),
+        names (T,), buffer_names (B,), rng_state_names (R,) str; initial (T,), initial_buffers (B,),
         gradients, optimizer, parameters (S, T), buffers (S, B), random, random_after (S, R) uint64;
         samples_of_steps (N,) uint64, those of a step after those of the one before, and
         num_samples (S,) int64 of each step, 0 beyond MOST_SAMPLES in all;
@@ -205,7 +205,7 @@ class Tracer(pl.Callback):
         names = {
             "names": list(self._parameters),
             "buffer_names": list(self._buffers),
-            "stream_names": list(self._streams),
+            "rng_state_names": list(self._rng_states),
             "setting_names": self._settings.names(),
         }
         widths = {key: len(names[of]) for key, of in PER_STEP.items()}
@@ -235,7 +235,7 @@ class Tracer(pl.Callback):
             "resumed_at": self.resumed_at,
             "names": list(self._parameters),
             "buffer_names": list(self._buffers),
-            "stream_names": list(self._streams),
+            "rng_state_names": list(self._rng_states),
             "setting_names": self._settings.names(),
             "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
         }
@@ -247,7 +247,7 @@ class Tracer(pl.Callback):
         # Where no step is left to do, the training does not even start: the names must do.
         self._parameters = dict.fromkeys(state_dict["names"], torch.empty(0))
         self._buffers = dict.fromkeys(state_dict["buffer_names"], torch.empty(0))
-        self._streams = dict.fromkeys(state_dict["stream_names"], 0)
+        self._rng_states = dict.fromkeys(state_dict["rng_state_names"], 0)
         arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
         self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
         self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.config.definitions import Variant
 from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
-from twinrun.process.machine import ARITHMETIC, PLACES
+from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure
 
 
@@ -55,7 +55,7 @@ class WhatHappened(pl.Callback):
             "variables": {
                 name: value
                 for name, value in sorted(os.environ.items())
-                if name.startswith(ARITHMETIC) and name not in PLACES
+                if name.startswith(ARITHMETIC) and name not in NO_ARITHMETIC
             },
         }
         self.actual, self._before = actual, switches

@@ -43,23 +43,23 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
     A stop that never happened, since the training has no such point, answers nothing: it is named,
     and where there is no other one, nothing was run.
     """
-    places = {
+    stops_of = {
         answer: [STOPS[stop["stop"]] for stop in stops if stop["answer"] == answer]
         for answer in ("equal", "differs", "not comparable", "not run")
     }
     # Of the kinds of stop that happened: one that the training has not is no loss.
-    number = len(stops) - len(places["not run"])
+    number = len(stops) - len(stops_of["not run"])
     if not number:
         # Each reason once; dict.fromkeys keeps their order.
         return "not run", "; ".join(dict.fromkeys(stop["lost"] for stop in stops))
     # As with seeds: one stop after which it differs is enough, one refused is not "equal".
     answer: Answer = "equal"
-    if places["differs"]:
+    if stops_of["differs"]:
         answer = "differs"
-    elif places["not comparable"]:
+    elif stops_of["not comparable"]:
         answer = "not comparable"
     loses = "loses" if number == 1 else "lose"
-    clauses = [f"{len(places['equal'])} of {plural(number, 'kind')} of stop {loses} nothing"]
+    clauses = [f"{len(stops_of['equal'])} of {plural(number, 'kind')} of stop {loses} nothing"]
     for name in ("differs", "not comparable", "not run"):
-        clauses += [f"{name}: {', '.join(places[name])}"] if places[name] else []
+        clauses += [f"{name}: {', '.join(stops_of[name])}"] if stops_of[name] else []
     return answer, "; ".join(clauses)
