@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from twinrun import __main__
 from twinrun.__main__ import main
+from twinrun.commands import check
 
 BAD = Path(__file__).parent / "configs/bad"
 
@@ -41,7 +41,7 @@ def test_check_rehearses_anew_and_shows_what_was_seen(tmp_path, monkeypatch, cap
         return [{**found, "key": f"workloads.{label}", "notes": ["a note"]}]
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(__main__, "rehearse", rehearse)
+    monkeypatch.setattr(check, "rehearse", rehearse)
     (tmp_path / "mine.yaml").write_text("studies: [reproducibility]\n")
     assert main(["check", "mine.yaml"]) == 0
     assert asked == [(["."], True)]

@@ -36,7 +36,7 @@ def test_the_example_is_a_config():
     config = yaml.safe_load(example)
     own = yaml.safe_load((ROOT / "tests/own_module/config.yaml").read_text())
     assert config.keys() == own.keys()
-    assert config["workloads"]["mine"].keys() == own["workloads"]["mine"].keys()
+    assert config["workloads"]["my-module"].keys() == own["workloads"]["mine"].keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

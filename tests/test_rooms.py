@@ -21,6 +21,7 @@ TREES = {name: ast.parse(file.read_text()) for name, file in MODULES.items()}
 # Each imports only from those after it. A new room is put where it belongs, and into README's tree.
 ORDER = (
     "__main__",
+    "commands",
     *("report", "gate", "figures", "verdicts"),
     *("comparison", "timing", "training", "parallel", "trace"),
     *("checkpoint", "acceleration", "run_files", "run_records", "process", "config"),

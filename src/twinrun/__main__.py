@@ -1,37 +1,38 @@
 """The command `twinrun`: python -m twinrun.
 
-    twinrun check mine.yaml     read, check and rehearse a config; start nothing
+    twinrun init my_model:MyModule my_data:MyData     write a config for a module of one's own
+    twinrun check [mine.yaml]                         check and rehearse it; start nothing
+    twinrun run [targets and options of snakemake]    Snakemake, with Twinrun's workflow
 
-Exit code 0 where a config can be run, 1 with one line for each mistake where it cannot.
+Exit code 0 where all went well, 1 with one line for each mistake; of `run`, `report` and `gate`
+Snakemake's own.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from twinrun.config.config_files import merged
-from twinrun.config.settings import resolve
-from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
-from twinrun.formatting import plural, size_in_bytes
-from twinrun.process.gpus import count_gpus
-from twinrun.training.rehearsal_plan import Rehearsed
-from twinrun.training.start_rehearsal import rehearse
+
+# Each with the targets of Snakemake that it asks for.
+STARTED = {
+    "run": ([], "run Snakemake with Twinrun's workflow: its targets, its options"),
+    "report": (["results/report.html"], "the same, with the report as its target"),
+    "gate": (["gate"], "the same, with the gate as its target: fail unless `require` holds"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="twinrun", description="Does training repeat?")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    check = commands.add_parser("check", help="check and rehearse a config; start nothing")
-    check.add_argument(
-        "config", nargs="*", help="files as of snakemake --configfile, united into the standard one"
-    )
-    check.set_defaults(act=lambda given: check_config(given.config))
-    given = parser.parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        # Not by argparse: what follows is Snakemake's, in Snakemake's order.
+        if arguments and arguments[0] in STARTED:
+            from twinrun.commands.start_snakemake import start
+
+            targets, _ = STARTED[arguments[0]]
+            start([*targets, *arguments[1:]])
+        given = _parser().parse_args(arguments)
         given.act(given)
     except TwinrunError as error:
         print(error, file=sys.stderr)
@@ -39,54 +40,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def check_config(files: Sequence[str]) -> None:
-    """Check config files as the Snakefile does, rehearse their workloads, print what was seen.
-
-    Raises:
-        TwinrunError: with one line for each mistake.
-    """
-    config = merged(files)
-    settings = resolve(config, SCHEMA, gpus=count_gpus())
-    if not settings.config["rehearsal"]:
-        print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
-        return
-    search_path = [os.path.relpath(Path(file).absolute().parent) for file in files]
-    # Anew: who asks wants to see it, remembered or not.
-    found = rehearse(settings, search_path, is_anew=True)
-    for part in found:
-        # Of trials and sizes, which differ in little, only what is to be known.
-        if part["key"].startswith("workloads.") or part["notes"]:
-            print("\n".join(lines_of(part)))
-    others = len([p for p in found if p["sizes"] and not p["key"].startswith("workloads.")])
-    if others:
-        print(f"{others} of their trials and sizes took a step too.")
-    print("The config is right, and its workloads can take a step.")
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="twinrun", description="Does training repeat?")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    init = commands.add_parser("init", help="write config/config.yaml for a module of your own")
+    init.add_argument("module", help="import path of a LightningModule: package.module:Class")
+    init.add_argument("data", help="import path of a LightningDataModule")
+    init.set_defaults(act=_init)
+    check = commands.add_parser("check", help="check and rehearse a config; start nothing")
+    check.add_argument(
+        "config", nargs="*", help="files as of snakemake --configfile, united into the standard one"
+    )
+    check.set_defaults(act=_check)
+    for name, (_, described) in STARTED.items():
+        commands.add_parser(name, help=described, add_help=False)
+    path = commands.add_parser("path", help="print where the Snakefile is, for snakemake -s")
+    path.set_defaults(act=_path)
+    return parser
 
 
-def lines_of(part: Rehearsed) -> list[str]:
-    """Say what was seen of a workload.
+# Imported by whom they serve: `run` and `path` need no torch, and start at once.
 
-    >>> sizes = {"parameters": 49, "parameters_bytes": 204, "optimizer_bytes": 0}
-    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412}
-    >>> found = {"label": "mine", "sizes": sizes, "steps_per_epoch": 5, "notes": []}
-    >>> print("\\n".join(lines_of({**found, "logged": ["loss"], "seconds": 0.21})))
-    mine: 5 steps an epoch; logs loss
-      49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
-    """
-    logged = ", ".join(part["logged"]) or "nothing"
-    steps = plural(part["steps_per_epoch"] or 0, "step")
-    lines = [f"{part['label']}: not rehearsed to a step"]
-    if sizes := part["sizes"]:
-        lines = [f"{part['label']}: {steps} an epoch; logs {logged}"]
-        parameters, optimizer, batch = (
-            size_in_bytes(sizes[key])
-            for key in ("parameters_bytes", "optimizer_bytes", "batch_bytes")
-        )
-        lines.append(
-            f"  {sizes['parameters']:,} parameters ({parameters}), optimizer {optimizer}, a batch "
-            f"{batch}; {sizes['peak_memory_mb']:,} MiB of memory in all"
-        )
-    return [*lines, *(f"  note: {note}" for note in part["notes"])]
+
+def _init(given: argparse.Namespace) -> None:
+    from twinrun.commands.init import init
+
+    init(given.module, given.data)
+
+
+def _check(given: argparse.Namespace) -> None:
+    from twinrun.commands.check import check_config
+
+    check_config(given.config)
+
+
+def _path(_: argparse.Namespace) -> None:
+    from twinrun.commands.start_snakemake import SNAKEFILE
+
+    print(SNAKEFILE)
 
 
 if __name__ == "__main__":

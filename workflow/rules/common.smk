@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from twinrun.config.config_files import mistakes_of
+from twinrun.config.config_files import mistakes_of, module_folders
 from twinrun.config.inputs import Inputs
 from twinrun.config.params import Params
 from twinrun.config.settings import resolve
@@ -43,8 +43,7 @@ try:
 except TwinrunError as error:
     raise WorkflowError(str(error)) from None
 
-# A user's own modules lie beside his config file.
-SEARCH_PATH = [os.path.relpath(file.parent) for file in CONFIG_FILES]
+SEARCH_PATH = module_folders(CONFIG_FILES)
 
 TEMPLATES = [
     os.path.relpath(file)
@@ -100,13 +99,15 @@ def check_gate():
 
 
 def show_verdicts():
-    """Print the verdicts where the workflow made them."""
+    """Print the verdicts where the workflow made them, and where the page is."""
     # Here, as it imports pandas, which no parse should wait for.
     from twinrun.verdicts.judge import summary_lines
 
-    verdicts = Path("results/verdicts.csv")
-    if verdicts.exists():
-        print("", *summary_lines(verdicts), "", sep="\n", file=sys.stderr)
+    verdicts, page = Path("results/verdicts.csv"), Path("results/report.html")
+    lines = summary_lines(verdicts) if verdicts.exists() else []
+    if any(job.rule.name == "report" for job in workflow.dag.jobs):
+        lines += ["", f"Report: {page}"]
+    print("", *lines, "", sep="\n", file=sys.stderr)
 
 
 # What is loaded by now stays: the garbage collector need not look through it for each of 2,000 runs.

@@ -7,9 +7,10 @@ without Snakemake.
 """
 
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,29 @@ OCTAL = re.compile(r"[-+]?0[0-9_]+")  # 010 is 8, and 08 a text
 SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+([.][0-9_]*)?")  # 1:30 is 90
 # What these are there may be anything that a constructor takes: `None` is then no misspelt name.
 ARGUMENTS = {"hyperparameters", "parameters", "trials"}
+
+
+# Where users of Snakemake keep it, beside their code: it counts without being named.
+OWN = Path("config/config.yaml")
+
+
+def own_config() -> list[Path]:
+    """Return the config file of the working directory, if it has one."""
+    return [OWN] if OWN.is_file() else []
+
+
+def module_folders(files: Iterable[str | Path]) -> list[str]:
+    """Return where a user's own modules are looked for: beside his config files.
+
+    Of a folder that is called `config`, also beside that folder.
+
+    >>> module_folders(["mine.yaml", "config/config.yaml", "tests/other.yaml"])
+    ['.', 'config', 'tests']
+    """
+    folders = []
+    for folder in (Path(file).absolute().parent for file in files):
+        folders += [folder.parent, folder] if folder.name == "config" else [folder]
+    return list(dict.fromkeys(map(os.path.relpath, folders)))
 
 
 def merged(files: Sequence[str | Path]) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""`twinrun check`: read, check and rehearse a config; start nothing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from twinrun.config.config_files import merged, module_folders, own_config
+from twinrun.config.settings import resolve
+from twinrun.config.shipped import SCHEMA
+from twinrun.formatting import plural, size_in_bytes
+from twinrun.process.gpus import count_gpus
+from twinrun.training.rehearsal_plan import Rehearsed
+from twinrun.training.start_rehearsal import rehearse
+
+
+def check_config(files: Sequence[str | Path]) -> None:
+    """Check config files as the Snakefile does, rehearse their workloads, print what was seen.
+
+    Args:
+        files: as of `snakemake --configfile`; by default the user's own, if there is one.
+
+    Raises:
+        TwinrunError: with one line for each mistake.
+    """
+    files = [*own_config(), *files]
+    config = merged(files)
+    settings = resolve(config, SCHEMA, gpus=count_gpus())
+    if not settings.config["rehearsal"]:
+        print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
+        return
+    # Anew: who asks wants to see it, remembered or not.
+    found = rehearse(settings, module_folders(files), is_anew=True)
+    for part in found:
+        # Of trials and sizes, which differ in little, only what is to be known.
+        if part["key"].startswith("workloads.") or part["notes"]:
+            print("\n".join(lines_of(part)))
+    others = len([p for p in found if p["sizes"] and not p["key"].startswith("workloads.")])
+    if others:
+        print(f"{others} of their trials and sizes took a step too.")
+    print("The config is right, and its workloads can take a step.")
+
+
+def lines_of(part: Rehearsed) -> list[str]:
+    """Say what was seen of a workload.
+
+    >>> sizes = {"parameters": 49, "parameters_bytes": 204, "optimizer_bytes": 0}
+    >>> sizes |= {"batch_bytes": 320, "peak_memory_mb": 412}
+    >>> found = {"label": "mine", "sizes": sizes, "steps_per_epoch": 5, "notes": []}
+    >>> print("\\n".join(lines_of({**found, "logged": ["loss"], "seconds": 0.21})))
+    mine: 5 steps an epoch; logs loss
+      49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
+    """
+    logged = ", ".join(part["logged"]) or "nothing"
+    steps = plural(part["steps_per_epoch"] or 0, "step")
+    lines = [f"{part['label']}: not rehearsed to a step"]
+    if sizes := part["sizes"]:
+        lines = [f"{part['label']}: {steps} an epoch; logs {logged}"]
+        parameters, optimizer, batch = (
+            size_in_bytes(sizes[key])
+            for key in ("parameters_bytes", "optimizer_bytes", "batch_bytes")
+        )
+        lines.append(
+            f"  {sizes['parameters']:,} parameters ({parameters}), optimizer {optimizer}, a batch "
+            f"{batch}; {sizes['peak_memory_mb']:,} MiB of memory in all"
+        )
+    return [*lines, *(f"  note: {note}" for note in part["notes"])]

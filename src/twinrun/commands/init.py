@@ -1,0 +1,118 @@
+"""`twinrun init`: a config for a module of one's own, with the hyperparameters that it takes."""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytorch_lightning as pl
+import yaml
+
+from twinrun import artifacts
+from twinrun.config.config_files import OWN
+from twinrun.config.definitions import Workload
+from twinrun.errors import TwinrunError
+from twinrun.process.job import say
+from twinrun.training.load_workload import given_by_run, load_class, takers_of
+
+HERE = ["."]  # where his modules are, if they are not installed
+EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
+
+CONFIG = """\
+# What Twinrun is asked to do. Every key, and the built-in studies that this is merged into:
+# docs/config.md of Twinrun.
+studies: [reproducibility]
+workloads:
+  {name}:
+    module: {module}
+    data: {data}
+    epochs: {epochs}
+    # Each goes to the constructor that has an argument of its name.
+    hyperparameters:{hyperparameters}
+reproducibility:
+  workloads: [{name}]
+"""
+
+
+def init(module: str, data: str, *, file: Path = OWN) -> None:
+    """Write a config for a LightningModule and a LightningDataModule; say what to do next.
+
+    Args:
+        module: import path of the LightningModule's class, from the working directory or installed.
+        data: of the LightningDataModule's.
+        file: where to write it.
+
+    Raises:
+        TwinrunError: if the file is there, or one of the classes cannot be imported or is none.
+    """
+    if file.exists():
+        raise TwinrunError(f"{file}: is there already; remove it, or add the workload by hand")
+    say(f"Importing {module} and {data}")
+    workload = Workload(module=module, data=data, dataset=None, hyperparameters={}, epochs=EPOCHS)
+    takers = takers_of(
+        workload,
+        load_class(workload, "module", pl.LightningModule, HERE),
+        load_class(workload, "data", pl.LightningDataModule, HERE),
+    )
+    of_run = given_by_run(workload)
+    parameters = {
+        name: parameter
+        for path, taken in takers.items()
+        for name, parameter in taken.items()
+        if parameter.kind is not parameter.VAR_KEYWORD and not (path == data and name in of_run)
+    }
+    text = CONFIG.format(
+        name=name_of(module),
+        module=module,
+        data=data,
+        epochs=EPOCHS,
+        hyperparameters=_block(parameters),
+    )
+    artifacts.write_text(file, text)
+    needed = [name for name, parameter in parameters.items() if _is_needed(parameter)]
+    if needed:
+        print(f"{file} is written. Give these hyperparameters a value there: {', '.join(needed)}")
+    else:
+        print(f"{file} is written, with the defaults of the constructors.")
+    print("Next: twinrun check (takes one step), then twinrun run (trains, compares, reports)")
+
+
+def name_of(module: str) -> str:
+    """Return the name of a workload for an import path, as a config may have it.
+
+    >>> name_of("package.models:MyBERTModule")
+    'my-bert-module'
+    """
+    words = re.sub(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])", r"\1\3-\2\4", module.partition(":")[2])
+    return words.replace("_", "-").strip("-").lower()
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty
+
+
+def _block(parameters: Mapping[str, inspect.Parameter]) -> str:
+    lines = [line for name, parameter in parameters.items() for line in _lines(name, parameter)]
+    if not any(not line.startswith("#") for line in lines):
+        return "".join([" {}", *(f"\n      {line}" for line in lines)])
+    return "".join(f"\n      {line}" for line in lines)
+
+
+def _lines(name: str, parameter: inspect.Parameter) -> Iterator[str]:
+    if _is_needed(parameter):
+        kind = inspect.formatannotation(parameter.annotation)
+        is_typed = parameter.annotation is not parameter.empty
+        yield f"# {name}: ...  needed{f', {kind}' if is_typed else ''}"
+    elif _is_plain(parameter.default):
+        flow = yaml.safe_dump({name: parameter.default}, default_flow_style=True, width=10**9)
+        yield flow.strip().removeprefix("{").removesuffix("}")
+    else:  # YAML has no such value; its constructor does
+        yield f"# {name}: its default, which YAML cannot say"
+
+
+def _is_plain(value: object) -> bool:
+    """Say whether YAML gives a value back as it was."""
+    try:
+        return yaml.safe_load(yaml.safe_dump(value)) == value
+    except yaml.YAMLError:
+        return False

@@ -1,0 +1,50 @@
+"""`twinrun run`, `report`, `gate`: Snakemake with the workflow that Twinrun brings along.
+
+The process becomes Snakemake: its options, its profiles, its signals, its exit codes. What is added
+is what can be left out on no command line of Snakemake, or makes it hard to read: how many cores,
+and a log of progress alone.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from twinrun.config.shipped import shipped
+
+SNAKEFILE = shipped("workflow/Snakefile")
+# Who gives one of these says himself what may be used, and in how many words.
+WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
+HOW_LOUD = ("--quiet", "--verbose", "-q")
+
+
+def start(arguments: Sequence[str]) -> NoReturn:
+    """Become Snakemake, with its own arguments."""
+    sys.stdout.flush()
+    snakemake = [sys.executable, "-m", "snakemake", *command(arguments)]
+    os.execv(sys.executable, snakemake)  # noqa: S606
+
+
+def command(arguments: Sequence[str]) -> list[str]:
+    """Return Snakemake's arguments: those given, after what they leave open and the Snakefile.
+
+    >>> command(["reproducibility", "-j4", "--quiet"])[-3:]
+    ['reproducibility', '-j4', '--quiet']
+    >>> command(["-n"])[:6]
+    ['--quiet', 'rules', 'host', 'reason', '--cores', 'all']
+    """
+    # First, as what follows wins; and in this order, as --quiet takes all words up to an option.
+    added = [] if _has(arguments, HOW_LOUD) else ["--quiet", "rules", "host", "reason"]
+    if not _has(arguments, WHERE) and "SNAKEMAKE_PROFILE" not in os.environ:
+        added += ["--cores", "all"]
+    return [*added, "--snakefile", str(SNAKEFILE), *arguments]
+
+
+def _has(arguments: Sequence[str], options: Sequence[str]) -> bool:
+    """Say whether one of some options is given, also as --opt=x, --op (argparse's way), or -j4."""
+    names = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
+    return any(
+        option.startswith(name) and len(name) > 3 if name.startswith("--") else name[:2] == option
+        for name in names
+        for option in options
+    )

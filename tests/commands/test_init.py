@@ -1,0 +1,102 @@
+"""`twinrun init`: a config for a module of one's own."""
+
+import textwrap
+
+import pytest
+import yaml
+
+from twinrun.__main__ import main
+from twinrun.commands.init import name_of
+from twinrun.config.config_files import merged
+from twinrun.config.settings import resolve
+from twinrun.config.shipped import SCHEMA
+
+MODEL = """
+    import pytorch_lightning as pl
+
+    class Base(pl.LightningModule):
+        def __init__(self, width: int = 16):
+            super().__init__()
+
+    class Model(Base):
+        def __init__(self, lr=1e-5, betas=(0.9, 0.99), name="1e-3", on=True, no=None, **rest):
+            super().__init__(**rest)
+
+    class Bare(pl.LightningModule):
+        pass
+"""
+DATA = """
+    import pytorch_lightning as pl
+
+    class Data(pl.LightningDataModule):
+        def __init__(self, batch_size: int, path, seed=1, data_workers=0, parts=[0.5, 0.5]):
+            super().__init__()
+
+    class Bare(pl.LightningDataModule):
+        pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    number = abs(hash(tmp_path))
+    for name, text in (("model", MODEL), ("data", DATA)):
+        (tmp_path / f"{name}{number}.py").write_text(textwrap.dedent(text))
+    return lambda model, data: ["init", f"model{number}:{model}", f"data{number}:{data}"]
+
+
+def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys):
+    assert main(own("Model", "Data")) == 0
+    file = tmp_path / "config/config.yaml"
+    found = yaml.safe_load(file.read_text())
+    (workload,) = found["workloads"].values()
+    assert workload["hyperparameters"] == {
+        "lr": 1e-5,
+        "name": "1e-3",
+        "on": True,
+        "no": None,
+        "width": 16,
+        "parts": [0.5, 0.5],
+    }
+    assert "# batch_size: ...  needed, int" in file.read_text()
+    assert "# betas: " in file.read_text()
+    shown = capsys.readouterr().out
+    assert "Give these hyperparameters a value there: batch_size\n" in shown
+    assert "seed" not in file.read_text()
+
+
+def test_what_is_written_is_a_right_config(own, tmp_path):
+    assert main(own("Bare", "Bare")) == 0
+    settings = resolve(merged(["config/config.yaml"]), SCHEMA, gpus=0)
+    assert settings.active_workloads() == ["bare"]
+    assert settings.workloads["bare"].hyperparameters == {}
+
+
+def test_a_config_that_is_there_is_left_as_it_is(own, tmp_path, capsys):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("mine: 1\n")
+    assert main(own("Bare", "Bare")) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert (tmp_path / "config/config.yaml").read_text() == "mine: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "words"),
+    [("Absent", "Bare", "has no Absent"), ("Bare", "Absent", "has no Absent")],
+)
+def test_what_cannot_be_imported_is_said_and_nothing_written(
+    own, tmp_path, capsys, model, data, words
+):
+    assert main(own(model, data)) == 1
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "config").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("a:Model", "model"), ("a.b:MyBERTModule", "my-bert-module"), ("a:_My_Net2D", "my-net2-d")],
+)
+def test_a_workload_is_named_as_a_config_may_name_it(path, name):
+    assert name_of(path) == name

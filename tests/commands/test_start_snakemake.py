@@ -1,0 +1,101 @@
+"""`twinrun run`: what is added to Snakemake's own arguments, and what is left to who gives them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from twinrun import __main__
+from twinrun.__main__ import main
+from twinrun.commands import start_snakemake
+from twinrun.commands.start_snakemake import SNAKEFILE, command
+
+CORES = ["--cores", "all"]
+QUIET = ["--quiet", "rules", "host", "reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "added"),
+    [
+        ([], [*QUIET, *CORES]),
+        (["-n"], [*QUIET, *CORES]),
+        (["matrix", "--configfile", "mine.yaml"], [*QUIET, *CORES]),
+        (["--cores", "2"], QUIET),
+        (["--cores=2"], QUIET),
+        (["--core", "2"], QUIET),
+        (["-c2"], QUIET),
+        (["-j", "4"], QUIET),
+        (["--executor", "slurm"], QUIET),
+        (["--workflow-profile", "slurm"], QUIET),
+        (["--configfile", "c-j.yaml"], [*QUIET, *CORES]),
+        (["--verbose"], CORES),
+        (["-q"], CORES),
+        (["--quiet", "all", "-j1"], []),
+    ],
+)
+def test_what_is_left_open_is_added_and_nothing_else(monkeypatch, arguments, added):
+    monkeypatch.delenv("SNAKEMAKE_PROFILE", raising=False)
+    assert command(arguments) == [*added, "--snakefile", str(SNAKEFILE), *arguments]
+
+
+def test_a_profile_of_the_environment_says_what_may_be_used(monkeypatch):
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", "cluster")
+    assert "--cores" not in command([])
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        (["run", "-n", "matrix"], ["-n", "matrix"]),
+        (["report", "--forceall"], ["results/report.html", "--forceall"]),
+        (["gate", "-n"], ["gate", "-n"]),
+    ],
+)
+def test_each_command_passes_its_target_and_the_rest_in_their_order(monkeypatch, given, passed):
+    class ReplacedError(Exception):
+        """In place of the process that becomes another."""
+
+    def execv(file, arguments):
+        raise ReplacedError(file, arguments)
+
+    monkeypatch.setattr(start_snakemake.os, "execv", execv)
+    with pytest.raises(ReplacedError) as ended:
+        main(given)
+    file, arguments = ended.value.args
+    assert file == sys.executable
+    assert arguments[:3] == [sys.executable, "-m", "snakemake"]
+    assert arguments[-len(passed) :] == passed
+
+
+def test_the_exit_code_is_snakemakes(tmp_path):
+    def ended(*arguments):
+        command = [sys.executable, "-m", "twinrun", "run", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = ended("no_such_target", "-n")
+    assert done.returncode == 1
+    assert "no_such_target" in done.stdout  # as Snakemake's dry runs
+    done = ended("--no-such-option")
+    assert done.returncode == 2  # argparse's
+    done = ended("reproducibility", "-n")
+    assert done.returncode == 0, done.stderr
+    assert "compare_repeats" in done.stdout + done.stderr
+
+
+def test_the_path_is_that_of_a_snakefile(capsys):
+    assert main(["path"]) == 0
+    assert capsys.readouterr().out == f"{SNAKEFILE}\n"
+    assert "rule all" in SNAKEFILE.read_text()
+
+
+def test_no_command_that_becomes_snakemake_waits_for_torch():
+    code = "import sys, twinrun.__main__, twinrun.commands.start_snakemake as s; "
+    code += "s.command([]); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_command_is_in_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert all(f"  {name} " in text for name in (*__main__.STARTED, "init", "check", "path"))

@@ -1,0 +1,113 @@
+"""The wheel: everything the workflow needs, started from an empty folder with nothing beside it."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ("config.yaml", "envs", "profiles", "workflow", "src/twinrun")
+
+# The twenty lines of docs/audit-your-module.md are as short.
+MODEL = """
+import pytorch_lightning as pl
+import torch
+
+
+class MyModule(pl.LightningModule):
+    def __init__(self, learning_rate: float = 0.01):
+        super().__init__()
+        self.learning_rate = learning_rate
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        return torch.nn.functional.mse_loss(self.layer(inputs), targets)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
+
+
+class MyData(pl.LightningDataModule):
+    def train_dataloader(self):
+        inputs = torch.arange(80.0).reshape(20, 4) / 80
+        dataset = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True))
+        return torch.utils.data.DataLoader(dataset, batch_size=5, shuffle=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", folder, ROOT], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory):
+    """Install it beside what is there, before the package of this clone."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder]
+    subprocess.run([*pip, wheel], check=True)
+    return folder
+
+
+def test_it_holds_every_file_that_the_workflow_needs(wheel):
+    listed = ["git", "ls-files", "-co", "--exclude-standard", "--", *SHIPPED]
+    done = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    files = {file for file in done.stdout.split() if not (ROOT / file).is_symlink()}
+    inside = {
+        "twinrun/" + file.removeprefix("src/twinrun/").replace("profiles/", "workflow/profiles/")
+        for file in files
+    }
+    assert len(inside) > 200
+    with zipfile.ZipFile(wheel) as archive:
+        assert inside == {name for name in archive.namelist() if name.startswith("twinrun/")}
+
+
+def twinrun(site, *arguments, cwd):
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    # -P: an empty folder of ours must not be what makes it work.
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "twinrun", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_its_workflow_is_its_own(site, tmp_path):
+    done = twinrun(site, "path", cwd=tmp_path)
+    assert done.stdout == f"{site}/twinrun/workflow/Snakefile\n", done.stderr
+    done = twinrun(site, "run", "-n", "--workflow-profile", "slurm", cwd=tmp_path)
+    assert "slurm" in done.stderr  # the profile was found: its plugin may be missing
+
+
+@pytest.mark.slow
+def test_a_first_report_takes_two_commands(site, tmp_path):
+    (tmp_path / "mine.py").write_text(MODEL)
+    done = twinrun(site, "init", "mine:MyModule", "mine:MyData", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "config/config.yaml").exists()
+    done = twinrun(site, "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    last = done.stderr[done.stderr.index("Are all learnable parameters equal") :]
+    assert "my-module  deterministic     equal" in last
+    assert "Report: results/report.html" in last
+    assert "Selected jobs" not in done.stderr  # Snakemake's own log is in a file
+    assert (tmp_path / "results/report.html").exists()
+    logs = (tmp_path / "results/logs/train").rglob("*.log")
+    assert logs
+    done = twinrun(site, "check", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "my-module: 4 steps an epoch; logs nothing" in done.stdout
+    done = twinrun(site, "gate", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "require: the gate has nothing to judge" in done.stderr
