@@ -14,7 +14,7 @@ from twinrun.process.launching import launch
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch, request):
     """The functions that fresh processes call are here."""
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent), prepend=os.pathsep)
 
 
 def report_cache(path, *, is_compiling):

@@ -50,6 +50,15 @@ def sleep(path):
     time.sleep(600)
 
 
+def note_signals(path):
+    """Take the first signal, as a training does that has not come to the end of its step."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: Path(path).write_text(str(number)))
+    Path(path).write_text("started")
+    while True:
+        time.sleep(0.05)
+
+
 def fail_in_company(folder):
     """Worker 2 of 3 fails after the others have started something that would outlive them."""
     rank = int(os.environ["RANK"])
@@ -82,7 +91,7 @@ def write_place(folder):
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch, request):
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent), prepend=os.pathsep)
 
 
 def test_environment_is_set_before_python_starts(tmp_path):
@@ -205,6 +214,39 @@ def test_the_process_dies_with_its_parent(tmp_path):
     # Bound: the kernel sends the signal at once; a minute only guards against a loaded machine.
     psutil.wait_procs([child], timeout=60)
     assert not child.is_running()
+
+
+def wait_for(condition):
+    """Bound: a minute only guards against a loaded machine."""
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert condition()
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_first_signal_is_passed_on_and_a_second_one_of_either_kind_ends(tmp_path, first, second):
+    file = tmp_path / "heard"
+    code = (
+        "from twinrun.process.launching import launch;"
+        f"launch('test_launching:note_signals', {{'path': {str(file)!r}}}, {{}})"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code],
+    )
+    try:
+        wait_for(lambda: file.exists() and file.read_text() == "started")
+        (child,) = psutil.Process(parent.pid).children()
+        parent.send_signal(first)
+        wait_for(lambda: file.read_text() == str(int(first)))
+        assert child.is_running()
+        parent.send_signal(second)
+        wait_for(lambda: parent.poll() is not None)
+        assert not is_alive(child.pid)
+    finally:
+        parent.kill()
+        parent.wait()
 
 
 @pytest.mark.parametrize(("nodes", "found"), [(1, "2"), (2, None), (3, "2")])

@@ -128,7 +128,7 @@ def write_identity(path: str) -> None:
 def test_a_fresh_process_tells_what_it_inherited_from_what_it_was_given(
     tmp_path, monkeypatch, request
 ):
-    monkeypatch.setenv("PYTHONPATH", str(request.path.parent))
+    monkeypatch.setenv("PYTHONPATH", str(request.path.parent), prepend=os.pathsep)
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     variables = environment_of(

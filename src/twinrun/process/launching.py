@@ -5,9 +5,9 @@ one, and `worker_process` what is between them.
 
 One launch may start several workers, on several machines by Slurm's srun; then each finds its rank,
 their number and a place to meet in its environment. They end together: when one fails, the others
-are ended too. SIGINT and SIGTERM are passed on, so that the workers can stop in good order; a
-second one ends them. The processes die with their parent, and each has a process group, so that
-what they started dies with them.
+are ended too. The first SIGINT or SIGTERM is passed on, so that the workers can stop in good order;
+a second one of either ends them. The processes die with their parent, and each has a process group,
+so that what they started dies with them.
 """
 
 import os

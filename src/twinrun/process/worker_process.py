@@ -125,16 +125,18 @@ def watch(workers: Sequence[WorkerProcess], grace_seconds: float) -> None:
 
 @contextmanager
 def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[None]:
-    """Pass SIGINT and SIGTERM on to the workers; the second one ends them."""
-    asked = []
+    """Pass the first SIGINT or SIGTERM on to the workers; a second one of either ends them."""
+    was_asked = False
 
     def pass_on(number: int, frame: object) -> None:
+        nonlocal was_asked
         for worker in workers:
-            if number in asked:
+            # Who escalates from one to the other means it too.
+            if was_asked:
                 worker.kill()
             elif worker.is_running():
                 worker.process.send_signal(number)
-        asked.append(number)
+        was_asked = True
 
     if threading.current_thread() is not threading.main_thread():
         yield
