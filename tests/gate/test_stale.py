@@ -1,5 +1,6 @@
 """A gate does not pass on runs of code, data or a machine that are not what they were."""
 
+import os
 import shutil
 
 import pytest
@@ -97,6 +98,29 @@ def test_a_driver_matters_to_runs_that_saw_a_gpu(made, monkeypatch, gpu, recorde
     monkeypatch.setattr(environment, "_driver", lambda: driver)
     manifest = artifacts.read_json(made / RUN)
     manifest["environment"]["identity"] |= {"gpu": gpu, "driver": recorded}
+    write_manifest(made / RUN, manifest)
+    said = [reason.partition(", since")[0] for reason in stale_reasons([RUN], made)]
+    assert said == changed
+
+
+@pytest.mark.parametrize(
+    ("recorded", "present", "changed"),
+    [
+        ("NVIDIA H200", "NVIDIA H200\nNVIDIA H200\n", []),
+        ("NVIDIA H200", "NVIDIA L4\n", ["gpu has become NVIDIA L4, from NVIDIA H200"]),
+        ("NVIDIA L4", "NVIDIA H200\nNVIDIA L4\n", []),  # the run was given the second one
+        ("NVIDIA A100 MIG 1g.5gb", "NVIDIA A100\n", []),
+        ("none", "NVIDIA L4\n", []),  # a run on the CPU
+        ("NVIDIA H200", "", []),  # nobody says what there is
+    ],
+)
+def test_another_gpu_is_named(made, monkeypatch, recorded, present, changed):
+    tool = made / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncase $1 in *=name) printf '{present}';; *) echo 570.1;; esac\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(made), prepend=os.pathsep)
+    manifest = artifacts.read_json(made / RUN)
+    manifest["environment"]["identity"] |= {"gpu": recorded, "driver": "570.1"}
     write_manifest(made / RUN, manifest)
     said = [reason.partition(", since")[0] for reason in stale_reasons([RUN], made)]
     assert said == changed

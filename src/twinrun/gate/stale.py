@@ -6,11 +6,11 @@ looks once more at everything that each run recorded: the user's code, the data,
 machine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from twinrun import artifacts
-from twinrun.process.environment import present_identity, this_host
+from twinrun.process.environment import present_gpus, present_identity, this_host
 from twinrun.process.imported_code import changed_since
 from twinrun.run_files import left_network, read_ended
 from twinrun.run_records import RunManifest
@@ -26,7 +26,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
         folder: the working directory that the paths in the manifests are relative to.
     """
     reasons: dict[str, tuple[str, list[str]]] = {}  # by what changed: how to say it, and of whom
-    identity = present_identity()
+    identity, gpus = present_identity(), present_gpus()
     hashes: dict[str, str] = {}
     for run in runs:
         path = folder / run
@@ -37,7 +37,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
         ended = read_ended(path)
         if not left_network(ended):
             continue  # it left nothing that an answer could rest on
-        for what, why in _changes(ended, folder, identity, hashes):
+        for what, why in _changes(ended, folder, identity, gpus, hashes):
             reasons.setdefault(what, (why, []))[1].append(str(run))
     said = [_said(why, named) for why, named in reasons.values()]
     # Once, of all together: what makes one of them again leaves the others as they are.
@@ -65,6 +65,7 @@ def _changes(
     manifest: RunManifest,
     folder: Path,
     identity: dict[str, str],
+    gpus: Sequence[str],
     hashes: dict[str, str],
 ) -> Iterable[tuple[str, str]]:
     """Yield what changed and how to say it."""
@@ -82,9 +83,14 @@ def _changes(
     # What another machine made is compared with nothing of this one.
     if environment["context"]["host"] != this_host():
         return
+    gpu = environment["identity"].get("gpu", "none")
+    # A machine may have several kinds, and torch adds to the name what part of one it was given:
+    # NVIDIA A100-SXM4-40GB MIG 1g.5gb.
+    if gpu != "none" and gpus and not any(gpu.startswith(name) for name in gpus):
+        yield "gpu", f"gpu has become {' or '.join(gpus)}, from {gpu},"
     for key, value in identity.items():
         # A run that saw no GPU recorded no driver, though the machine may have one.
-        if key == "driver" and environment["identity"].get("gpu") == "none":
+        if key == "driver" and gpu == "none":
             continue
         recorded = environment["identity"].get(key)
         # What a run did not record cannot be said to have changed.

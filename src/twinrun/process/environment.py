@@ -181,13 +181,25 @@ def describe() -> Environment:
     return {"identity": identity, "context": context, "packages": packages}
 
 
+def present_gpus() -> list[str]:
+    """Name the kinds of GPU that the machine has; none where nobody says so without torch."""
+    return list(dict.fromkeys(_told_of_gpus("name")))
+
+
+def _told_of_gpus(what: str) -> list[str]:
+    """Return what NVIDIA's tool says of each GPU; nothing where it does not answer."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"]
+    answer = subprocess.run(query, capture_output=True, text=True, check=False)  # noqa: S603
+    lines = [] if answer.returncode else answer.stdout.splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
 def _driver() -> str:
     """Return the version of the GPU's driver; `none` without one."""
-    if shutil.which("nvidia-smi") is not None:
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        answer = subprocess.run(query, capture_output=True, text=True, check=False)  # noqa: S603
-        if not answer.returncode and answer.stdout.strip():
-            return answer.stdout.split("\n")[0].strip()
+    for version in _told_of_gpus("driver_version"):
+        return version
     # Where there is no tool, in containers and with AMD's GPUs, the kernel's module says it.
     for file, pattern in DRIVER_FILES.items():
         with contextlib.suppress(OSError):
