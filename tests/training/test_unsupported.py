@@ -96,5 +96,6 @@ def test_a_loader_without_a_length_is_refused():
 
 def test_the_other_package_of_lightning_is_named():
     other = type("Module", (), {"__module__": "lightning.pytorch.core.module"})
-    assert "import pytorch_lightning instead" in wrong_package(type("Mine", (other,), {}))
+    found = wrong_package(type("Mine", (other,), {}))
+    assert found == ", but of lightning.pytorch, which was imported before twinrun"
     assert wrong_package(Small) == ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinrun.errors import TwinrunError
+from twinrun.process.one_lightning import unite
 
 # What of this package is as a user's own.
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
@@ -24,6 +25,7 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
     for folder in reversed(search_path):
         if folder not in sys.path:
             sys.path.insert(0, folder)
+    unite()
     try:
         module = importlib.import_module(module_name)
     except SystemExit as error:  # no Exception: a script that parses arguments or ends itself

@@ -110,6 +110,8 @@ def discover(
         return known
     code = (
         "import importlib, json, sys\n"
+        "from twinrun.process.one_lightning import unite\n"
+        "unite()\n"  # as in a run
         "modules, folders = json.loads(sys.argv[1])\n"
         "sys.path[:0] = folders\n"
         "out, sys.stdout = sys.stdout, sys.stderr\n"

@@ -60,7 +60,6 @@ class Supported(pl.Callback):
 
 def wrong_package(found: object) -> str:
     """Say if a class comes from the other package that Lightning is published in."""
-    is_other = any(
-        base.__module__.startswith("lightning.pytorch") for base in getattr(found, "__mro__", ())
-    )
-    return ", but of the package lightning; import pytorch_lightning instead" if is_other else ""
+    other = "lightning.pytorch" if pl.__name__ == "pytorch_lightning" else "pytorch_lightning"
+    is_other = any(base.__module__.startswith(other) for base in getattr(found, "__mro__", ()))
+    return f", but of {other}, which was imported before twinrun" if is_other else ""
