@@ -159,6 +159,79 @@ def test_a_change_that_did_not_happen_is_not_run(
     assert found["reason"].startswith(reason)
 
 
+def of(name):
+    return SHORT | {"module": f"stubborn:{name}"}
+
+
+FOREACH, FUSED, LAST = {"optimizer": "foreach"}, {"optimizer": "fused"}, {"layout": "channels_last"}
+MODULE = {"compile": "module"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "baseline", "change", "reason"),
+    [
+        (of("UpdatesItself"), {}, FUSED, "optimizer is for-loop (OwnStep), where the variant says"),
+        (of("UpdatesItself"), {}, FOREACH, "optimizer is for-loop (OwnStep), where the variant"),
+        (of("MakesAnew"), {}, FUSED, "optimizer is for-loop (SGD), where the variant says fused"),
+        (of("TakesTheForm"), {}, FOREACH, "optimizer is for-loop (SGD), where the variant says"),
+        (SHORT, {}, LAST, "layout is default, where the variant says channels_last: no parameter"),
+        (of("StoresOtherwise"), {}, LAST, "layout is default, where the variant says channels_la"),
+        (SHORT, MODULE, LAST, "layout is default in both runs"),
+        (of("UpdatesItself"), MODULE, FUSED, "optimizer is for-loop (OwnStep) in both runs"),
+    ],
+)
+def test_a_form_of_the_step_that_never_was_is_not_run(
+    tmp_path, trained, workload, baseline, change, reason
+):
+    found = cell(trained, tmp_path, workload, baseline, change)
+    assert (found["answer"], found["reason"][: len(reason)]) == ("not run", reason)
+
+
+@pytest.mark.parametrize("change", [FUSED, LAST])
+def test_repeats_under_a_form_that_never_was_are_not_equal(tmp_path, trained, change):
+    runs = [trained(of("UpdatesItself"), **change) for _ in range(2)]
+    found = compared(tmp_path, *runs)[0]
+    assert found["answer"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("workload", "change"),
+    [
+        (SHORT, FOREACH),
+        (of("Adaptive"), FUSED),
+        (of("Adaptive"), FOREACH),
+        (of("Images"), LAST),
+    ],
+)
+def test_a_form_of_the_step_that_was_is_compared(tmp_path, trained, workload, change):
+    found = cell(trained, tmp_path, workload, {}, change)
+    assert found["answer"] in ("equal", "differs")
+    assert found["departures"] == []
+
+
+@pytest.mark.parametrize(
+    ("workload", "change", "departure"),
+    [
+        (
+            of("MakesAnewLate") | {"epochs": 2},
+            FUSED,
+            "in part, optimizer is for-loop (SGD), where the variant says fused",
+        ),
+        (
+            of("TwoOptimizers"),
+            FOREACH,
+            "in part, optimizer is for-loop (HasForeach), where the variant says foreach",
+        ),
+    ],
+)
+def test_a_form_that_was_in_part_is_compared_and_said(
+    tmp_path, trained, workload, change, departure
+):
+    found = cell(trained, tmp_path, workload, {}, change)
+    assert found["answer"] in ("equal", "differs")
+    assert found["departures"] == [departure]
+
+
 @pytest.mark.parametrize(
     "change",
     [{"threads": 3}, {"deterministic": False}, {"validation": False}, {"logging": True}],

@@ -489,6 +489,11 @@ ACTUAL = {
     "persistent_workers": False,
     "validation": True,
     "fill_uninitialized_memory": True,
+    "optimizer": ["for-loop (SGD)"],
+    "layout": [],
+    "batch_norm": "none",
+    "checkpointing": False,
+    "logging": False,
     "variables": {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "2", "MKL_CBWR": "COMPATIBLE"},
 }
 

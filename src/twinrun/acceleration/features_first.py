@@ -72,6 +72,14 @@ def _compile_once_each(
     return compile_fx_inner(graph, inputs, **options)
 
 
+_made: list[str] = []
+
+
+def loops_made() -> int:
+    """Return how many matrices this process has compiled or traced into loops over points."""
+    return len(_made)
+
+
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Multiply (M, K) by (K, N) where exactly one of the three is points and the others few."""
     (rows, inner), columns = left.shape, right.shape[1]
@@ -119,6 +127,7 @@ def _sum(
 def _stored(matrix_FN: torch.Tensor) -> torch.Tensor:
     """Have a matrix computed once, into memory, as (B, F, S)."""
     features, points = matrix_FN.shape
+    _made.append(f"{points} x {features}")
     size = block_of(points)
     blocks_BFS = matrix_FN.reshape(features, points // size, size).permute(1, 0, 2)
     copied = blocks_BFS.clone(memory_format=torch.contiguous_format)

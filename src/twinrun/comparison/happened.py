@@ -32,7 +32,9 @@ NEEDS = {
 READ = (
     *("threads", "deterministic", "precision", "devices", "accelerator", "accumulate"),
     *("data_workers", "persistent_workers", "validation", "fill_uninitialized_memory"),
+    *("optimizer", "layout", "batch_norm", "checkpointing", "logging"),
 )
+FORMS = ("optimizer", "layout")  # of a step: see `acceleration.in_effect`
 
 
 def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
@@ -54,12 +56,17 @@ def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
         elif first["seed"] == other["seed"]:
             own = [name for name, value in asked.items() if value != _defaults().get(name)]
             reasons += [text for run in (first, other) for text in _departures(run, own)]
+            reasons += [text for run in (first, other) for text in _not_compiled(run)]
     return list(dict.fromkeys(reasons))
 
 
 def _of_change(first: RunManifest, other: RunManifest, changed: Sequence[str]) -> Iterator[str]:
     """Say which changes between two runs did not happen."""
     actual, before = other["actual"], first["actual"]
+    # Of a step made fast in several ways each is looked at in the run itself.
+    is_fast = {"compile", "cuda_graph"} & set(changed)
+    if "compile" in changed:
+        yield from (text for run in (first, other) for text in _not_compiled(run))
     for name in changed:
         departed = [*_departures(other, [name]), *_departures(first, [name])]
         if departed:
@@ -68,15 +75,30 @@ def _of_change(first: RunManifest, other: RunManifest, changed: Sequence[str]) -
             continue
         elif (need := NEEDS.get(name)) and not any(_has(run, need[0]) for run in (actual, before)):
             yield f"{name} changes nothing here: {need[1]}"
+        elif name in FORMS and (is_fast or not _is_known(name, actual)):
+            continue
         elif name in READ and actual[name] == before[name]:
             yield _unchanged(name, actual[name])
+
+
+def _not_compiled(run: RunManifest) -> list[str]:
+    """Say of a run that was to compile something that it did not."""
+    compilation = run["compilation"]
+    # By torch's own counter: that something was to be compiled proves nothing.
+    is_compiled = compilation is not None and compilation["compilations"] > 0
+    return [] if variant_of(run).compile == "none" or is_compiled else ["nothing was compiled"]
 
 
 def _unchanged(name: str, value: object) -> str:
     if name == "validation":
         return "the training has no validation"
-    shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+    shown = ", ".join(map(str, value)) or "default" if isinstance(value, list) else value
     return f"{name} is {shown} in both runs"
+
+
+def _is_known(name: str, actual: Mapping[str, object]) -> bool:
+    # Nobody sees the updates of compiled and captured steps; of layouts none is an answer.
+    return name == "layout" or bool(actual[name])
 
 
 def _departures(run: RunManifest, settings: Sequence[str]) -> list[str]:
@@ -120,9 +142,4 @@ def why_not_resumed(manifest: RunManifest) -> str | None:
 
 def what_did_not_happen(manifest: RunManifest) -> str | None:
     """Say what the variant asks for and the finished run did not do; None if it did everything."""
-    compilation = manifest["compilation"]
-    # By torch's own counter: that something was to be compiled proves nothing.
-    is_compiled = compilation is not None and compilation["compilations"] > 0
-    if variant_of(manifest).compile != "none" and not is_compiled:
-        return "nothing was compiled"
-    return why_not_resumed(manifest)
+    return next(iter(_not_compiled(manifest)), None) or why_not_resumed(manifest)

@@ -87,6 +87,18 @@ class Actual(Switches):
     """Whether anything was validated while training."""
     fill_uninitialized_memory: bool
     """Whether torch filled it, which it does under deterministic algorithms alone."""
+    optimizer: list[str]
+    """How optimizers updated, by the operations of the first update of each: `fused (Adam)`;
+    empty of compiled and captured steps, whose operations nobody sees."""
+    layout: list[str]
+    """Of `parameters`, `buffers`, `batches` and `products` those that lay in a layout other than
+    torch's default."""
+    batch_norm: str
+    """`none` of a module that does not normalise over the batch, `joined` or `synchronised`."""
+    checkpointing: bool
+    """Whether Lightning wrote checkpoints."""
+    logging: bool
+    """Whether the Trainer had a logger."""
     variables: dict[str, str]
     """Environment variables that change arithmetic, ours included."""
 

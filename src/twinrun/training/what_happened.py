@@ -10,9 +10,13 @@ from operator import attrgetter
 
 import pytorch_lightning as pl
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
+from twinrun.acceleration.in_effect import Layouts, OptimizerForms, departures_of
+from twinrun.acceleration.placement import lay_out_batch
 from twinrun.config.definitions import Variant
+from twinrun.process.compiler_cache import cache_used
 from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
@@ -32,6 +36,7 @@ class WhatHappened(pl.Callback):
         self._variant = variant
         # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = _switches()
+        self._forms, self._layouts = OptimizerForms(), Layouts()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
@@ -52,6 +57,14 @@ class WhatHappened(pl.Callback):
             "validation": False,
             "fill_uninitialized_memory": torch.are_deterministic_algorithms_enabled()
             and attrgetter("utils.deterministic.fill_uninitialized_memory")(torch),
+            "optimizer": [],
+            "layout": [],
+            "batch_norm": _batch_norm_of(pl_module),
+            "checkpointing": any(
+                isinstance(callback, pl.callbacks.ModelCheckpoint)
+                for callback in trainer.checkpoint_callbacks
+            ),
+            "logging": bool(trainer.loggers),
             "variables": {
                 name: value
                 for name, value in sorted(os.environ.items())
@@ -60,6 +73,18 @@ class WhatHappened(pl.Callback):
         }
         self.actual, self._before = actual, switches
         self.departures = [*_departures(dict(actual), self._variant), *_of_variables(self._variant)]
+        # A hook of optimizers would have compiled and captured steps done in parts.
+        if self._variant.compile != "step" and not self._variant.cuda_graph:
+            self._forms.start()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """Look at what the first step of an epoch will be given."""
+        if batch_idx == 0:
+            self._layouts.note_module(pl_module, self._variant.layout)
+            laid_out = lay_out_batch(batch, self._variant.layout)
+            self._layouts.note_batch(laid_out, self._variant.layout)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Find what the first epoch has imported; later ones hardly import more."""
@@ -78,11 +103,38 @@ class WhatHappened(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say what the module has changed under way."""
         before, after = dict(self._before), dict(_switches())
+        self._forms.stop()
+        self._layouts.note_module(pl_module, self._variant.layout)
+        cache = cache_used()
+        is_shared = cache is not None and not cache["is_own"]
+        # Which products became loops is seen where they are compiled.
+        may_be_cached = is_shared and self._variant.layout == "features_first"
+        self.departures += departures_of(
+            self._variant, self._forms.found, self._layouts, may_be_cached=may_be_cached
+        )
+        if self.actual is not None:
+            unseen = ["unseen"] if may_be_cached else []
+            self.actual["optimizer"] = sorted(self._forms.found)
+            self.actual["layout"] = sorted(self._layouts.found) + unseen
         self.departures += [
             _departure(name, f"became {after[name]} in the training, from {before[name]}")
             for name in before
             if after[name] != before[name]
         ]
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Take the hooks of optimizers away."""
+        self._forms.stop()
+
+
+def _batch_norm_of(module: torch.nn.Module) -> str:
+    """Return how a module's batch normalisation is done over several workers, if it has any."""
+    kinds = {type(child) for child in module.modules()}
+    if torch.nn.SyncBatchNorm in kinds:
+        return "synchronised"
+    return "joined" if any(issubclass(kind, _BatchNorm) for kind in kinds) else "none"
 
 
 def _switches() -> Switches:
