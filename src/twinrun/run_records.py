@@ -4,7 +4,7 @@ Read and written by `run_files`.
 """
 
 from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from twinrun.process.compiler_cache import CompilerCache
 from twinrun.process.environment import Actual, Environment
@@ -59,6 +59,8 @@ class Departure(TypedDict):
     """The variant's setting, or the switch of torch's that the module changed under way."""
     sentence: str
     """What it is or became, and what was asked."""
+    in_part: NotRequired[bool]
+    """Whether the setting had its effect elsewhere: then it is said, and hinders no comparison."""
 
 
 class SettingsEntry(TypedDict):

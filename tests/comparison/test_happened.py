@@ -229,7 +229,7 @@ def test_a_form_that_was_in_part_is_compared_and_said(
 ):
     found = cell(trained, tmp_path, workload, {}, change)
     assert found["answer"] in ("equal", "differs")
-    assert found["departures"] == [departure]
+    assert [each["sentence"] for each in found["departures"]] == [departure]
 
 
 @pytest.mark.parametrize(

@@ -315,3 +315,20 @@ def test_a_variant_that_computes_something_else_is_refused_and_the_others_are_ti
         "phase": None,
         "reason": f"refused: {row['refused']}",
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"optimizer": "fused"}, "optimizer is for-loop (OwnStep), where the variant says fused"),
+        ({"layout": "channels_last"}, "layout is default, where the variant says channels_last: "),
+    ],
+)
+def test_a_form_of_the_step_that_never_was_is_not_timed(tmp_path, changes, reason):
+    variants = {"plain": PLAIN, "fast": {**PLAIN, **changes}}
+    timing = TIMING | {"rounds": 1, "steps": 1, "phases": ["train", "trainer"]}
+    workload = WORKLOAD | {"module": "stubborn:UpdatesItself"}
+    table, summary = measured(tmp_path, variants, timing=timing, workload=workload)
+    assert set(table["variant"]) == {"plain"}
+    (skipped,) = summary["skipped"]
+    assert skipped["reason"].startswith(reason)

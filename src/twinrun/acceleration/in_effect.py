@@ -6,6 +6,7 @@ out. So it is not asked what was set: the operations of an update are looked at,
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,13 +22,13 @@ from twinrun.acceleration.features_first import loops_made
 from twinrun.acceleration.placement import is_tall
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError
+from twinrun.run_records import Departure
 
 Arguments = tuple[object, ...]
 Options = dict[str, object]
 Form = tuple[tuple[object, object], ...]
 DEFAULT = "default"
-# Of a departure beside which the variant has another effect: it is said, and hinders no comparison.
-IN_PART = "in part, "
 
 
 class _Updates(TorchDispatchMode):
@@ -169,9 +170,38 @@ class Layouts:
         self.note("batches", tensors(batch), layout)
 
 
+@contextmanager
+def must_take_effect(
+    variant: Variant, module: torch.nn.Module, batches: Sequence[object]
+) -> Iterator[None]:
+    """Watch first steps, and refuse a variant of which nothing came.
+
+    Args:
+        variant: its settings.
+        module: that takes the steps.
+        batches: as they are given to it.
+
+    Raises:
+        TwinrunError: naming the setting, once the steps are done.
+    """
+    forms, layouts = OptimizerForms(), Layouts()
+    if variant.optimizer != DEFAULT and variant.compile != "step" and not variant.cuda_graph:
+        forms.start()
+    try:
+        yield
+    finally:
+        forms.stop()
+    layouts.note_module(module, variant.layout)
+    for batch in batches:
+        layouts.note_batch(batch, variant.layout)
+    for found in departures_of(variant, forms.found, layouts):
+        if not found.get("in_part"):
+            raise TwinrunError(found["sentence"])
+
+
 def departures_of(
     variant: Variant, forms: Collection[str], layouts: Layouts, *, may_be_cached: bool = False
-) -> Iterator[str]:
+) -> Iterator[Departure]:
     """Say where updates or layouts are not what a variant asks for; in part, or at all.
 
     Args:
@@ -184,18 +214,23 @@ def departures_of(
     asked = variant.optimizer
     others = sorted(form for form in forms if not form.startswith(f"{asked} "))
     if asked != DEFAULT and others:
-        part = IN_PART if is_compiled or len(others) < len(forms) else ""
-        yield f"{part}optimizer is {', '.join(others)}, where the variant says {asked}"
+        text = f"{', '.join(others)}, where the variant says {asked}"
+        yield _departure("optimizer", text, in_part=is_compiled or len(others) < len(forms))
     layout, missed = variant.layout, " and ".join(sorted(layouts.missed))
     if layout == DEFAULT or may_be_cached:
         return
     what = "image (4-D)" if layout == "channels_last" else "matrix of many points and few features"
     why = f"its {missed} lie otherwise" if missed else f"no parameter, buffer or batch is a {what}"
+    text = f"default, where the variant says {layout}"
     if not layouts.found:
-        part = IN_PART if is_compiled else ""
-        yield f"{part}layout is default, where the variant says {layout}: {why}"
+        yield _departure("layout", f"{text}: {why}", in_part=is_compiled)
     elif missed:
-        yield f"{IN_PART}layout is default, where the variant says {layout}: some of {why}"
+        yield _departure("layout", f"{text}: some of {why}", in_part=True)
+
+
+def _departure(setting: str, text: str, *, in_part: bool) -> Departure:
+    part = "in part, " if in_part else ""
+    return {"setting": setting, "sentence": f"{part}{setting} is {text}", "in_part": in_part}
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:

@@ -102,7 +102,11 @@ def _is_known(name: str, actual: Mapping[str, object]) -> bool:
 
 
 def _departures(run: RunManifest, settings: Sequence[str]) -> list[str]:
-    return [found["sentence"] for found in run["departures"] if found["setting"] in settings]
+    return [
+        found["sentence"]
+        for found in run["departures"]
+        if found["setting"] in settings and not found.get("in_part")
+    ]
 
 
 def _has(actual: Mapping[str, object], name: str) -> bool:

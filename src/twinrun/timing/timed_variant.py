@@ -14,6 +14,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
 from twinrun.acceleration.compilation import empty_cache, wake_compiler
+from twinrun.acceleration.in_effect import must_take_effect
 from twinrun.acceleration.placement import device_of, lay_out, lay_out_batch
 from twinrun.acceleration.proof import epsilon_of
 from twinrun.acceleration.steps import Prediction, calls_to_warm_up, check
@@ -109,10 +110,11 @@ class TimedVariant:
         """
         with self._conditions():
             if phase == "trainer":
-                self._seconds(phase, self._warming_up + WARM_UP_CALLS)
+                with self._must_take_effect(phase):
+                    self._seconds(phase, self._warming_up + WARM_UP_CALLS)
                 return
             if phase == "train":
-                with self._cache():
+                with self._cache(), self._must_take_effect(phase):
                     self._first_call += self._seconds(phase, self._warming_up)
             shapes = [_shapes(batch) for batch in self._batches[phase]]
             # Each shape once, in the order of the batches: that of a set is left to chance.
@@ -206,6 +208,18 @@ class TimedVariant:
     def _cache(self) -> AbstractContextManager[None]:
         """Have only what is clocked compile in an empty cache: a run may have compiled the rest."""
         return nullcontext() if self._variant.compile == "none" else empty_cache()
+
+    def _must_take_effect(self, phase: Phase) -> AbstractContextManager[None]:
+        """Refuse, after the first steps, a form of the step that never was: see `in_effect`."""
+        variant = self._variant
+        if (variant.optimizer, variant.layout) == ("default", "default"):
+            return nullcontext()
+        fit = self._fits[phase] if self._loop is None or phase != "trainer" else self._loop.fit
+        batches = self._batches.get(phase)
+        if batches is None:
+            loaded = self._initial.batches("train", fit.trainer, 1)
+            batches = [lay_out_batch(copied(batch), variant.layout) for batch in loaded]
+        return must_take_effect(variant, fit.module, batches)
 
     @contextmanager
     def _conditions(self) -> Iterator[None]:

@@ -28,6 +28,11 @@ class TrainerLoop:
         self._fit = Fit(initial, module, variant, callbacks=[Speed(module, variant)])
         self._steps = self._fit.steps()
 
+    @property
+    def fit(self) -> Fit:
+        """The fit that is trained."""
+        return self._fit
+
     def seconds(self, steps: int) -> float:
         """Train on, and give the seconds of the steps."""
         before, started = self._fit.validation_seconds, timer()
