@@ -7,7 +7,7 @@ import shutil
 import pandas as pd
 import pytest
 
-from .conftest import ROOT
+from .conftest import ROOT, Project
 
 
 @pytest.mark.slow
@@ -33,6 +33,21 @@ def test_a_change_of_the_users_module_reruns_his_runs(project):
     model = project.directory / "mine/spirals_model.py"
     model.write_text(model.read_text().replace("nn.ReLU", "nn.Tanh"))
     assert project.jobs(*arguments) == {"train": 1}
+
+
+def test_a_folder_that_is_moved_reruns_nothing(project, tmp_path):
+    shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
+    target = "results/runs/mine/deterministic/seed1/repeat1/run.json"
+    project.snakemake(target, "--configfile", "mine/config.yaml", check=0)
+    # With the times of its files, as `cp -a` and `mv` leave them.
+    moved = Project(project.source, tmp_path / "another" / "place")
+    shutil.copytree(project.directory, moved.directory)
+    assert moved.jobs(target, "--configfile", "mine/config.yaml") == {}
+    shutil.move(moved.directory / "mine", tmp_path / "mine")
+    elsewhere = str(tmp_path / "mine/config.yaml")
+    assert moved.jobs(target, "--configfile", elsewhere) == {}
+    # And what is trained then is found there.
+    moved.snakemake(target, "--configfile", elsewhere, "--forcerun", "train", check=0)
 
 
 @pytest.mark.slow

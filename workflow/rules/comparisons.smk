@@ -47,6 +47,8 @@ rule locate:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=PARAMS.minutes_of_seeds,
         gpu=PARAMS.gpus_of_replay,
+        # A resource, not a param: where the folders lie is no part of a result.
+        folders=PARAMS.folders,
     params:
         source=lambda wildcards: hash_of(
             "twinrun.comparison.locate",

@@ -15,12 +15,13 @@ rule prepare:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
+        # A resource, not a param: where the folders lie is no part of a result.
+        folders=PARAMS.folders,
     params:
         source=lambda wildcards: hash_of(
             "twinrun.training.prepare_dataset", *PARAMS.modules_of_dataset(wildcards)
         ),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,
-        search_path=SEARCH_PATH,
     script:
         "../scripts/prepare.py"

@@ -28,6 +28,7 @@ rule train:
         runtime=lambda wildcards, attempt: 120 * attempt,
         # A resource, not a param: changing it must not rerun anything.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
+        folders=PARAMS.folders,  # likewise: where they lie is no part of a result
     params:
         source=lambda wildcards: hash_of(
             "twinrun.training.run",

@@ -19,6 +19,8 @@ rule timing:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=PARAMS.gpus_of_timing,
+        # A resource, not a param: where the folders lie is no part of a result.
+        folders=PARAMS.folders,
     params:
         source=lambda wildcards: hash_of(
             "twinrun.timing.measure",
@@ -33,7 +35,6 @@ rule timing:
             SETTINGS.timings[wildcards.timing].workload
         ),
         most_threads=lambda wildcards: SETTINGS.most_threads(wildcards.timing),
-        search_path=SEARCH_PATH,
         versions=versions_of,
     script:
         "../scripts/timing.py"

@@ -3,10 +3,12 @@ from msgspec import convert
 from twinrun.comparison.locate import locate
 from twinrun.config.definitions import Replay
 from twinrun.process.gpu_locks import on_own_gpus
+from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 
 if __name__ == "__main__":
-    run = convert(snakemake.params.run, Replay)
+    folders = folders_in(snakemake.resources.folders)
+    run = convert({**snakemake.params.run, "search_path": folders}, Replay)
     with job(snakemake, threads=run.variant.threads), on_own_gpus(snakemake.resources.gpu):
         locate(
             comparisons=snakemake.input.comparisons,

@@ -1,3 +1,4 @@
+from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 from twinrun.training.prepare_dataset import prepare
 
@@ -7,7 +8,7 @@ if __name__ == "__main__":
             name=snakemake.wildcards.dataset,
             make=snakemake.params.make,
             parameters=snakemake.params.parameters,
-            search_path=snakemake.params.search_path,
+            search_path=folders_in(snakemake.resources.folders),
             arrays=snakemake.output.arrays,
             manifest=snakemake.output.manifest,
         )

@@ -1,4 +1,5 @@
 from twinrun.process.gpu_locks import own_gpus
+from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 from twinrun.process.launching import environment_of, launch
 
@@ -16,7 +17,7 @@ if __name__ == "__main__":
                 "workload": snakemake.params.workload,
                 "variants": snakemake.params.variants,
                 "dataset": snakemake.params.dataset,
-                "search_path": snakemake.params.search_path,
+                "search_path": folders_in(snakemake.resources.folders),
                 "files": dict(snakemake.output.items()),
             },
             # Each variant sets what its algorithms need: the others shall not pay for it.

@@ -2,6 +2,7 @@ from msgspec import convert
 
 from twinrun.config.definitions import Run
 from twinrun.process.gpu_locks import own_gpus
+from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 from twinrun.training.failed_run import failure_kept
 from twinrun.training.run import run
@@ -9,9 +10,11 @@ from twinrun.training.run import run
 if __name__ == "__main__":
     settings = dict(snakemake.params.run)
     cores = settings.pop("cores")
+    folders = folders_in(snakemake.resources.folders)
     asked = convert(
         {
             **settings,
+            "training": {**settings["training"], "search_path": folders},
             "source_sha256": snakemake.params.source,
             "files": dict(snakemake.output.items()),
             "checkpoints": snakemake.params.checkpoints,

@@ -5,6 +5,7 @@ those of the last time and reruns a job when they changed. Threads and resources
 Wildcards are mappings of text, as Snakemake gives them to a function.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,7 +20,8 @@ class Params:
 
     inputs: Inputs
     search_path: Sequence[str]
-    """Folders of the user's own modules."""
+    """Folders of the user's own modules; a resource, for where they lie is no part of a result: the
+    hash of what is imported from them is."""
 
     @cached_property
     def _workloads(self) -> Mapping[str, Mapping[str, object]]:
@@ -41,7 +43,6 @@ class Params:
             "workload": self._workloads[wildcards["workload"]],
             "variant": self._variants[wildcards["variant"]],
             "dataset": self.inputs.dataset_of(wildcards["workload"]),
-            "search_path": self.search_path,
         }
 
     def settings_of_run(self, wildcards: Wildcards) -> dict[str, object]:
@@ -91,6 +92,11 @@ class Params:
         return self.inputs.settings.config["workloads"][wildcards["workload"]]["shows"]["surface"]
 
     # What a job asks for
+
+    @property
+    def folders(self) -> str:
+        """The search path as one text, as which a script reads it: see `folders_in`."""
+        return os.pathsep.join(self.search_path)
 
     def gpus_of_replay(self, wildcards: Wildcards) -> int:
         """Return one GPU at most: a replay is one process, however many workers trained."""

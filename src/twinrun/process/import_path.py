@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,6 +14,15 @@ from twinrun.process.one_lightning import unite
 
 # What of this package is as a user's own.
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
+
+
+def folders_in(text: str) -> list[str]:
+    """Return the folders of a search path that a rule hands on as one text.
+
+    >>> folders_in(""), folders_in(os.pathsep.join(["a", "b"]))
+    ([], ['a', 'b'])
+    """
+    return text.split(os.pathsep) if text else []
 
 
 def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
