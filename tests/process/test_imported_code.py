@@ -141,3 +141,25 @@ def test_two_files_of_one_name_are_both_found(tmp_path):
         modules.append(module)
     found = imported_files(modules)
     assert len({entry["sha256"] for entry in found.values()}) == 2
+
+
+def test_what_a_compiler_generates_is_no_code_of_the_users(tmp_path):
+    """Red before: a compiled run's code was gone with its cache, and the gate called it changed."""
+    code = (
+        "import torch\n"
+        "from twinrun.process.imported_code import imported_files\n"
+        "torch.compile(lambda tensor: (tensor + 1).sin())(torch.ones(8))\n"
+        "print('imported', sorted(imported_files()))\n"
+    )
+    (tmp_path / "own.py").write_text(code)
+    variables = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    for further in ({}, variables):
+        found = subprocess.run(
+            [sys.executable, str(tmp_path / "own.py")],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, **further},
+        )
+        assert "imported ['__main__']" in found.stdout
+    assert list((tmp_path / "cache").rglob("*.py"))

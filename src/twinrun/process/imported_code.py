@@ -25,6 +25,7 @@ import msgspec
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
+from twinrun.process.compiler_cache import FOLDERS
 from twinrun.process.job import say
 from twinrun.process.source_hash import code_hash, sources_hash
 
@@ -65,8 +66,16 @@ def imported_files(modules: Iterable[ModuleType] | None = None) -> Imported:
 
 
 def is_outside(file: str) -> bool:
-    """Say whether a file belongs neither to Python, nor to an installed package, nor to us."""
+    """Say whether a file belongs neither to Python, nor to an installed package, nor to us.
+
+    Nor is it code that torch's compiler has generated, which it imports from its cache: that
+    follows from the rest, and the cache of a run is deleted with its processes.
+    """
     path = Path(file).resolve()
+    # torch sets the first variable for itself, where nobody has.
+    caches = [os.environ[name] for name in FOLDERS if name in os.environ]
+    if any(path.is_relative_to(Path(cache).resolve()) for cache in caches):
+        return False
     if path.is_relative_to(PACKAGE) or {"site-packages", "dist-packages"} & set(path.parts):
         return False
     library = sysconfig.get_paths()
