@@ -101,6 +101,13 @@ class CompilationCounts(TypedDict):
     """Why it compiled again, once for each time."""
 
 
+class Share(TypedDict):
+    """How many of how many."""
+
+    judged: int
+    of: int
+
+
 class ProofLeg(TypedDict):
     """Fast steps compared with plain ones in one precision: see `acceleration.proof`."""
 
@@ -111,9 +118,17 @@ class ProofLeg(TypedDict):
     bound: float
     """The distance that rounding explains."""
     judged: int
-    """Values that were compared."""
+    """Values that were compared and depend on the weights."""
     left_out: int
     """Values that rounding alone moves too far to tell."""
+    unrepeated: int
+    """Values that a second plain training does not repeat."""
+    fixed: int
+    """Counters, rates and constants, which were compared but show nothing."""
+    losses: Share
+    """How many of the losses were judged."""
+    parameters: Share
+    """How many of the parameters that training moves were judged."""
 
 
 class Proof(TypedDict):

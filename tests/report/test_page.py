@@ -229,6 +229,8 @@ class TestCost:
 
     def test_names_a_lost_phase_and_what_fast_steps_were_proven_by(self, own_example):
         leg = {"precision": "64-true", "distance": 3e-16, "bound": 1.5e-8, "judged": 85}
+        leg |= {"unrepeated": 0, "fixed": 9, "losses": {"judged": 5, "of": 6}}
+        leg |= {"parameters": {"judged": 11, "of": 12}}
         proof = {
             "steps": 6,
             "shapes": 2,

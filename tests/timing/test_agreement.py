@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from twinrun.acceleration.proof import epsilon_of
+from twinrun.acceleration.roundings import epsilon_of
 from twinrun.timing.agreement import agreement, distance, tolerance_of
 
 

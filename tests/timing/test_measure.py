@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pandas as pd
 import pytest
 import torch
-from example_trainings import VARIANT
+from example_trainings import HERE, VARIANT
 from small import Small
 
 from twinrun import artifacts
@@ -18,6 +18,8 @@ from twinrun.process.fresh_process import rebuilt
 from twinrun.timing import initial_state, rounds, timed_variant
 from twinrun.timing.measure import measure
 from twinrun.timing.rounds import Measured
+from twinrun.training import remembered_proofs
+from twinrun.training.prove import prove
 
 WORKLOAD = {
     "module": "small:Small",
@@ -43,7 +45,7 @@ def measured(folder, variants, *, timing=TIMING, workload=WORKLOAD):
         name="small",
         **rebuilt(measure, asked),
         dataset=None,
-        search_path=[],
+        search_path=[HERE],
         files=files,
     )
     return pd.read_csv(files.rounds), artifacts.read_json(files.summary)
@@ -295,6 +297,8 @@ def test_a_variant_that_computes_something_else_is_refused_and_the_others_are_ti
     monkeypatch, tmp_path
 ):
     """The planted fault leaves the predictions before training as they are."""
+    # It is planted in this process alone.
+    monkeypatch.setattr(remembered_proofs, "prove_apart", lambda training: (prove(training), {}))
     set_up = under_trainer.set_up
 
     def forgetting(optimizer, variant):

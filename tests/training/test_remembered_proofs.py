@@ -13,6 +13,7 @@ from twinrun import artifacts
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process import environment
+from twinrun.process.imported_code import imported_files
 from twinrun.training import remembered_proofs
 from twinrun.training.remembered_proofs import proof_of, proven
 
@@ -21,7 +22,18 @@ FOREACH = Variant(**{**VARIANT, "optimizer": "foreach"})
 TRAINING = Training(
     workload=Workload(**WORKLOAD), variant=FOREACH, seed=1, dataset=None, search_path=[str(HERE)]
 )
-LEG = {"precision": "32-true", "distance": 0.0, "bound": 1e-3, "judged": 9, "left_out": 0}
+SHARE = {"judged": 4, "of": 4}
+LEG = {
+    "precision": "32-true",
+    "distance": 0.0,
+    "bound": 1e-3,
+    "judged": 9,
+    "left_out": 0,
+    "unrepeated": 0,
+    "fixed": 3,
+    "losses": SHARE,
+    "parameters": SHARE,
+}
 
 
 @pytest.fixture
@@ -31,7 +43,7 @@ def proofs(monkeypatch):
 
     def prove(training):
         made.append(training)
-        return {
+        proof = {
             "steps": 6,
             "shapes": 2,
             "in_parts": None,
@@ -42,8 +54,9 @@ def proofs(monkeypatch):
             "key": None,
             "is_remembered": False,
         }
+        return proof, imported_files()
 
-    monkeypatch.setattr(remembered_proofs, "prove", prove)
+    monkeypatch.setattr(remembered_proofs, "prove_apart", prove)
     return made
 
 
@@ -141,7 +154,7 @@ def test_a_refusal_is_not_remembered(tmp_path, monkeypatch):
     def refuse(training):
         raise TwinrunError("compile: step was not proven: out of memory")
 
-    monkeypatch.setattr(remembered_proofs, "prove", refuse)
+    monkeypatch.setattr(remembered_proofs, "prove_apart", refuse)
     with pytest.raises(TwinrunError, match="was not proven"):
         proof_of(TRAINING, tmp_path)
     assert not list(tmp_path.glob("*.json"))
@@ -151,19 +164,19 @@ def test_a_missing_gpu_is_no_refusal(monkeypatch):
     def fail(training):
         raise JobError("no GPU")
 
-    monkeypatch.setattr(remembered_proofs, "prove", fail)
+    monkeypatch.setattr(remembered_proofs, "prove_apart", fail)
     with pytest.raises(JobError):
         proven(TRAINING)
 
 
 def test_runs_that_start_at_once_wait_for_one_proof(proofs, tmp_path, monkeypatch):
-    prove = remembered_proofs.prove
+    prove = remembered_proofs.prove_apart
 
     def slow(training):
         time.sleep(0.2)
         return prove(training)
 
-    monkeypatch.setattr(remembered_proofs, "prove", slow)
+    monkeypatch.setattr(remembered_proofs, "prove_apart", slow)
     found = []
     runs = [
         threading.Thread(target=lambda: found.append(proof_of(TRAINING, tmp_path)))

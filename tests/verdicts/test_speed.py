@@ -264,8 +264,11 @@ class TestLostPhases:
 
 class TestComputation:
     def proof(self, distance, size=None, **changes):
-        leg = {"precision": "32-true", "bound": 1e-3, "judged": 39, "left_out": 2}
-        exact = {"precision": "64-true", "bound": 1e-8, "judged": 41, "left_out": 0}
+        share = {"judged": 6, "of": 6}
+        leg = {"unrepeated": 0, "fixed": 8, "losses": share, "parameters": {"judged": 3, "of": 4}}
+        exact = {**leg, "precision": "64-true", "bound": 1e-8, "judged": 41, "left_out": 0}
+        exact["parameters"] = {"judged": 4, "of": 4}
+        leg |= {"precision": "32-true", "bound": 1e-3, "judged": 19, "left_out": 2}
         proof = {
             "steps": 6,
             "shapes": 2,
@@ -289,9 +292,11 @@ class TestComputation:
             "Does its training step compute what the plain step computes, except for rounding?"
         )
         assert row["measured"] == (
-            "41 values (losses, logs, parameters, optimizer state) of 6 steps with 2 shapes of "
-            "batch: largest relative L2 distance 0 in 64-true (bound 1.00×10⁻⁸) and 1.50×10⁻⁷ in "
-            "32-true (bound 0.00100); 2 left out, which rounding alone moves too far"
+            "6 steps with 2 shapes of batch: in 64-true all 6 losses, all 4 parameters that "
+            "training moves and 31 other values, with a relative L2 distance of at most 0 (bound "
+            "1.00×10⁻⁸); in 32-true all 6 losses, 3 of 4 parameters that training moves and 10 "
+            "other values, with a relative L2 distance of at most 1.50×10⁻⁷ (bound 0.00100), 2 "
+            "values left out, which rounding alone moves too far"
         )
 
     def test_what_was_not_done_as_asked_is_said(self):
@@ -303,7 +308,7 @@ class TestComputation:
 
     def test_of_several_sizes_the_worst_speaks(self):
         sizes = [self.proof(d, size) for d, size in ((1e-7, 1), (9e-4, 2), (0.0, 3))]
-        assert "9.00×10⁻⁴ in 32-true" in self.row(*sizes)["measured"]
+        assert "at most 9.00×10⁻⁴ (bound" in self.row(*sizes)["measured"]
         refused = {"variant": "fast", "size": 4, "proof": None, "refused": "the loss is off"}
         row = self.row(*sizes, refused)
         assert (row["answer"], row["measured"]) == ("no", "the loss is off")

@@ -18,220 +18,199 @@ Values that rounding moves by more than a tenth of the bound are left out. How f
 measured: in one more plain training, all initial weights are changed by as much as another order of
 sums changes them (Parker, Monte Carlo Arithmetic, 1997). A bias before batch normalisation under
 Adam is such a value: its gradient is nothing but rounding. So is what lies behind an activation at
-its kink or a tie of a maximum.
+its kink or a tie of a maximum. These are events, which one training meets and another does not:
+where a value is off, further perturbed trainings show whether rounding may have done it.
+
+Left out, too, is what a plain training does not repeat by itself, which a second one shows.
+Counters, rates and constants, which no change of the weights moves, are compared but show nothing:
+a proof rests on losses, and on parameters that training has moved.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_flatten_with_path
 
-from twinrun.acceleration.compilation import Shapes, shapes_of
+from twinrun.acceleration.evidence import LOSS, PARAMETER, Recorded
+from twinrun.acceleration.roundings import bound_of, noise_of
 from twinrun.errors import TwinrunError
-from twinrun.run_records import ProofLeg
+from twinrun.run_records import ProofLeg, Share
 
-EPSILONS = {
-    "ieee": torch.finfo(torch.float32).eps,
-    "tf32": torch.finfo(torch.float16).eps,  # as many bits
-    "bf16": torch.finfo(torch.bfloat16).eps,
-}
-"""Of float32, by how torch multiplies it."""
-# ASSUME sums of 4,096 terms: in another order they differ by the square root of that, in units of
-# epsilon (Higham and Mary, see docs/method.md). Coarser formats are summed up in float32.
-ROUNDINGS = 64.0
-OURS = ("the loss of ", "the final rate of ")  # numbers that are no logs of the module's
+OURS = (LOSS, "the final rate of ")  # numbers that are no logs of the module's
 MARGIN = 0.1  # of the bound: what rounding may move in values that are compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """What a short training left."""
+class Judgement:
+    """What a comparison found."""
 
-    numbers: dict[str, float] = field(default_factory=dict)
-    """Losses and logs by name, in the order in which they came."""
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Parameters, buffers, state of optimizers and callbacks, by kind and name."""
-
-
-class Recorder(pl.Callback):
-    """Keeps the evidence of a training; the last of its callbacks."""
-
-    def __init__(self, *, perturbation: float = 0.0) -> None:
-        """Keep nothing yet.
-
-        Args:
-            perturbation: by how much all initial weights are changed, relative to each, up or down.
-        """
-        self.evidence = Recorded()
-        self.epsilon = EPSILONS["ieee"]
-        """How far 1 and the next number are apart in what the training computed with."""
-        self.steps = 0
-        self.shapes: set[Shapes] = set()
-        """Of the batches that were seen."""
-        self._perturbation = perturbation
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Change the initial weights, and see how the module has set torch."""
-        accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
-        self.epsilon = epsilon_of(str(trainer.precision), accelerator)
-        if not self._perturbation:
-            return
-        perturb(pl_module, self._perturbation)
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: object,
-        batch: object,
-        batch_idx: int,
-    ) -> None:
-        """Keep the step's loss and logs."""
-        self.steps += 1
-        self.shapes.add(shapes_of(batch))
-        # Lightning hands on the loss divided by accumulate_grad_batches, to all trainings alike.
-        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        if isinstance(loss, torch.Tensor):
-            self.evidence.numbers[f"the loss of step {self.steps}"] = float(loss)
-        self._keep_logs(trainer, f"step {self.steps}")
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the epoch's logs, validation's too."""
-        self._keep_logs(trainer, f"epoch {trainer.current_epoch + 1}")
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the state."""
-        names = {id(p): name for name, p in pl_module.named_parameters()}
-        kept = self.evidence.tensors
-        for kind, tensors in (
-            ("parameter", pl_module.named_parameters()),
-            ("buffer", pl_module.named_buffers()),
-        ):
-            kept.update({f"{kind} {name}": _copy(tensor) for name, tensor in tensors})
-        for index, optimizer in enumerate(trainer.optimizers):
-            of = f"optimizer {index + 1}" if len(trainer.optimizers) > 1 else "optimizer"
-            for number, (parameter, state) in enumerate(optimizer.state.items()):
-                name = names.get(id(parameter), str(number))
-                for key, value in state.items():
-                    if isinstance(value, torch.Tensor):
-                        kept[f"{of} {key} of {name}"] = _copy(value)
-            # A schedule that a fast step had thrown off would show in the rate.
-            for number, group in enumerate(optimizer.param_groups):
-                self.evidence.numbers[f"the final rate of group {number + 1}"] = float(group["lr"])
-        for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
-            if callback is not self:
-                state = callback.state_dict()
-                leaves = tree_flatten_with_path(state)[0] if state else []
-                for path, value in leaves:
-                    if isinstance(value, torch.Tensor):
-                        where = "".join(map(str, path))
-                        kept[f"{type(callback).__name__} {where}"] = _copy(value)
-
-    def _keep_logs(self, trainer: pl.Trainer, when: str) -> None:
-        for name, value in trainer.callback_metrics.items():
-            self.evidence.numbers[f"{name} of {when}"] = float(value)
-
-
-def noise_of(epsilon: float) -> float:
-    """Return how far another order of the same sums moves a value, relative to its terms."""
-    return epsilon * (ROUNDINGS if epsilon <= EPSILONS["ieee"] else 1.0)
-
-
-def perturb(module: torch.nn.Module, size: float) -> None:
-    """Change all weights by a relative size, up or down."""
-    # A generator of its own, so that the global ones draw the same in all three trainings.
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
-            # In the parameter's own precision: in float32 there is no number 1 + 2e-16.
-            parameter.mul_(1 + size * signs.to(parameter))
+    leg: ProofLeg
+    """In numbers."""
+    names: frozenset[str]
+    """The values that were judged."""
+    why_none: str | None
+    """Why no loss after an update and no parameter that training moves was; None if one was."""
 
 
 def compare(
     plain: Recorded,
-    perturbed: Recorded,
+    again: Recorded,
+    perturbed: Sequence[Recorded],
     fast: Recorded,
     *,
     precision: str,
     epsilon: float,
-    is_same_in_float64: bool = False,
-) -> ProofLeg:
+    proven: frozenset[str] | None = None,
+) -> Judgement:
     """Compare a fast training with a plain one.
 
     Args:
         plain: of the plain training.
-        perturbed: of a plain one whose initial weights were changed by the noise of `epsilon`.
+        again: of the same once more.
+        perturbed: of plain ones whose initial weights were changed by the noise of `epsilon`.
         fast: of the fast one.
-        precision: of all three.
+        precision: of all of them.
         epsilon: how far 1 and the next number are apart in what is computed with.
-        is_same_in_float64: whether the same steps were proven there.
+        proven: the values that were judged in float64, where these show that the steps compute the
+            same; None if nothing does.
 
     Raises:
         TwinrunError: naming the first value that is further off than rounding explains.
     """
-    # ASSUME two orders of the same sums agree to half of the digits, and that generated code which
-    # is wrong does not agree to a third of them.
-    bound = epsilon ** (1 / 3) if is_same_in_float64 else math.sqrt(epsilon)
-    if is_same_in_float64:
-        plain, perturbed, fast = (_without_logs(of) for of in (plain, perturbed, fast))
-    farthest, judged, left_out = 0.0, 0, 0
-    for name, expected, moved, found, scale in _values(plain, perturbed, fast):
+    if proven is not None:
+        plain, again, fast, *perturbed = map(_without_logs, (plain, again, fast, *perturbed))
+    tally = _Tally(plain.decisive)
+    for name, (expected, repeated, found, *moved), scale in _values(plain, again, fast, *perturbed):
+        bound = bound_of(epsilon, is_proven=proven is not None and name in proven)
+        # ASSUME what rounding alone moves this far cannot be judged; it is counted.
+        most = MARGIN * bound
+        if not _are_near(repeated, expected, most):
+            tally.note_unrepeated(name, expected, repeated)
+            continue
+        if found is None and expected is None:  # of the perturbed training alone
+            continue
         if found is None or expected is None or found.shape != expected.shape:
             there = "fast" if expected is None else "plain"
             raise TwinrunError(f"{name} is there in the {there} training only")
-        # What rounding leaves of a value that should be 0 is no information.
-        floor = noise_of(epsilon) * scale
-        # ASSUME what rounding alone moves this far cannot be judged; it is counted.
-        # Without the floor: what rounding moves below it, another order of sums moves above it.
-        if moved is None or _distance(moved, expected, 0.0) > MARGIN * bound:
-            left_out += 1
+        # Without a floor: what rounding moves below it, another order of sums moves above it.
+        if not all(_are_near(each, expected, most) for each in moved):
+            tally.left_out.append(name)
             continue
-        judged += 1
-        distance = _distance(found, expected, floor)
-        farthest = max(farthest, distance)
+        # What rounding leaves of a value that should be 0 is no information.
+        distance = _distance(found, expected, noise_of(epsilon) * scale)
         # Written so that a distance of NaN is off, too.
         if not distance <= bound:
             raise TwinrunError(
                 f"{name} is {distance:.2g} off, where rounding explains {bound:.2g} (in {precision}"
                 f", relative L2)"
             )
-    return {
-        "precision": precision,
-        "distance": farthest,
-        "bound": bound,
-        "judged": judged,
-        "left_out": left_out,
-    }
+        is_fixed = all(each is not None and not _distance(each, expected, 0.0) for each in moved)
+        tally.note(name, distance, bound, is_fixed=is_fixed)
+    return tally.judgement(precision, bound_of(epsilon, is_proven=proven is not None))
+
+
+class _Tally:
+    """Counts what was judged of what."""
+
+    def __init__(self, decisive: set[str]) -> None:
+        self.left_out: list[str] = []
+        self._decisive = decisive
+        self._judged: list[str] = []
+        self._fixed: list[str] = []
+        self._unrepeated: dict[str, float] = {}
+        self._farthest = 0.0
+
+    def note(self, name: str, distance: float, bound: float, *, is_fixed: bool) -> None:
+        """Count a value that was judged; `is_fixed` is one that the weights do not move."""
+        self._farthest = max(self._farthest, distance)
+        is_evidence = name in self._decisive or name.startswith(LOSS) or not is_fixed
+        (self._judged if is_evidence else self._fixed).append(name)
+
+    def note_unrepeated(
+        self, name: str, expected: torch.Tensor | None, repeated: torch.Tensor | None
+    ) -> None:
+        """Count a value that the plain training does not repeat."""
+        is_there = expected is not None and repeated is not None
+        self._unrepeated[name] = (
+            _distance(repeated, expected, 0.0)
+            if is_there and repeated.shape == expected.shape
+            else math.inf
+        )
+
+    def judgement(self, precision: str, bound: float) -> Judgement:
+        losses, parameters = (self._share(kind) for kind in (LOSS, PARAMETER))
+        leg: ProofLeg = {
+            "precision": precision,
+            "distance": self._farthest,
+            "bound": bound,
+            "judged": len(self._judged),
+            "left_out": len(self.left_out),
+            "unrepeated": len(self._unrepeated),
+            "fixed": len(self._fixed),
+            "losses": losses,
+            "parameters": parameters,
+        }
+        names = frozenset([*self._judged, *self._fixed])
+        return Judgement(leg=leg, names=names, why_none=self._why_none())
+
+    def _share(self, kind: str) -> Share:
+        """Count the losses, or the parameters that training moves."""
+        judged, others = (
+            sum(name.startswith(kind) and (kind == LOSS or name in self._decisive) for name in of)
+            for of in (self._judged, [*self.left_out, *self._unrepeated])
+        )
+        return {"judged": judged, "of": judged + others}
+
+    def _why_none(self) -> str | None:
+        if self._decisive & {*self._judged}:
+            return None
+        for name, distance in self._unrepeated.items():
+            if name in self._decisive:
+                return (
+                    f"the plain training does not repeat by itself, so that there is nothing to "
+                    f"compare with ({name} is {distance:.2g} off in a second one)"
+                )
+        if self._decisive:
+            rest = ", and counters, rates and constants show nothing" if self._fixed else ""
+            return (
+                f"rounding alone moves every loss after the first update and every parameter that "
+                f"is trained too far to compare it{rest}"
+            )
+        return "its first steps move no parameter, and no step after an update returns a loss"
+
+
+def _are_near(found: torch.Tensor | None, expected: torch.Tensor | None, most: float) -> bool:
+    """Say whether two trainings have a value alike, or both have none."""
+    if found is None or expected is None:
+        return found is expected
+    return found.shape == expected.shape and _distance(found, expected, 0.0) <= most
 
 
 def _without_logs(recorded: Recorded) -> Recorded:
     """Leave out what the module logs: numbers of any kind, some of which jump."""
     numbers = {name: value for name, value in recorded.numbers.items() if name.startswith(OURS)}
-    return Recorded(numbers=numbers, tensors=recorded.tensors)
+    return replace(recorded, numbers=numbers)
 
 
-def _values(
-    plain: Recorded, perturbed: Recorded, fast: Recorded
-) -> Iterator[tuple[str, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, float]]:
-    """List name, values of the three trainings, and the largest norm of the same kind."""
+Values = tuple[torch.Tensor | None, ...]
+"""One value in the plain training, the same again, the fast one, and the perturbed ones."""
+
+
+def _values(*trainings: Recorded) -> Iterator[tuple[str, Values, float]]:
+    """List name, values of the trainings, and the largest norm of the same kind in the first."""
     all_numbers = [
         {name: torch.tensor([value], dtype=torch.float64) for name, value in of.numbers.items()}
-        for of in (plain, perturbed, fast)
+        for of in trainings
     ]
-    for values in (all_numbers, [plain.tensors, perturbed.tensors, fast.tensors]):
+    for values in (all_numbers, [of.tensors for of in trainings]):
         scales: dict[str, float] = {}
         for name, value in values[0].items():
             norm = float(value.double().norm())
             if math.isfinite(norm):
                 scales[_kind(name)] = max(scales.get(_kind(name), 0.0), norm)
-        for name in dict.fromkeys([*values[0], *values[2]]):
-            scale = scales.get(_kind(name), 0.0)
-            yield name, values[0].get(name), values[1].get(name), values[2].get(name), scale
+        for name in dict.fromkeys(name for of in values for name in of):
+            yield name, tuple(of.get(name) for of in values), scales.get(_kind(name), 0.0)
 
 
 def _kind(name: str) -> str:
@@ -249,28 +228,3 @@ def _distance(found: torch.Tensor, expected: torch.Tensor, floor: float) -> floa
     if difference <= floor:
         return 0.0
     return difference / size if size else math.inf
-
-
-def epsilon_of(precision: str, accelerator: str) -> float:
-    """Return how far 1 and the next number are apart in what is computed with, as torch is set now.
-
-    float32 may be multiplied in fewer bits: by cuDNN's convolutions as TF32 unless they are told
-    not to, by matrix products where the process says so, on a GPU and on a CPU that can.
-    """
-    if precision == "64-true":
-        return torch.finfo(torch.float64).eps
-    if not precision.startswith("32"):
-        return torch.finfo(torch.float16 if precision.startswith("16") else torch.bfloat16).eps
-    parts = (
-        ("mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn")
-        if accelerator == "cpu"
-        else ("cuda.matmul", "cudnn.conv", "cudnn.rnn")
-    )
-    # ASSUME all float32 arithmetic is the coarsest that is allowed: the widest of the bounds. The
-    # older switch, `allow_tf32`, sets these and cannot be read after one of them was set.
-    found = [attrgetter(f"backends.{part}.fp32_precision")(torch) for part in parts]
-    return max(EPSILONS.get(name, EPSILONS["ieee"]) for name in found)
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

@@ -71,7 +71,7 @@ def messages_of(
         process.join()
         receiver.close()
     if process.exitcode:
-        raise TwinrunError(_death(process.exitcode))
+        raise TwinrunError(death(process.exitcode))
 
 
 def _work(sender: Connection, function: Callable[[Callable[[object], None]], None]) -> None:
@@ -84,10 +84,10 @@ def _work(sender: Connection, function: Callable[[Callable[[object], None]], Non
     function(sender.send)
 
 
-def _death(code: int) -> str:
-    """Say how a process ended.
+def death(code: int) -> str:
+    """Say how a process ended, by its exit code.
 
-    >>> _death(3), _death(-9)
+    >>> death(3), death(-9)
     ('ended its process (exit code 3)', 'was ended by SIGKILL, as when memory runs out')
     """
     if code > 0:

@@ -19,7 +19,13 @@ from pathlib import Path
 from twinrun.errors import JobError
 from twinrun.process.machine import THREADS
 from twinrun.process.slurm import srun_of_workers
-from twinrun.process.worker_process import WorkerProcess, failure_of, signals_passed_on, watch
+from twinrun.process.worker_process import (
+    WorkerProcess,
+    ended_by_signals,
+    failure_of,
+    signals_passed_on,
+    watch,
+)
 
 SRUN_SECONDS = 30.0  # for srun, which ends the others itself and then says how each ended
 # What cuBLAS asks for to be deterministic: https://docs.nvidia.com/cuda/cublas/#results-reproducibility
@@ -53,6 +59,7 @@ def launch(
     workers: int = 1,
     nodes: int = 1,
     command: Sequence[str] = (),
+    ends_with_us: bool = False,
 ) -> None:
     """Call a function in fresh processes, as many as there are workers, and wait for them.
 
@@ -65,6 +72,8 @@ def launch(
             TWINRUN_MEETING, a URL where they meet, in their environment.
         nodes: machines that share the workers evenly, those of the Slurm job that this is.
         command: what starts the process, elsewhere than here (see `slurm.srun_of_job`).
+        ends_with_us: SIGINT and SIGTERM are not passed on, but end the processes and then do to
+            this one what they always do: what was started is a part of its own work.
 
     Raises:
         TwinrunError: if the function raised; a JobError if what it raised was the machine's fault,
@@ -81,7 +90,7 @@ def launch(
                     threads = int(environment["OMP_NUM_THREADS"])
                     prefix = srun_of_workers(workers, nodes, threads)
                 started.append(WorkerProcess(prefix, function, arguments, {**environment, **rank}))
-            with signals_passed_on(started):
+            with ended_by_signals(started) if ends_with_us else signals_passed_on(started):
                 watch(started, GRACE_SECONDS if nodes == 1 else SRUN_SECONDS)
         finally:
             for worker in started:

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 
@@ -32,6 +33,11 @@ SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ende
 NOT_INHERITED = {
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
 }
+
+
+Handler = Callable[[int, FrameType | None], object]
+Handlers = dict[int, Handler | int | None]
+"""What a signal does, by its number: as `signal.getsignal` says it."""
 
 
 class WorkerProcess:
@@ -128,7 +134,7 @@ def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[None]:
     """Pass the first SIGINT or SIGTERM on to the workers; a second one of either ends them."""
     was_asked = False
 
-    def pass_on(number: int, frame: object) -> None:
+    def pass_on(number: int, frame: FrameType | None) -> None:
         nonlocal was_asked
         for worker in workers:
             # Who escalates from one to the other means it too.
@@ -138,15 +144,42 @@ def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[None]:
                 worker.process.send_signal(number)
         was_asked = True
 
+    with _handled(lambda before: pass_on):
+        yield
+
+
+@contextmanager
+def ended_by_signals(workers: Sequence[WorkerProcess]) -> Iterator[None]:
+    """Have SIGINT and SIGTERM end the workers, and then do what they do without them."""
+
+    def ending(before: Handlers) -> Handler:
+        def end(number: int, frame: FrameType | None) -> None:
+            for worker in workers:
+                worker.kill()
+            signal.signal(number, before[number])
+            os.kill(os.getpid(), number)
+
+        return end
+
+    with _handled(ending):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[Handlers], Handler]) -> Iterator[None]:
+    """Handle both signals in the body, as far as this thread may; put back what was there."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {n: signal.signal(n, pass_on) for n in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before: Handlers = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, handler(before))
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in numbers:
+            signal.signal(number, before[number])
 
 
 def failure_of(function: str, workers: Sequence[WorkerProcess]) -> TwinrunError | None:

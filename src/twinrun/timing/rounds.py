@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-import torch
-
 from twinrun.acceleration.steps import is_fast
 from twinrun.config.definitions import Timing, Training, Variant
 from twinrun.errors import TwinrunError, sentence_of
@@ -152,7 +150,7 @@ class Rounds:
             report_progress(f"{self._label}: proof of {name}")
             proof, refusal = None, None
             try:
-                # Deterministic algorithms ask for the workspaces of cuBLAS here, too.
+                # Its process inherits the variable by which cuBLAS sizes its workspaces.
                 with conditions(variant):
                     proof = proof_of(replace(self._training, variant=variant))
             except OtherComputationError as error:
@@ -164,8 +162,6 @@ class Rounds:
             self._measured.proofs.append(
                 {"variant": name, "size": self._size, "proof": proof, "refused": refusal}
             )
-        # The graphs of the proofs would count as ones that were compiled before.
-        torch.compiler.reset()
 
     def _enter(self, name: str, outputs: Outputs, *, compares: bool) -> None:
         variant, steps = self._variants[name], self._timing.steps

@@ -16,7 +16,7 @@ from torch.utils.benchmark import timer  # synchronises the device, then reads t
 from twinrun.acceleration.compilation import empty_cache, wake_compiler
 from twinrun.acceleration.in_effect import must_take_effect
 from twinrun.acceleration.placement import device_of, lay_out, lay_out_batch
-from twinrun.acceleration.proof import epsilon_of
+from twinrun.acceleration.roundings import epsilon_of
 from twinrun.acceleration.steps import Prediction, calls_to_warm_up, check
 from twinrun.batches import copied, leaves, tensors
 from twinrun.config.definitions import Variant

@@ -1,6 +1,6 @@
 """Proofs of fast steps, remembered: one serves all runs and timings that it holds for.
 
-A proof takes a quarter of a minute and says nothing of a seed: it compares two forms of one step.
+A proof takes half a minute and says nothing of a seed: it compares two forms of one step.
 So it is kept in a small file, beside Snakemake's own memory of the folder, under a hash of all that
 it rests on: workload, settings, the dataset's bytes, Twinrun's code, versions, machine, inherited
 environment variables. The user's code is hashed beside it, file by file as the proof's process
@@ -29,10 +29,11 @@ from twinrun.acceleration.steps import is_fast
 from twinrun.config.definitions import Training
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process import environment
-from twinrun.process.imported_code import ImportedFile, changed_since, imported_files
+from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.source_hash import sources_hash
 from twinrun.run_records import Proof
-from twinrun.training.prove import provable, prove
+from twinrun.training.prove import provable
+from twinrun.training.prove_apart import prove_apart
 
 MEMORY = Path(".snakemake/twinrun/proofs")
 MOST_REMEMBERED = 500
@@ -42,8 +43,8 @@ class Remembered(TypedDict):
     """A proof as it is kept."""
 
     proof: Proof
-    code: dict[str, ImportedFile]
-    """The user's modules that its process had imported."""
+    code: Imported
+    """The user's modules that its processes had imported."""
 
 
 def proof_of(training: Training, memory: Path | None = None) -> Proof:
@@ -54,12 +55,12 @@ def proof_of(training: Training, memory: Path | None = None) -> Proof:
         memory: a folder; by default one beside Snakemake's own, and none where there is no such.
 
     Raises:
-        TwinrunError: if the steps are not what the plain ones are; see `prove`.
+        TwinrunError: if the steps are not what the plain ones are; see `prove_apart`.
     """
     if memory is None:
         memory = MEMORY if MEMORY.parts and Path(MEMORY.parts[0]).is_dir() else None
     if memory is None:
-        return prove(training)
+        return prove_apart(training)[0]
     key = key_of(training)
     file = memory / f"{key}.json"
     # Runs that start at once wait for the first of them, instead of proving the same side by side.
@@ -67,8 +68,9 @@ def proof_of(training: Training, memory: Path | None = None) -> Proof:
         known = _read(file)
         if known is not None and not changed_since(known["code"]):
             return {**known["proof"], "is_remembered": True}
-        proof: Proof = {**prove(training), "key": key}
-        _write(file, {"proof": proof, "code": imported_files()})
+        made, code = prove_apart(training)
+        proof: Proof = {**made, "key": key}
+        _write(file, {"proof": proof, "code": code})
     return proof
 
 

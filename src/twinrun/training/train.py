@@ -66,7 +66,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     stop = Stop(folder / "STOP")
     origin = origin_of(run)
 
-    # Prove fast steps, in trainings of their own: before anything is built, since the proof seeds.
+    # Prove fast steps, in processes of their own: this one is as one that has nothing to prove.
     proof, refusal = proven(run.training)
 
     # Assemble.

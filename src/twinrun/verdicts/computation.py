@@ -8,6 +8,7 @@ before any training; they show what compilation and layout do to `predict_step`,
 import math
 
 from twinrun.formatting import count, measure, plural
+from twinrun.run_records import ProofLeg, Share
 from twinrun.timing.summary import Agreement, TimedProof
 from twinrun.verdicts.rows import Answer, Verdict
 from twinrun.verdicts.speed import Timing, verdict_of
@@ -41,24 +42,40 @@ def _computation(row: TimedProof) -> tuple[Answer, str]:
     proof = row["proof"]
     if proof is None:
         return "no", row["refused"] or ""
-    judged = max(leg["judged"] for leg in proof["legs"])
-    left_out = max(leg["left_out"] for leg in proof["legs"])
-    distances = " and ".join(
-        f"{measure(leg['distance'])} in {leg['precision']} (bound {measure(leg['bound'])})"
-        for leg in proof["legs"]
-    )
-    parts = [
-        f"{count(judged)} values (losses, logs, parameters, optimizer state) of "
-        f"{count(proof['steps'])} steps with {plural(proof['shapes'], 'shape')} of batch: largest "
-        f"relative L2 distance {distances}"
-    ]
-    if left_out:
-        parts.append(f"{count(left_out)} left out, which rounding alone moves too far")
+    shapes = plural(proof["shapes"], "shape")
+    legs = "; ".join(map(_leg, proof["legs"]))
+    parts = [f"{count(proof['steps'])} steps with {shapes} of batch: {legs}"]
     if proof["in_parts"]:
         parts.append(f"done in parts, because of {proof['in_parts']}")
     if proof["not_in_float64"]:
         parts.append(f"not tried in float64 ({proof['not_in_float64']})")
     return "yes", "; ".join(parts)
+
+
+def _leg(leg: ProofLeg) -> str:
+    """Say what was judged of what in one precision."""
+    others = leg["judged"] - leg["losses"]["judged"] - leg["parameters"]["judged"]
+    said = (
+        f"in {leg['precision']} {_share(leg['losses'])} losses, {_share(leg['parameters'])} "
+        f"parameters that training moves and {count(others)} other values, with a relative L2 "
+        f"distance of at most {measure(leg['distance'])} (bound {measure(leg['bound'])})"
+    )
+    if leg["left_out"]:
+        said += f", {count(leg['left_out'])} values left out, which rounding alone moves too far"
+    if leg["unrepeated"]:
+        said += f", {count(leg['unrepeated'])} left out, which plain training does not repeat"
+    return said
+
+
+def _share(share: Share) -> str:
+    """Say how many of how many.
+
+    >>> _share({"judged": 3, "of": 5}), _share({"judged": 5, "of": 5})
+    ('3 of 5', 'all 5')
+    """
+    if share["judged"] == share["of"] > 1:
+        return f"all {count(share['of'])}"
+    return f"{count(share['judged'])} of {count(share['of'])}"
 
 
 def agreements(timing: Timing) -> list[Verdict]:

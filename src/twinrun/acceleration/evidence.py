@@ -1,0 +1,124 @@
+"""What a short training leaves to be compared: losses, logs, and its state when it ends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytorch_lightning as pl
+import torch
+from torch.utils._pytree import tree_flatten_with_path
+
+from twinrun.acceleration.compilation import Shapes, shapes_of
+from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
+
+LOSS, PARAMETER = "the loss of ", "parameter "  # how the names of these values begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """What a short training left."""
+
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Losses and logs by name, in the order in which they came."""
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Parameters, buffers, state of optimizers and callbacks, by kind and name."""
+    decisive: set[str] = field(default_factory=set)
+    """Names of the losses after the first update, and of the parameters that training moved."""
+
+
+class Recorder(pl.Callback):
+    """Keeps the evidence of a training; the last of its callbacks."""
+
+    def __init__(self, *, perturbation: float = 0.0, draw: int = 0) -> None:
+        """Keep nothing yet.
+
+        Args:
+            perturbation: by how much all initial weights are changed, relative to each, up or down.
+            draw: which of them up and which down.
+        """
+        self.evidence = Recorded()
+        self.epsilon = EPSILONS["ieee"]
+        """How far 1 and the next number are apart in what the training computed with."""
+        self.steps = 0
+        self.shapes: set[Shapes] = set()
+        """Of the batches that were seen."""
+        self._perturbation, self._draw = perturbation, draw
+        self._initial: dict[str, torch.Tensor] = {}
+        self._is_updated = False
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Change the initial weights, and see how the module has set torch."""
+        accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
+        self.epsilon = epsilon_of(str(trainer.precision), accelerator)
+        if self._perturbation:
+            perturb(pl_module, self._perturbation, self._draw)
+        self._initial = {name: _copy(tensor) for name, tensor in pl_module.named_parameters()}
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """See whether this step's loss is one of weights that were updated."""
+        self._is_updated = trainer.global_step > 0
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
+        """Keep the step's loss and logs."""
+        self.steps += 1
+        self.shapes.add(shapes_of(batch))
+        # Lightning hands on the loss divided by accumulate_grad_batches, to all trainings alike.
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        if isinstance(loss, torch.Tensor):
+            name = f"{LOSS}step {self.steps}"
+            self.evidence.numbers[name] = float(loss)
+            if self._is_updated:
+                self.evidence.decisive.add(name)
+        self._keep_logs(trainer, f"step {self.steps}")
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the epoch's logs, validation's too."""
+        self._keep_logs(trainer, f"epoch {trainer.current_epoch + 1}")
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the state."""
+        names = {id(p): name for name, p in pl_module.named_parameters()}
+        kept = self.evidence.tensors
+        for kind, tensors in (
+            ("parameter", pl_module.named_parameters()),
+            ("buffer", pl_module.named_buffers()),
+        ):
+            kept.update({f"{kind} {name}": _copy(tensor) for name, tensor in tensors})
+        for name, before in self._initial.items():
+            after = kept.get(f"{PARAMETER}{name}")
+            if after is not None and not torch.equal(after, before):
+                self.evidence.decisive.add(f"{PARAMETER}{name}")
+        for index, optimizer in enumerate(trainer.optimizers):
+            of = f"optimizer {index + 1}" if len(trainer.optimizers) > 1 else "optimizer"
+            for number, (parameter, state) in enumerate(optimizer.state.items()):
+                name = names.get(id(parameter), str(number))
+                for key, value in state.items():
+                    if isinstance(value, torch.Tensor):
+                        kept[f"{of} {key} of {name}"] = _copy(value)
+            # A schedule that a fast step had thrown off would show in the rate.
+            for number, group in enumerate(optimizer.param_groups):
+                self.evidence.numbers[f"the final rate of group {number + 1}"] = float(group["lr"])
+        for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
+            if callback is not self:
+                state = callback.state_dict()
+                leaves = tree_flatten_with_path(state)[0] if state else []
+                for path, value in leaves:
+                    if isinstance(value, torch.Tensor):
+                        where = "".join(map(str, path))
+                        kept[f"{type(callback).__name__} {where}"] = _copy(value)
+
+    def _keep_logs(self, trainer: pl.Trainer, when: str) -> None:
+        for name, value in trainer.callback_metrics.items():
+            self.evidence.numbers[f"{name} of {when}"] = float(value)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
