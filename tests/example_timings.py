@@ -42,6 +42,7 @@ def timing_summary(**changes: Any) -> TimingSummary:
         "agreement": [],
         "extents": [],
         "skipped": [],
+        "without_epoch_hooks": [],
         **changes,
     }
 

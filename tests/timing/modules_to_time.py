@@ -82,6 +82,46 @@ class AsksTheTrainer(Predicts):
         assert "val_loss" in self.trainer.callback_metrics
 
 
+class Gathers(Predicts):
+    """Gathers what its steps return, and what its validation logs, until its epoch ends."""
+
+    def on_train_epoch_start(self):
+        self.gathered, self.begun = [], getattr(self, "begun", 0) + 1
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.gathered.append(loss.detach())
+        self.most = max(len(self.gathered), getattr(self, "most", 0))
+        return loss
+
+    def on_train_epoch_end(self):
+        self.log("mean", torch.stack(self.gathered).mean())
+        assert "val_loss" in self.trainer.callback_metrics
+        assert self.trainer.training
+        assert self.training
+        self.gathered.clear()
+        self.ended = getattr(self, "ended", 0) + 1
+
+
+class GathersHooked(Gathers):
+    """The same with a step that Lightning's own code does."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("gathered", float(len(self.gathered)))
+
+
+class ReadsItsLogs(Predicts):
+    """Reads at the end of an epoch what its steps have logged."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.log("of_steps", loss)
+        return loss
+
+    def on_train_epoch_end(self):
+        self.of_epoch = self.trainer.callback_metrics["of_steps"]
+
+
 class StopsEarly(Predicts):
     """EarlyStopping on a metric of validation that never improves."""
 

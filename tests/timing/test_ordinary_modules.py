@@ -120,6 +120,15 @@ def test_what_loses_all_phases_keeps_every_reason_once(tmp_path):
     assert reason == "RuntimeError: predicts nothing; RuntimeError: trains nothing"
 
 
+def test_a_hook_that_needs_the_trainers_loop_leaves_the_bare_steps_without_it(tmp_path):
+    """What the steps log belongs to the Trainer's loop."""
+    phases, skipped, summary = timed(tmp_path, "ReadsItsLogs")
+    assert (phases, skipped) == (PHASES, [])
+    assert summary["without_epoch_hooks"] == [
+        {"variant": "plain", "size": None, "phase": "train", "reason": "KeyError: 'of_steps'"}
+    ]
+
+
 def test_a_module_without_an_optimizer_is_named(tmp_path):
     phases, skipped, _ = timed(tmp_path, "NoOptimizer")
     assert phases == []
@@ -209,6 +218,41 @@ def test_the_batches_of_a_training_that_began_again_are_those_of_its_epoch():
         module.training_step = kept
         loop.seconds(7)
     assert sizes == [8, 8, 5, 8, 8, 5, 8]
+
+
+@pytest.mark.parametrize("changes", [{}, {"compile": "module"}])
+@pytest.mark.parametrize("name", ["Gathers", "GathersHooked"])
+def test_epochs_of_bare_steps_end_outside_of_the_clock(name, changes, monkeypatch):
+    """Red before: no epoch ended, so that what a module gathers in one had no end either."""
+    clock = []
+    monkeypatch.setattr(timed_variant, "timer", lambda: float(len(clock)))
+    variant = replace(PLAIN, **changes)
+    with closing(initial_of(name, epochs=2)) as initial, traced_only(), compiler_switches():
+        timed = TimedVariant(initial, variant, steps=4)
+        timed.prepare("train")
+        module = timed._fits["train"].module
+        timed.warm_up("train")
+        monkeypatch.setattr(
+            type(module), "on_train_epoch_end", ticking(type(module).on_train_epoch_end, clock)
+        )
+        before = module.ended
+        for number in range(1, 6):
+            assert timed.round("train", number)["seconds"] == 0.0  # no hook is on the clock
+    # An epoch has three batches. It ends at the next pause of the clock: before a stretch of four
+    # steps, unless the warm-up has just begun one.
+    assert module.ended - before == len(clock) == 4
+    assert module.begun == module.ended + 1
+    assert module.most < 3 + 4
+    assert module.current_epoch == 0
+    assert module.log.__name__ == "_log_nothing"
+
+
+def ticking(hook, clock):
+    def ticked(self):
+        clock.append(None)
+        hook(self)
+
+    return ticked
 
 
 @pytest.mark.parametrize("name", ["MadeLate", "MadeForPrediction"])

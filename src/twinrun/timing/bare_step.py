@@ -5,7 +5,8 @@ hooked  the same with what the module brings along: hooks between the passes and
         clipping, an `optimizer_step` or callbacks of its own, manual optimization, an optimizer
         that needs a closure. Lightning's own code for one step calls them
 
-Loading, transfer, logging and schedules are left to the phase `trainer`.
+Loading, transfer, logging and schedules are left to the phase `trainer`. Hooks of epochs are called
+between what is timed (see `pass_epoch`).
 """
 
 import inspect
@@ -59,8 +60,22 @@ def bare_step(initial: InitialState, variant: Variant) -> tuple[Fit, Call]:
     fit.begin()
     fit.begin_epoch()
     # After what is logged before the first step. In it a log belongs to the Trainer's loop.
-    vars(fit.module).update(log=_log_nothing, log_dict=_log_nothing)
+    vars(fit.module).update(OUTSIDE_OF_A_LOOP)
     return fit, step
+
+
+def pass_epoch(fit: Fit) -> None:
+    """Have an epoch of bare steps end and the next one begin, outside of the clock.
+
+    A module may gather what its steps return until its epoch ends: without an end it would gather
+    all that a timing does.
+    """
+    for name in OUTSIDE_OF_A_LOOP:
+        del vars(fit.module)[name]
+    try:
+        fit.pass_epoch()
+    finally:
+        vars(fit.module).update(OUTSIDE_OF_A_LOOP)
 
 
 class LeanStep:
@@ -153,3 +168,6 @@ def _brought_along(fit: Fit) -> Iterator[str]:
 
 def _log_nothing(*arguments: object, **options: object) -> None:
     """Stand for `log` and `log_dict`, which belong to the Trainer's loop."""
+
+
+OUTSIDE_OF_A_LOOP = {"log": _log_nothing, "log_dict": _log_nothing}

@@ -21,6 +21,7 @@ from pytorch_lightning.core.optimizer import _MockOptimizer
 from pytorch_lightning.loops.fetchers import _DataFetcher
 from pytorch_lightning.loops.progress import _BaseProgress
 from pytorch_lightning.strategies import SingleDeviceStrategy
+from pytorch_lightning.trainer import call
 from pytorch_lightning.trainer.states import TrainerFn, TrainerStatus
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
@@ -118,6 +119,28 @@ class Fit:
     def begin_epoch(self) -> None:
         """Call the hooks before an epoch's first step."""
         self.trainer.fit_loop.on_advance_start()
+
+    def pass_epoch(self) -> None:
+        """Do what a Trainer does between two epochs, but for counts and schedules.
+
+        Hooks, and one batch of validation where they may read what it logs.
+        """
+        trainer, loop = self.trainer, self.trainer.fit_loop
+        self._data.trainer = trainer
+        if trainer.limit_val_batches and trainer.enable_validation:
+            trainer.validating = True
+            try:
+                loop.epoch_loop.val_loop.run()
+            finally:
+                trainer.training = True
+        trainer._logger_connector.epoch_end_reached()
+        call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=False)
+        call._call_lightning_module_hook(trainer, "on_train_epoch_end")
+        call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=True)
+        trainer._logger_connector.on_epoch_end()
+        trainer._logger_connector.update_train_epoch_metrics()
+        trainer.should_stop = False
+        self.begin_epoch()
 
     def steps(self) -> Iterator[None]:
         """Begin, and train for ever; each time something is taken from here, one step.

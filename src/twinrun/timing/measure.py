@@ -117,5 +117,8 @@ def measure(
             "agreement": [row for measured in found for row in measured.agreement],
             "extents": [row for measured in found for row in measured.extents],
             "skipped": [row for measured in found for row in measured.skipped],
+            "without_epoch_hooks": [
+                row for measured in found for row in measured.without_epoch_hooks
+            ],
         },
     )

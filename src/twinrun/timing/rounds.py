@@ -47,6 +47,8 @@ class Measured:
     """A row for each measurement; a phase that fails on the way leaves none."""
     skipped: list[Skipped] = field(default_factory=list)
     """Variants, or phases of them, that failed."""
+    without_epoch_hooks: list[Skipped] = field(default_factory=list)
+    """Variants whose bare steps were timed without ends of epochs."""
     proofs: list[TimedProof] = field(default_factory=list)
     """For each variant with fast steps."""
     compilation: list[Compilation] = field(default_factory=list)
@@ -127,6 +129,10 @@ class Rounds:
             progress.say(number)
         for name, timed in self._timed.items():
             found.rows += [self._row(name, row) for row in timed.once()]
+            if (why := timed.without_epoch_hooks) is not None and "train" in self._phases[name]:
+                found.without_epoch_hooks.append(
+                    {"variant": name, "size": self._size, "phase": "train", "reason": why}
+                )
             found.compilation += [
                 Compilation(variant=name, size=self._size, phase=phase, **counts)
                 for phase, counts in timed.compilation()

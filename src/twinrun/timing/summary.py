@@ -177,6 +177,9 @@ class TimingSummary(TypedDict):
     """A row for each size."""
     skipped: list[Skipped]
     """A row for each variant, size and phase that could not be measured."""
+    without_epoch_hooks: list[Skipped]
+    """A row for each variant and size whose bare steps were timed with no end of an epoch between
+    them, because a hook of the epoch's end failed there."""
 
 
 def read(path: str | Path) -> TimingSummary:

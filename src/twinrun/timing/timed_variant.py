@@ -4,6 +4,7 @@ Every variant works on copies of one initial state, so that all of them compute 
 that cannot be is left out, and the others are still measured (see `rounds`).
 """
 
+import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, TypedDict
@@ -20,8 +21,9 @@ from twinrun.acceleration.roundings import epsilon_of
 from twinrun.acceleration.steps import Prediction, calls_to_warm_up, check
 from twinrun.batches import copied, leaves, tensors
 from twinrun.config.definitions import Variant
+from twinrun.errors import sentence_of
 from twinrun.run_records import CompilationCounts
-from twinrun.timing.bare_step import Call, bare_step, in_precision
+from twinrun.timing.bare_step import Call, bare_step, in_precision, pass_epoch
 from twinrun.timing.conditions import conditions, wake
 from twinrun.timing.fit import Fit
 from twinrun.timing.initial_state import MOST_BATCHES, InitialState
@@ -72,6 +74,9 @@ class TimedVariant:
         self._calls: dict[str, Call] = {}
         self._batches: dict[str, list[object]] = {}
         self._next: dict[str, int] = {}
+        self._since_epoch = 0
+        self.without_epoch_hooks: str | None = None
+        """Why no epoch ended between bare steps, where a hook failed that waits for more."""
         self._transfer = self._first_call = self._first_prediction = 0.0
         self.epsilon = epsilon_of(variant.precision, variant.accelerator)
         """How far 1 and the next number are apart in what `output` was computed with."""
@@ -238,11 +243,29 @@ class TimedVariant:
         # Chosen before the clock starts: only the calls themselves are inside it.
         chosen = [((first + i) % len(batches)) for i in range(calls)]
         self._next[phase] += calls
+        if phase == "train":
+            self._count(calls)
         self._fits[phase].module.train(phase == "train")
         started = timer()
         for index in chosen:
             call(batches[index], index)
         return timer() - started
+
+    def _count(self, calls: int) -> None:
+        """Let an epoch end before these steps, where those before have been as many as it has.
+
+        Not in the midst of them: each look at the clock waits for the device.
+        """
+        fit = self._fits["train"]
+        is_over = self._since_epoch >= fit.trainer.num_training_batches
+        if is_over and self.without_epoch_hooks is None:
+            try:
+                pass_epoch(fit)
+            except Exception as error:  # a hook may read what only the Trainer's loop has logged
+                traceback.print_exc()
+                self.without_epoch_hooks = sentence_of(error)
+            self._since_epoch = 0
+        self._since_epoch += calls
 
     def _row(self, phase: str, number: int, steps: int, seconds: float) -> Row:
         return {
