@@ -18,7 +18,7 @@ from twinrun.errors import TwinrunError
 from twinrun.training import prove as proving
 from twinrun.training import remembered_proofs
 from twinrun.training.few_batches import few_of
-from twinrun.training.prove import prove
+from twinrun.training.prove import ShortlyTrained, prove
 from twinrun.training.remembered_proofs import proven
 
 HERE = Path(__file__).parents[1]
@@ -350,3 +350,28 @@ def test_what_rests_on_rounding_alone_is_not_proven(monkeypatch):
     monkeypatch.setattr("twinrun.training.prove.noise_of", lambda epsilon: 0.5)
     with pytest.raises(TwinrunError, match="was not proven: rounding alone moves every loss"):
         prove(small_training("small:Small"))
+
+
+@pytest.mark.parametrize(("meets_it", "is_refused"), [({0}, False), ({4}, False), (set(), True)])
+def test_an_event_that_rounding_may_cause_is_looked_for_before_a_refusal(meets_it, is_refused):
+    """Red before: refused where the one perturbed training had not met it, by chance."""
+    draws = []
+
+    def train(asked):
+        is_moved = asked.training.variant.optimizer == "foreach"  # the fast one has met it
+        if asked.perturbation:
+            draws.append(asked.draw)
+            is_moved = asked.draw in meets_it
+        shift = 1e-3 if is_moved else 0.0
+        evidence = recorded(weight=1 + shift, loss=1 + 1e-12 * asked.draw)
+        return ShortlyTrained(evidence=evidence, epsilon=2.0**-52, steps=2, shapes=1, in_parts=None)
+
+    training = training_of("Plain", replace(STUCK, precision="64-true"))
+    if is_refused:
+        with pytest.raises(TwinrunError, match=r"parameter w is 0\.001 off"):
+            prove(training, train)
+        assert draws == list(range(8))
+    else:
+        (leg,) = prove(training, train)["legs"]
+        assert (leg["left_out"], leg["losses"]["judged"]) == (1, 2)
+        assert draws == list(range(max(meets_it) + 1))

@@ -65,6 +65,16 @@ def test_a_run_that_proved_is_the_pair_of_one_that_remembered(
     assert proven["compilation"] == remembered["compilation"]
 
 
+def test_the_first_of_several_workers_proves_for_all(tmp_path):
+    variant = FOREACH | {"devices": 2}
+    variables = environment_of(seed=1, deterministic=True, threads=1)
+    asked = arguments(tmp_path, WORKLOAD, variant)
+    launch("twinrun.training.train:train", asked, variables, workers=2)
+    manifest = artifacts.read_json(tmp_path / "run.json")
+    assert (manifest["ended"], manifest["actual"]["devices"]) == ("finished", 2)
+    assert manifest["proof"]["steps"] == 6
+
+
 def test_state_outside_of_the_module_is_no_obstacle(monkeypatch):
     """In one process the plain training would not even repeat by itself."""
     (exact, own) = prove_apart(training_of("state_outside:Outside"))[0]["legs"]
