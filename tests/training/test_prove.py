@@ -375,3 +375,18 @@ def test_an_event_that_rounding_may_cause_is_looked_for_before_a_refusal(meets_i
         (leg,) = prove(training, train)["legs"]
         assert (leg["left_out"], leg["losses"]["judged"]) == (1, 2)
         assert draws == list(range(max(meets_it) + 1))
+
+
+def test_who_has_short_trainings_done_elsewhere_asks_nothing_of_a_gpu(monkeypatch):
+    """Processes that are forked later could not use it."""
+
+    def spoilt(*_):
+        raise AssertionError("asked")
+
+    for name in ("is_available", "device_count", "_lazy_init"):
+        monkeypatch.setattr(torch.cuda, name, spoilt)
+    trained = ShortlyTrained(
+        evidence=recorded(), epsilon=2.0**-52, steps=2, shapes=1, in_parts=None
+    )
+    variant = replace(STEP, accelerator="gpu", precision="64-true", cuda_graph=True)
+    assert prove(training_of("Plain", variant), lambda asked: trained)["steps"] == 2

@@ -100,8 +100,6 @@ def prove(
     started = time.perf_counter()
     training, train = provable(training), train or train_shortly
     own = training.variant
-    device_of(own)
-    check(own)
     found: list[Judgement] = []
     not_in_float64 = None
     if own.precision != "64-true":
@@ -157,9 +155,10 @@ def _leg(
     """
     variant = training.variant
     slow = ShortTraining(training=replace(training, variant=plain(variant)))
+    # First: a setting that cannot be is refused at once.
+    found = train(ShortTraining(training=training, is_traced=is_traced))
     expected, again = train(slow), train(slow)
     epsilon = expected.epsilon
-    found = train(ShortTraining(training=training, is_traced=is_traced))
     perturbed: list[Recorded] = []
     while True:
         draw = replace(slow, perturbation=noise_of(epsilon), draw=len(perturbed))
@@ -191,6 +190,9 @@ def _told(error: Exception) -> str:
 def train_shortly(asked: ShortTraining) -> ShortlyTrained:
     """Train a few batches from the seed, in this process."""
     training, variant = asked.training, asked.training.variant
+    # Here and not before: to ask torch for its GPUs may spoil them for processes that are forked.
+    device_of(variant)
+    check(variant)
     recorder = Recorder(perturbation=asked.perturbation, draw=asked.draw)
     with (
         traced_only() if asked.is_traced else nullcontext(),
