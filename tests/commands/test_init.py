@@ -69,7 +69,7 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
 
 def test_what_is_written_is_a_right_config(own, tmp_path):
     assert main(own("Bare", "Bare")) == 0
-    settings = resolve(merged(["config/config.yaml"]), SCHEMA, gpus=0)
+    settings = resolve(merged(["config/config.yaml"])[0], SCHEMA, gpus=0)
     assert settings.active_workloads() == ["bare"]
     assert settings.workloads["bare"].hyperparameters == {}
 

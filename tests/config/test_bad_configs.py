@@ -3,12 +3,14 @@
 What only a rehearsal can know is in the folder `rehearsed` (tests/training/test_rehearsal.py).
 """
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import yaml
+from snakemake.utils import update_config
 
-from twinrun.config.config_files import merged, mistakes_of
+from twinrun.config.config_files import merged
 from twinrun.config.schema_check import MOST_MISTAKES
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
@@ -19,11 +21,12 @@ BAD = sorted((Path(__file__).parents[1] / "configs/bad").glob("*.yaml"))
 
 def refusal(file):
     """Read, unite and resolve a config as the Snakefile does, without Snakemake."""
-    mistakes = mistakes_of(file)
-    if mistakes:
-        return "\n".join(mistakes)
+    try:
+        config, mistakes = merged([file])
+    except TwinrunError as error:
+        return str(error)
     with pytest.raises(TwinrunError) as raised:
-        resolve(merged([file]), SCHEMA, gpus=0)
+        resolve(config, SCHEMA, gpus=0, mistakes=mistakes)
     return str(raised.value)
 
 
@@ -70,3 +73,89 @@ def test_what_a_pattern_allows_is_said_in_words():
     # The one that is part of an anyOf is described there.
     assert [s for s in checked if "description" not in s] == [rules["$defs"]["value"]]
     assert len(checked) >= 7
+
+
+# What the schema finds, what names something that is not there, what contradicts itself, what has
+# no effect, what is required of nothing: one mistake of each, in parts of a config that have
+# nothing to do with each other.
+KINDS = {
+    "an unknown key": (
+        {"variants": {"mine": {"treads": 2}}},
+        "variants.mine.treads: unknown key, did you mean threads?",
+    ),
+    "a wrong type": (
+        {"checkpoint_minutes": "often"},
+        "checkpoint_minutes: 'often' is of the wrong type, expected a whole number",
+    ),
+    "an unknown name": (
+        {
+            "workloads": {
+                "own": {"module": "m:M", "data": "m:D", "epochs": 2, "dataset": "digts"},
+            }
+        },
+        "workloads.own.dataset: no dataset is called 'digts', did you mean digits?",
+    ),
+    "a contradiction": (
+        {"variants": {"kept": {"persistent_workers": True}}},
+        "variants.kept.persistent_workers: true needs data_workers of 1 or more",
+    ),
+    "no effect": (
+        {"variants": {"resumed": {"resume": "twinrun"}}},
+        "variants.resumed.resume: twinrun has no effect without a stop, such as stop: mid_epoch",
+    ),
+    "an unknown variant of a study": (
+        {"parallel": {"variants": ["serial", "two-wrokers"]}},
+        "parallel.variants.1: no variant is called 'two-wrokers', did you mean two-workers?",
+    ),
+    "a trial given twice": (
+        {"sweep": {"trials": [{"learning_rate": [0.1, 0.1]}]}},
+        "sweep.trials: the trial 'digits~learning_rate~0.1' is there twice",
+    ),
+    "a change that changes nothing": (
+        {"matrix": {"changes": [{"data_workers": 0}]}},
+        "matrix.changes.0: data_workers=0 is what the baseline has, leave it out",
+    ),
+    "a requirement of nothing": (
+        {"require": {"absent_pair": "equal"}},
+        "require.absent_pair: unknown key; known: nondeterministic_pair",
+    ),
+}
+
+
+def mistakes_in(*sections):
+    """Read a config with these sections beside the standard ones; return its lines."""
+    config = merged([])[0]
+    for section in sections:
+        update_config(config, section)
+    with pytest.raises(TwinrunError) as raised:
+        resolve(config, SCHEMA, gpus=0)
+    return [line.strip() for line in str(raised.value).splitlines()[1:]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mistake_of_a_kind_is_one_sentence(kind):
+    section, sentence = KINDS[kind]
+    (line,) = mistakes_in(section)
+    assert line.startswith(sentence)
+
+
+@pytest.mark.parametrize("pair", list(combinations(KINDS, 2)), ids=" and ".join)
+def test_a_mistake_hides_none_of_another_kind(pair):
+    sections, sentences = zip(*(KINDS[kind] for kind in pair), strict=True)
+    lines = mistakes_in(*sections)
+    assert len(lines) == 2
+    assert all(any(line.startswith(sentence) for line in lines) for sentence in sentences)
+
+
+def test_what_the_file_itself_gets_wrong_hides_nothing_else(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("checkpoint_minutes: 1\ncheckpoint_minutes: 2\nvariants: {v: {treads: 1}}\n")
+    _, twice, unknown = refusal(file).splitlines()
+    assert "checkpoint_minutes: given twice" in twice
+    assert "variants.v.treads: unknown key" in unknown
+
+
+def test_all_kinds_of_mistakes_are_told_together():
+    """Red before: what the schema finds hid all else, and a wrong name what builds on names."""
+    lines = mistakes_in(*(section for section, _ in KINDS.values()))
+    assert len(lines) == len(KINDS)

@@ -50,7 +50,7 @@ def test_files_are_united_as_snakemake_unites_them(tmp_path):
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("studies: [devices]\nvariants: {cpu: {threads: 1}}\n")
     second.write_text("variants: {cpu: {precision: 64-true}}\n")
-    config = merged([first, second])
+    config = merged([first, second])[0]
     assert config["studies"] == ["devices"]
     assert config["variants"]["cpu"] == {"accelerator": "cpu", "threads": 1, "precision": "64-true"}
     assert config["variants"]["eager"] == {"threads": 1}

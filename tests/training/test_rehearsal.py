@@ -52,7 +52,7 @@ def bad_ones(tmp_path_factory):
     folder, before = tmp_path_factory.mktemp("bad"), Path.cwd()
     os.chdir(ROOT)
     try:
-        settings = {file.stem: resolve(merged([file]), SCHEMA, gpus=0) for file in BAD}
+        settings = {file.stem: resolve(merged([file])[0], SCHEMA, gpus=0) for file in BAD}
         return rehearsed(settings, folder, BAD[0].parent)
     finally:
         os.chdir(before)
@@ -95,7 +95,7 @@ def config_of(folder, *, widths=(), variant=None, **change):
         config["sweep"] = {"workloads": ["mine"], "trials": trials, "metric": "train_loss"}
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump(config))
-    return resolve(merged([file]), SCHEMA, gpus=0)
+    return resolve(merged([file])[0], SCHEMA, gpus=0)
 
 
 NEEDING = """
@@ -202,7 +202,7 @@ def test_nothing_is_left(right_ones):
 
 
 def test_each_value_of_a_sweep_is_tried_once():
-    config = merged([])
+    config = merged([])[0]
     config["sweep"]["trials"] = [{"learning_rate": [0.1, 0.2, 0.3], "batch_size": [8, 16]}]
     parts = parts_of(resolve(config, SCHEMA, gpus=0), [])
     trials = [part.label for part in parts if part.key == "sweep.trials"]
@@ -217,7 +217,7 @@ def test_each_value_of_a_sweep_is_tried_once():
 
 
 def test_a_workload_without_a_variant_that_can_run_is_left_out():
-    config = merged([])
+    config = merged([])[0]
     config |= {"studies": ["devices"], "devices": {**config["devices"], "variants": ["gpu"]}}
     assert parts_of(resolve(config, SCHEMA, gpus=0), []) == []
     assert len(parts_of(resolve(config, SCHEMA, gpus=1), [])) == 2
@@ -265,7 +265,7 @@ def test_it_is_remembered_until_code_config_or_data_change(counted, tmp_path):
 
 
 def test_another_data_file_is_rehearsed_again(counted, tmp_path):
-    config = merged([])
+    config = merged([])[0]
     config["datasets"]["own"] = {"file": "mine.csv"}
     settings = resolve(config, SCHEMA, gpus=0)
     workload = replace(settings.workloads["peaks"], dataset="own")

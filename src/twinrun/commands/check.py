@@ -22,8 +22,8 @@ def check_config(files: Sequence[str | Path]) -> None:
         TwinrunError: with one line for each mistake.
     """
     files = [*own_config(), *files]
-    config = merged(files)
-    settings = resolve(config, SCHEMA, gpus=count_gpus())
+    config, mistakes = merged(files)
+    settings = resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
     if not settings.config["rehearsal"]:
         print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
         return

@@ -51,11 +51,11 @@ def module_folders(files: Iterable[str | Path]) -> list[str]:
     return list(dict.fromkeys(map(os.path.relpath, folders)))
 
 
-def merged(files: Sequence[str | Path]) -> dict[str, Any]:
-    """Return the standard config with config files united into it, in their order.
+def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:
+    """Return the standard config with config files united into it, and the mistakes in the files.
 
     Raises:
-        TwinrunError: with a line for each mistake in the files.
+        TwinrunError: with a line for each mistake, if a file cannot be read at all.
     """
     # Both are Snakemake's own: a file must mean here what it means there.
     from snakemake.common.configfile import load_configfile
@@ -63,15 +63,14 @@ def merged(files: Sequence[str | Path]) -> dict[str, Any]:
     from snakemake.utils import update_config
 
     mistakes = [mistake for file in files for mistake in mistakes_of(file)]
-    if mistakes:
-        raise TwinrunError("\n".join(mistakes))
     config: dict[str, Any] = {}
     for file in (STANDARD, *files):
         try:
             update_config(config, load_configfile(Path(file)))
-        except (WorkflowError, RecursionError) as error:  # what Snakemake alone refuses
-            raise TwinrunError(f"{file}: {sentence_of(error)}") from error
-    return config
+        except (WorkflowError, RecursionError, OSError, ValueError) as error:
+            # Without mistakes of ours it is what Snakemake alone refuses.
+            raise TwinrunError("\n".join(mistakes) or f"{file}: {sentence_of(error)}") from error
+    return config, mistakes
 
 
 def mistakes_of(file: str | Path) -> list[str]:

@@ -7,13 +7,14 @@ report would seem to say that it makes no difference.
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import convert
 
 from twinrun.config import matrix_cells, resume_variants
 from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
+from twinrun.config.sound_part import SoundPart
 from twinrun.config.sweep_trials import trials
 from twinrun.wording import shown, suggestion
 
@@ -22,30 +23,39 @@ LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
 ALONE = {"sharding": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
 
 
-def contradictions(config: Section, schema: Section, given: Section) -> list[str]:
-    """Return a sentence for each; what builds on other keys is looked at once those are right.
+def contradictions(part: SoundPart, schema: Section, given: Section) -> list[str]:
+    """Return a sentence for each; a mistake that follows from another one is not said.
 
     Args:
-        config: valid in the eyes of the schema, with every default.
+        part: what the schema finds nothing wrong in, with every default.
         schema: a part of it is asked of each change of the matrix.
         given: the config before defaults were filled in: what somebody wrote.
     """
-    independent = [
-        *_of_names(config),
-        *_of_variants(config, given),
-        *_of_matrix(config, schema),
-        *_of_sweep(config),
-        *_of_fingerprint_file(config),
+    sound = SoundPart(
+        config={
+            **part.config,
+            "studies": [name for name in part.config["studies"] if not part.is_wrong(name)],
+        },
+        wrong=part.wrong,
+    )
+    return [
+        *_of_names(part),
+        *_of_variants(sound, given),
+        *_of_matrix(sound, schema),
+        *_of_sweep(sound.config),
+        *_of_fingerprint_file(sound.config),
+        *_of_stops(sound.config, schema),
+        *_of_resume(sound.config),
+        *_of_gate(part),
     ]
-    # These follow names that may not exist: a second error would only repeat the first.
-    return independent or [*_of_stops(config), *_of_resume(config), *_of_gate(config)]
 
 
-def _of_names(config: Section) -> Iterator[str]:
+def _of_names(part: SoundPart) -> Iterator[str]:
     """Find names that do not exist, and trials that cannot be."""
+    config = part.config
     for name, workload in config["workloads"].items():
         dataset = workload["dataset"]
-        if dataset is not None and dataset not in config["datasets"]:
+        if dataset is not None and not part.may_name("datasets", dataset):
             known = suggestion(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {shown(dataset)}{known}"
     for name, dataset in config["datasets"].items():
@@ -56,8 +66,9 @@ def _of_names(config: Section) -> Iterator[str]:
             yield f"datasets.{name}.shows: {file} is no .npz, of which alone images can be drawn"
     for study in config["studies"]:
         for key in ("workloads", "variants"):
-            for index, name in enumerate(config[study].get(key, [])):
-                if name not in config[key]:
+            is_list = isinstance(config[study], Mapping) and not part.is_wrong(study, key)
+            for index, name in enumerate(config[study].get(key, []) if is_list else []):
+                if not part.may_name(key, name):
                     known = suggestion(name, list(config[key]))
                     yield f"{study}.{key}.{index}: no {key[:-1]} is called {shown(name)}{known}"
 
@@ -73,9 +84,11 @@ def _of_file(key: str, file: str) -> Iterator[str]:
         yield f"{key}: the file {shown(file)} is empty"
 
 
-def _of_variants(config: Section, given: Section) -> Iterator[str]:
+def _of_variants(part: SoundPart, given: Section) -> Iterator[str]:
     """Find settings of variants that exclude each other, or have no effect."""
-    for name, variant in config["variants"].items():
+    for name, variant in part.config["variants"].items():
+        if part.is_wrong("variants", name):
+            continue
         written = given.get("variants", {}).get(name, {})
         settings = convert(variant, Variant)
         for problem in [*_impossible(settings), *_without_effect(settings, written)]:
@@ -141,20 +154,24 @@ def _without_effect(variant: Variant, written: Section) -> Iterator[str]:
         yield "cuda_graph: true needs accelerator: gpu, not cpu"
 
 
-def _of_stops(config: Section) -> Iterator[str]:
+def _of_stops(config: Section, schema: Section) -> Iterator[str]:
     """Find stops in the second epoch of a training that has one."""
+    known = config["variants"]
     for study in config["studies"]:
         asked = config[study]
-        variants = {name: config["variants"][name] for name in asked.get("variants", [])}
-        if study == "matrix":
-            baseline = config["variants"][asked["baseline"]]
+        variants = {name: known[name] for name in asked.get("variants", []) if name in known}
+        if study == "matrix" and asked["baseline"] in known:
+            baseline = known[asked["baseline"]]
             changed = {
                 f"matrix.changes.{index}": {**baseline, **change}
                 for index, change in enumerate(asked["changes"])
+                if not validate(change, _schema_of_variant(schema)).mistakes
             }
             variants |= {asked["baseline"]: baseline, **changed}
         for name, variant in variants.items():
             for index, workload in enumerate(asked["workloads"]):
+                if workload not in config["workloads"]:
+                    continue
                 epochs = asked.get("epochs") or config["workloads"][workload]["epochs"]
                 if variant["stop"] != "none" and epochs == 1:
                     key = name if name.startswith("matrix.changes.") else f"variants.{name}"
@@ -174,30 +191,39 @@ def _of_resume(config: Section) -> Iterator[str]:
             yield f"resume.workloads.{index}: {name} trains 1 epoch, a stop in the second needs 2"
     for index, name in enumerate(asked["variants"]):
         if name in config["variants"]:
-            stopped = resume_variants.variants(name, config["variants"][name], asked["stops"])
+            settings = config["variants"][name]
+            stopped = resume_variants.variants(name, settings, asked["stops"])
+            own = [*_impossible(convert(settings, Variant))]  # said of the variant itself
             problems = dict.fromkeys(
                 problem
                 for variant in stopped.values()
                 for problem in _impossible(convert(variant, Variant))
+                if problem not in own
             )
             yield from (f"resume.variants.{index}: {problem}" for problem in problems)
 
 
-def _of_matrix(config: Section, schema: Section) -> Iterator[str]:
+def _schema_of_variant(schema: Section) -> Section:
+    return {"$defs": schema["$defs"], **schema["properties"]["variants"]["additionalProperties"]}
+
+
+def _of_matrix(part: SoundPart, schema: Section) -> Iterator[str]:
     """Check each changed baseline as a variant is checked."""
+    config = part.config
     if "matrix" not in config["studies"]:
         return
     matrix = config["matrix"]
-    if matrix["baseline"] not in config["variants"]:
+    if not part.may_name("variants", matrix["baseline"]):
         known = suggestion(matrix["baseline"], list(config["variants"]))
         yield f"matrix.baseline: no variant is called {shown(matrix['baseline'])}{known}"
+    if matrix["baseline"] not in config["variants"]:
         return
-    # A change is a part of a variant: the same schema says what it may be.
-    schema = {"$defs": schema["$defs"], **schema["properties"]["variants"]["additionalProperties"]}
     baseline = config["variants"][matrix["baseline"]]
+    is_doubtful = part.is_wrong("variants", matrix["baseline"])
     for index, change in enumerate(matrix["changes"]):
-        found = validate(change, schema)[1]
-        if not found:
+        # A change is a part of a variant: the same schema says what it may be.
+        found = validate(change, _schema_of_variant(schema)).mistakes
+        if not found and not is_doubtful:
             # What the baseline has counts: a change may contradict only that.
             variant = convert({**baseline, **change}, Variant)
             filled = change.get("fill_uninitialized_memory") is False
@@ -207,7 +233,8 @@ def _of_matrix(config: Section, schema: Section) -> Iterator[str]:
                     "fill_uninitialized_memory: false has no effect without deterministic: true"
                 )
         yield from (f"matrix.changes.{index}.{problem}" for problem in found)
-    yield from matrix_cells.contradictions(config)
+    if not is_doubtful:
+        yield from matrix_cells.contradictions(config)
 
 
 def _of_fingerprint_file(config: Section) -> Iterator[str]:
@@ -234,9 +261,16 @@ def _of_fingerprint_file(config: Section) -> Iterator[str]:
         )
 
 
-def _of_gate(config: Section) -> Iterator[str]:
+def _of_gate(part: SoundPart) -> Iterator[str]:
     """Find requirements about what is not in the config."""
+    config = part.config
+    is_known = isinstance(config["reproducibility"], Mapping)
+    if not is_known or part.is_wrong("studies") or part.is_wrong("reproducibility", "variants"):
+        return
     repeated = config["reproducibility"]["variants"]
+    # Of a name that does not exist it is said so: nobody knows what it means.
+    if not {*repeated} <= {*config["variants"]}:
+        return
     studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
         "determinism_cost": "reproducibility",
         "fingerprint": "reproducibility",
@@ -248,13 +282,14 @@ def _of_gate(config: Section) -> Iterator[str]:
             yield f"require.{name}: unknown key{suggestion(name, list(studies))}"
         elif studies[name] not in config["studies"]:
             yield f"require.{name}: needs the study {studies[name]}, add it to studies"
-        elif name == "matrix":
+        elif name == "matrix" and not part.is_wrong("matrix"):
             known = [cell.name for cell in matrix_cells.cells(config["matrix"])]
             for index, cell in enumerate(wanted):
                 if cell not in known:
                     near = suggestion(cell, known)
                     yield f"require.matrix.{index}: no cell is called {shown(cell)}{near}"
         elif name == "fingerprint" and not any(
-            config["variants"][variant]["deterministic"] for variant in repeated
+            config["variants"][variant]["deterministic"] or part.is_wrong("variants", variant)
+            for variant in repeated
         ):
             yield "require.fingerprint: no variant of reproducibility is deterministic"

@@ -6,13 +6,14 @@ What a pattern allows is said by the `description` beside it in the schema, neve
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from twinrun.config.definitions import Section
 from twinrun.wording import LONGEST_VALUE, shown, suggestion
 
+Path = tuple[str | int, ...]  # keys of mappings and indices of lists
 MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
 MOST_VALUES = 1_000_000  # in a config: a few aliases of aliases make billions
 TYPES = {
@@ -26,17 +27,33 @@ TYPES = {
 }
 
 
-def validate(config: Section, schema: Section) -> tuple[dict[str, Any], list[str]]:
-    """Return a copy of the config with defaults, and all its mistakes in the schema's eyes."""
+class Validated(NamedTuple):
+    """A config in the schema's eyes."""
+
+    config: dict[str, Any]
+    """A copy with every default; empty of one that no job could be handed."""
+    mistakes: list[str]
+    """A sentence each."""
+    wrong: list[Path]
+    """The keys that lead to each."""
+
+
+def validate(config: Section, schema: Section) -> Validated:
+    """Check a config against a schema, and fill the schema's defaults in."""
     try:
         copy = _plain(config, [], [0])
     except RecursionError:
-        return {}, ["the config refers to itself (a YAML alias inside its own anchor)"]
+        sentence = "the config refers to itself (a YAML alias inside its own anchor)"
+        return Validated({}, [sentence], [()])
     except _NotPlainError as error:
-        return {}, [str(error)]
+        return Validated({}, [str(error)], [()])
     errors = sorted(_WithDefaults(schema).iter_errors(copy), key=_key_path)
-    # One sentence names all missing keys of a section: it comes once, not once for each.
-    return copy, list(dict.fromkeys(line for error in errors for line in _sentences(error)))
+    return Validated(
+        config=copy,
+        # One sentence names all missing keys of a section: it comes once, not once for each.
+        mistakes=list(dict.fromkeys(line for error in errors for line in _sentences(error))),
+        wrong=[tuple(error.absolute_path) for error in errors],
+    )
 
 
 def _key_path(error: ValidationError) -> list[tuple[str, int]]:

@@ -20,6 +20,7 @@ from twinrun.config.consistency import contradictions
 from twinrun.config.definitions import Dataset, Section, Timing, Variant, Workload
 from twinrun.config.matrix_cells import Cell
 from twinrun.config.schema_check import listed, validate
+from twinrun.config.sound_part import sound_part
 from twinrun.config.studies import STUDIES
 from twinrun.config.sweep_trials import trials
 from twinrun.errors import TwinrunError
@@ -140,11 +141,13 @@ def resolve(
         TwinrunError: with one line for each mistake.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
-    given, (config, problems) = config, validate(config, rules)
-    problems = problems or contradictions(config, rules, given)
-    if mistakes or problems:
-        raise TwinrunError(listed([*mistakes, *problems]))
-    return _settings(config, gpus)
+    found = validate(config, rules)
+    # A mistake in one part hides none in the others: who mends one must not meet the next.
+    part = sound_part(found.config, rules, found.wrong)
+    others = [] if part is None else contradictions(part, rules, config)
+    if problems := [*mistakes, *found.mistakes, *others]:
+        raise TwinrunError(listed(problems))
+    return _settings(found.config, gpus)
 
 
 def _settings(config: dict[str, Any], gpus: int) -> Settings:
