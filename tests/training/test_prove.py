@@ -1,5 +1,6 @@
 """The proof of fast steps: planted faults are refused by name, and nothing of it stays behind."""
 
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -247,6 +248,32 @@ def test_a_diverged_training_is_compared_too():
     other = evidence(first=float("nan"), second=float("-inf"))
     with pytest.raises(TwinrunError, match="second is inf off"):
         compared(plain, fast=other)
+
+
+NUMBERS = [0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e308, -1e308]
+
+
+@pytest.mark.parametrize("expected", NUMBERS)
+@pytest.mark.parametrize("found", NUMBERS)
+@pytest.mark.parametrize("among", [[], [1.0, 2.0]], ids=["alone", "among others"])
+def test_no_number_passes_for_another_one(expected, found, among):
+    """Red before: a gradient of NaN where the plain one is 0 was not off."""
+    plain, fast = (
+        Recorded(
+            numbers={},
+            tensors={"gradient of w": torch.tensor([value, *among], dtype=torch.float64)},
+        )
+        for value in (expected, found)
+    )
+
+    def comparison():
+        return compare(plain, plain, fast, precision="64-true", epsilon=2.0**-52)
+
+    if expected == found or (math.isnan(expected) and math.isnan(found)):
+        assert comparison()["distance"] == 0.0
+    else:
+        with pytest.raises(TwinrunError, match=r"gradient of w is .* off"):
+            comparison()
 
 
 def test_after_float64_a_flipped_class_is_no_other_computation_and_a_wrong_weight_is():
