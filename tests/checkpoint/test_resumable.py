@@ -1,8 +1,10 @@
 """A training that was killed and resumed ends in the same bits; what cannot be resumed is not."""
 
 import contextlib
+import itertools
 import pickle
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -214,9 +216,53 @@ def test_a_checkpoint_of_other_settings_is_not_used(tmp_path):
     assert "is of another settings" in said[0]
 
 
+@pytest.mark.parametrize("value", [{"threads": 2}, {}, 0, "", None])
+def test_a_checkpoint_that_does_not_say_what_is_asked_for_is_not_used(tmp_path, value):
+    """Of another version: it cannot be known to be the same. Red before for None."""
+    (tmp_path / "epoch1.ckpt").write_bytes(b"")
+    entry = {"file": "epoch1.ckpt", "sha256": artifacts.sha256(tmp_path / "epoch1.ckpt")}
+    artifacts.write_json(tmp_path / "checkpoint.json", entry | {"identity": {"seed": 1}})
+    said = []
+    other = Resumable(tmp_path, identity={"seed": 1, "data": value}, say=said.append)
+    assert other.last() is None
+    assert "is of another data" in said[0]
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_an_entry_names_no_file_outside_of_its_folder(killed, is_absolute):
+    folder, file = killed
+    outside = file.rename(folder.parent / "outside.ckpt")
+    entry = artifacts.read_json(folder / "checkpoint.json")
+    name = str(outside) if is_absolute else f"../{outside.name}"
+    assert (folder / name).is_file()
+    artifacts.write_json(folder / "checkpoint.json", entry | {"file": name})
+    said = []
+    assert Resumable(folder, say=said.append).last() is None
+    assert "is corrupt" in said[0]
+
+
 def test_checkpoints_are_no_more_frequent_than_asked_for(tmp_path):
     fit(tmp_path, minutes=9, max_epochs=2)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("minutes", "last"), [(0.5, 3), (1, 3), (1.5, 2), (2, 2), (2.5, 3), (3, 3), (4, None)]
+)
+def test_a_checkpoint_is_written_when_its_minutes_have_passed(tmp_path, monkeypatch, minutes, last):
+    """Epochs take a minute each, and there are four; the last start of an epoch is at three."""
+    seconds = itertools.count(0, 60)
+    now = [next(seconds)]
+
+    class Minute(pl.Callback):
+        def on_train_epoch_end(self, *_):
+            now[0] = next(seconds)
+
+    monkeypatch.setattr(resumable, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(Restless, "configure_callbacks", lambda self: [Minute()])
+    fit(tmp_path, minutes=minutes)
+    expected = [] if last is None else [f"epoch{last}.ckpt"]
+    assert [file.name for file in tmp_path.glob("*.ckpt")] == expected
 
 
 def start(folder, death):

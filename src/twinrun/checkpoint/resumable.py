@@ -92,7 +92,8 @@ class Resumable(pl.Callback):
             entry = artifacts.read_record(self._entry, CheckpointEntry)
             path = self._folder / Path(entry["file"]).name
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
-            others = [k for k, v in self._identity.items() if entry["identity"].get(k) != v]
+            # None is a value, too: an entry that does not name it is of another version.
+            others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
             if is_whole and not others:
                 _check_it_is_data(path)
         except TwinrunError:
