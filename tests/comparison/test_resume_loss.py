@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
+from example_comparisons import DIVERGENCE
 from example_runs import MANIFEST, fail, seal, write_run
 from small import Points, Restless, Small
 from torch.nn import functional
@@ -13,7 +14,7 @@ from twinrun import artifacts
 from twinrun.checkpoint import interrupt, resumable
 from twinrun.checkpoint.interrupt import Interrupt
 from twinrun.checkpoint.resumable import Resumable
-from twinrun.comparison.resume_loss import diagnose
+from twinrun.comparison.resume_loss import diagnose, losses
 from twinrun.comparison.study_records import read_stops
 from twinrun.process.determinism import rng_states
 from twinrun.trace.step_tracer import Tracer
@@ -39,6 +40,13 @@ class Ordered(Points):
 
 class WithoutValidation(Ordered):
     val_dataloader = pl.LightningDataModule.val_dataloader
+
+
+class Unshuffled(Points):
+    """Each epoch has the same batches in the same order."""
+
+    def train_dataloader(self):
+        return self._loader()
 
 
 class Drops(Small):
@@ -200,6 +208,15 @@ def test_twinruns_checkpoint_loses_nothing(found, expected):
         ),
         case(
             Small,
+            Unshuffled,
+            "mid_epoch",
+            "lightning",
+            "differs",
+            7,
+            f"epoch 2 begins again, leaving out 2 of 3 mini-batches to come; {TORCH}",
+        ),
+        case(
+            Small,
             Ordered,
             "epoch_end",
             "lightning",
@@ -266,6 +283,28 @@ def test_what_was_lost_is_named(found, expected):
     else:
         kept = 1 if expected[0] == "equal" else 0
         assert row["measured"].startswith(f"{kept} of 1 kind of stop")
+
+
+@pytest.mark.parametrize(
+    ("batches", "seen", "lost"),
+    [
+        ("AB AB CD", "AB", "the order of epoch 1 is replayed in epoch 3"),
+        ("AB CD CD", "AB", "the order of epoch 1 is replayed in epoch 3"),
+        ("AA AA BC", "AA", "the order of epoch 1 is replayed in epoch 3"),
+        ("AB CD AB", "BA", "the mini-batches to come in epoch 3 are in another order"),
+        ("AB AB CD", "DD", "1 of 2 mini-batches to come in epoch 3 are left out"),
+        ("AB AB CD", "EF", "the mini-batches of epoch 3 are others"),
+    ],
+)
+def test_a_batch_that_came_several_times_is_of_its_first_step(batches, seen, lost):
+    """Or of this epoch's own, where it is among those: no shuffling gives each epoch the same."""
+    orders = batches.split()
+    rows = [(epoch, b) for epoch, order in enumerate(orders, start=1) for b in order]
+    whole = pd.DataFrame(rows, columns=["epoch", "batch"])
+    whole = whole.assign(before="x", gradients="x", optimizer="x", settings="x")
+    resumed = whole.assign(batch=list("".join(orders[:2]) + seen))
+    found = {"first_difference": DIVERGENCE, "parameters": {"elements_differing": 1}}
+    assert losses(whole, resumed, at=4, found=found) == [lost]
 
 
 @pytest.mark.parametrize("failed", ["whole", "stopped"])

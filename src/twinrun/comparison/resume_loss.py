@@ -168,12 +168,15 @@ def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
     epoch = whole["epoch"][at]
     left = whole["batch"][at:][whole["epoch"][at:] == epoch]
     seen = resumed["batch"][at : at + len(left)]
-    # The first step of each batch: full-batch training has the same one in every step.
-    # Reversed, because of equal keys a dict keeps the last one.
-    first_steps = {batch: step for step, batch in reversed(list(enumerate(whole["batch"])))}
-    repeated = first_steps.get(seen.iloc[0])
+    # Without shuffling each epoch has the same batches: one of this epoch speaks for itself. Else
+    # the first step counts, since full-batch training has the same batch in every step.
+    steps = [step for step, batch in enumerate(whole["batch"]) if batch == seen.iloc[0]]
+    of_epoch = [step for step in steps if whole["epoch"][step] == epoch]
+    repeated = next(iter([*of_epoch, *steps]), None)
     if repeated is None:
         return f"the mini-batches of epoch {epoch} are others"
+    if left.isin(seen).all() and repeated >= at:
+        return f"the mini-batches to come in epoch {epoch} are in another order"
     left_out = f"{count(int((~left.isin(seen)).sum()))} of {count(len(left))} mini-batches to come"
     if whole["epoch"][repeated] != epoch:
         return f"the order of epoch {whole['epoch'][repeated]} is replayed in epoch {epoch}"
