@@ -263,6 +263,20 @@ def test_a_departure_counts_by_its_setting_and_not_by_its_words():
     assert not_in_effect([manifest("threads", "deterministic in 2 threads")] * 2) == []
 
 
+@pytest.mark.parametrize("departed", [0, 1])
+@pytest.mark.parametrize("change", [{}, {"deterministic": False}], ids=["repeats", "variants"])
+def test_a_departure_counts_in_whichever_run_it_happened(departed, change):
+    """Of variants: the baseline was not deterministic either, so nothing was changed."""
+    runs = []
+    for index, changes in enumerate([{}, change]):
+        variant = MANIFEST["settings"]["variant"] | {"deterministic": True} | changes
+        departures = [{"setting": "deterministic", "sentence": "the defaults were chosen"}]
+        settings = MANIFEST["settings"] | {"variant": variant}
+        found = departures if index == departed else []
+        runs.append(MANIFEST | {"settings": settings, "departures": found})
+    assert not_in_effect(runs) == ["the defaults were chosen"]
+
+
 def test_what_no_variant_promises_does_not_hinder_a_pair(tmp_path, trained):
     """Threads that the module sets are said beside the answer; the variant names none."""
     runs = [trained(STUBBORN, deterministic=False) for _ in range(2)]

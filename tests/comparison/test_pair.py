@@ -93,14 +93,15 @@ def test_networks_of_other_tensors_are_refused(tmp_path, second, reason):
 
 
 @pytest.mark.parametrize("stopped", [1, 2])
-def test_a_run_that_did_not_finish_is_refused(tmp_path, stopped):
-    changes = {"ended": "stopped: asked to"}
+@pytest.mark.parametrize("ended", ["stopped: asked to", "broken off: RuntimeError: no memory", ""])
+def test_a_run_that_did_not_finish_is_refused(tmp_path, stopped, ended):
+    changes = {"ended": ended}
     runs = [write_run(tmp_path, r, changes=changes if r == stopped else None) for r in (1, 2)]
 
     summary, _, _ = compared(tmp_path, *runs)
 
     assert summary["answer"] == "not comparable"
-    expected = f"ended is 'stopped: asked to' in repeat {stopped}, not 'finished'"
+    expected = f"ended is '{ended}' in repeat {stopped}, not 'finished'"
     assert summary["reason"] == expected
 
 

@@ -182,6 +182,11 @@ def test_the_config_given_is_not_changed():
             "two-workers.nodes: 3 machines cannot evenly share 2 workers",
         ),
         (
+            "variants.two-workers",
+            {"devices": 3, "nodes": 2},
+            "two-workers.nodes: 2 machines cannot evenly share 3 workers",
+        ),
+        (
             "variants.eager",
             {"stop": "before_validation", "validation": False},
             "eager.stop: before_validation never comes with validation: false",

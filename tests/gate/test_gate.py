@@ -198,6 +198,24 @@ def test_a_cost_that_was_not_measured_is_not_comparable(tmp_path):
     assert outcome(tmp_path, {"determinism_cost": "<= 9"}, timing=timing) == "not comparable"
 
 
+@pytest.mark.parametrize("phase", ["predict", "trainer"])
+@pytest.mark.parametrize("other", [9.0, 0.1])
+def test_the_cost_is_that_of_a_training_step(tmp_path, phase, other):
+    """Another phase neither fails a step that is cheap, nor passes one that is dear."""
+    (train,) = COST["ratios"]
+    beside = train | {"phase": phase, "time_ratio": other}
+    for ratios, expected in (
+        ([beside, train], ("pass", "fail")),
+        ([beside], ("not comparable", "not comparable")),
+    ):
+        timing = COST | {"ratios": ratios}
+        found = [
+            outcome(tmp_path, {"determinism_cost": limit}, timing=timing)
+            for limit in ("<= 1.25", "<= 1.15")
+        ]
+        assert tuple(found) == expected
+
+
 @pytest.mark.parametrize(
     ("limit", "expected", "lines"),
     [

@@ -323,3 +323,10 @@ def test_shares_are_put_together():
 def test_time_covered_by_overlapping_intervals_counts_once():
     assert covered([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0), (5.5, 5.75)]) == 4.0
     assert covered([]) == 0.0
+
+
+def test_several_workers_that_took_other_steps_than_asked_for_are_refused(tmp_path):
+    """What they would be compared with is a training on all mini-batches."""
+    with pytest.raises(TwinrunError, match=r"4 epochs are 20 steps, but 16 were taken"):
+        run(tmp_path, module="small:SkipsSteps", size=71)
+    assert not (tmp_path / "run.json").exists()

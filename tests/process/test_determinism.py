@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -46,6 +47,28 @@ def test_switches_are_set_inside(deterministic):
     assert state["attributes"]["utils.deterministic.fill_uninitialized_memory"] is deterministic
     assert state["attributes"]["backends.cudnn.benchmark"] is False
     assert state["threads"] == 1
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_switches_are_set_whatever_they_were_before(monkeypatch, deterministic):
+    """A user's module may have set them when it was imported."""
+    switches = {
+        "utils.deterministic.fill_uninitialized_memory": deterministic,
+        "backends.cudnn.deterministic": deterministic,
+        "backends.mkldnn.deterministic": deterministic,
+        "backends.cudnn.benchmark": False,
+    }
+    for name, expected in switches.items():
+        owner, _, attribute = name.rpartition(".")
+        monkeypatch.setattr(attrgetter(owner)(torch), attribute, not expected)
+    before = capture()
+    assert {name: before["attributes"][name] for name in switches} == {
+        name: not expected for name, expected in switches.items()
+    }
+    with determinism(deterministic=deterministic, threads=1):
+        inside = capture()["attributes"]
+    assert {name: inside[name] for name in switches} == switches
+    assert_unchanged(before, capture())
 
 
 def test_everything_is_restored():

@@ -261,6 +261,15 @@ def test_workers_on_other_machines_than_asked_for_are_refused(monkeypatch, nodes
         launch("test_launching:write_place", {}, {}, workers=6, nodes=nodes)
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_what_is_asked_for_further_goes_before_what_a_variant_sets(deterministic):
+    ours = environment_of(seed=1, deterministic=deterministic, threads=3)
+    for name in ours:
+        further = {name: "other", "MINE": "1"}
+        found = environment_of(seed=1, deterministic=deterministic, threads=3, further=further)
+        assert found == ours | further
+
+
 def test_what_snakemake_sets_by_a_jobs_threads_is_the_variants():
     """Red before: each change of `threads` was called another machine, and the gate stale."""
     source = inspect.getsource(snakemake.shell)

@@ -53,6 +53,7 @@ def test_imports_are_followed_inside_the_package():
         "errors.py",
         "import_path.py",
         "load_workload.py",
+        "one_lightning.py",
         "unsupported.py",
         "wording.py",
     }
@@ -166,6 +167,53 @@ def test_a_change_of_comments_docstrings_and_formatting_is_not_seen(edited_hash,
 )
 def test_a_change_of_what_the_code_does_is_seen(edited_hash, old, new):
     assert edited_hash(old, new) != edited_hash()
+
+
+BRANCHES = """
+if a:
+    b = 1
+else:
+    b = 2
+for c in b:
+    d = 3
+else:
+    d = 4
+while e:
+    f = 5
+else:
+    f = 6
+try:
+    g = 7
+except OSError:
+    g = 8
+else:
+    g = 9
+finally:
+    g = 10
+match h:
+    case 11:
+        i = 12
+with j:
+    k = 13
+async def l():
+    async for m in n:
+        o = 14
+    else:
+        o = 15
+    async with p:
+        q = 16
+"""
+
+
+@pytest.mark.parametrize("number", range(1, 17))
+def test_code_in_every_branch_counts(edited_hash, number):
+    assert edited_hash(f" {number}", f" {number}0", BRANCHES) != edited_hash(code=BRANCHES)
+
+
+@pytest.mark.parametrize("branch", [1, 2, 3, 4, 5, 6, 7, 9])
+def test_a_comment_written_as_a_string_counts_in_no_branch(edited_hash, branch):
+    old = f" = {branch}\n"
+    assert edited_hash(old, f'{old}    "Why."\n', BRANCHES) == edited_hash(code=BRANCHES)
 
 
 @pytest.mark.parametrize("reader", ["Circle.__doc__", "inspect.getdoc(Circle)", "__doc__"])

@@ -4,7 +4,7 @@ import doctest
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from twinrun.timing import ratio_words
@@ -62,6 +62,20 @@ def test_what_is_printed_says_the_same_as_the_words(found):
             assert low <= 1 <= high, text
         else:
             assert 0.95 <= low <= high <= 1.05, text
+
+
+@given(st.floats(1.0, 1.07), st.floats(1.0, 1.07))
+@example(1.0, 1.0546)  # prints as 1.05, and its inverse as 0.948, which is more than 5 % less
+@example(1.0546, 1.0)
+def test_what_does_not_matter_for_the_time_does_not_matter_for_the_speed(left, right):
+    """And the other way round, as no printed speed-up is outside of the bound that is named."""
+    found = ratio(1.0, 1 / left, right)
+    inverse = ratio(1.0, 1 / right, left)
+    assert effect_of(found) == effect_of(inverse)
+    if effect_of(found) == "no difference that matters":
+        for text in (speed_up(found), time_ratio(found)):
+            low, high = printed_ends(text)
+            assert float(f"{1 / 1.05:.3g}") <= low <= high <= 1.05, text
 
 
 @given(ratios())

@@ -7,6 +7,9 @@ import pandas as pd
 import pytest
 import yaml
 from example_timings import timing_summary
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.benchmark import Measurement, TaskSpec
 
 from twinrun.timing.ratios import (
     CONFIDENCE,
@@ -14,6 +17,7 @@ from twinrun.timing.ratios import (
     crossover,
     exponents,
     interval,
+    median_interval,
     medians,
     rank_of_interval,
     ratios,
@@ -45,6 +49,16 @@ def test_medians_are_per_step_and_name_what_is_unstable():
     assert steady["iqr_share"] == pytest.approx(0.15 / 10.15)
     assert (steady["unstable"], shaken["unstable"]) == (False, True)
     assert (steady["rounds"], steady["steps"], steady["size"]) == (4, 40, None)
+
+
+@given(st.lists(st.floats(1, 1.5), min_size=4, max_size=30))
+def test_what_is_called_unstable_is_what_torch_warns_of(seconds):
+    (found,) = medians(rounds_of({"a": seconds}))
+    task = TaskSpec("step", "")
+    torch_warns = Measurement(number_per_run=10, raw_times=seconds, task_spec=task).has_warnings
+    # At the limit itself a rounding error would decide.
+    if abs(found["iqr_share"] - 0.1) > 1e-6:
+        assert found["unstable"] == torch_warns
 
 
 def test_what_slows_whole_rounds_down_cancels():
@@ -88,6 +102,13 @@ def test_an_interval_covers_the_true_ratio_in_95_percent_or_there_is_none(rounds
     assert len(given) == (0 if rounds < 6 else 2000)
     if given:
         assert np.mean([row["low"] <= 1.5 <= row["high"] for row in given]) >= 0.93
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=6, max_size=40))
+def test_an_interval_leaves_as_much_out_above_as_below(values):
+    """The median of the opposite numbers is the opposite one, and so is its interval."""
+    low, high = median_interval(np.array(values), CONFIDENCE)
+    assert median_interval(-np.array(values), CONFIDENCE) == (-high, -low)
 
 
 def test_the_schema_allows_no_fewer_rounds_than_an_interval_takes():

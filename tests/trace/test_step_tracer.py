@@ -109,6 +109,27 @@ def test_the_generator_that_was_drawn_from_is_told(generator, draw):
     assert [name for name in before if before[name] != after[name]] == [generator]
 
 
+@pytest.mark.parametrize("kept", [None, 0.25])
+@pytest.mark.parametrize("generator", ["python", "numpy"])
+def test_a_gaussian_number_kept_for_later_is_state(generator, kept):
+    """The words alone are the same, and the next number that is drawn is another one."""
+    python, numpy = random.getstate(), np.random.get_state(legacy=False)
+    try:
+        random.setstate((*python[:2], 0.5))
+        np.random.set_state(numpy | {"has_gauss": 1, "gauss": 0.5})
+        before = fingerprint_rng_states(cuda=False)
+        if generator == "python":
+            random.setstate((*python[:2], kept))
+        else:
+            has_kept = {"has_gauss": int(kept is not None), "gauss": kept or 0.0}
+            np.random.set_state(numpy | has_kept)
+        after = fingerprint_rng_states(cuda=False)
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+    assert [name for name in before if before[name] != after[name]] == [generator]
+
+
 def fingerprint_of(optimizer):
     return fingerprint_settings(settings_of(optimizer))
 

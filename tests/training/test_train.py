@@ -2,6 +2,7 @@
 
 import random
 from datetime import datetime
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
 from small import Points, Small
 
-from twinrun import artifacts, run_files, run_records
+from twinrun import artifacts, dataset_files, run_files, run_records
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
@@ -158,6 +159,33 @@ def test_the_run_gives_seed_path_and_data_workers():
     assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
     with pytest.raises(TwinrunError, match="takes no argument `path`"):
         build_data(Workload(**WORKLOAD), seed=4, dataset_path="a.npz", search_path=[HERE])
+
+
+class Reads(Points):
+    """Takes a dataset's file."""
+
+    def __init__(self, path, size=70):
+        super().__init__(size)
+        self.path = path
+
+
+def test_a_run_is_given_no_dataset_that_is_not_as_it_was_made(tmp_path):
+    file = tmp_path / "points.npz"
+    artifacts.write_arrays(file, {"points": np.arange(100.0)})
+    manifest = {"dataset": "points", "make": "mine:make", "parameters": {}, "libraries": {}}
+    manifest |= {"arrays": {}, "sha256": artifacts.sha256(file)}
+    dataset_files.write_manifest(dataset_files.manifest_of(file), manifest)
+
+    def build():
+        workload = Workload(**{**WORKLOAD, "data": "test_train:Reads"})
+        folder = Path(__file__).parent
+        return build_data(workload, seed=1, dataset_path=str(file), search_path=[str(folder)])
+
+    assert build().path == str(file)
+    # Whole in itself, so that no reader of it would notice.
+    artifacts.write_arrays(file, {"points": np.arange(100.0) + 1})
+    with pytest.raises(TwinrunError, match=r"points\.npz is corrupt"):
+        build()
 
 
 def test_a_fast_run_that_cannot_be_leaves_a_row_that_says_why(tmp_path):

@@ -177,12 +177,15 @@ def test_seeds_are_summed_up_by_the_worst(seeds, answer, measured):
     assert row["measured"].startswith(measured)
 
 
+LOSS_ONLY = {"parameters": counts(12609, 0), "relative_l2": 0.0, "first_difference": LOSS}
+
+
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_distance_that_is_no_number_is_the_worst_of_all_seeds(is_first):
+@pytest.mark.parametrize("other", [LOSS_ONLY, {"relative_l2": 1e300}], ids=["loss", "parameters"])
+def test_a_distance_that_is_no_number_is_the_worst_of_all_seeds(is_first, other):
     """Red at b8e0cc1: "0 of 12,609 parameters differ" of seeds of which one has NaN weights."""
     diverged = differing(seed=2, relative_l2=math.nan, max_abs=math.nan)
-    loss_only = differing(parameters=counts(12609, 0), relative_l2=0.0, first_difference=LOSS)
-    seeds = [diverged, loss_only] if is_first else [loss_only, diverged]
+    seeds = [diverged, differing(**other)] if is_first else [differing(**other), diverged]
     row = only(repeats(seeds))
     assert row["question"] == PARAMETERS
     assert "seed 2: 12,001 of 12,609 parameters differ" in row["measured"]
