@@ -17,8 +17,7 @@ RECORDS = {
     "twinrun.gate.outcome": ["GateOutcome"],
     "twinrun.dataset_files": ["DatasetManifest", "ArrayEntry"],
     "twinrun.checkpoint.resumable": ["CheckpointEntry"],
-    "twinrun.config.resume_variants": ["StopPair"],
-    "twinrun.config.matrix_cells": ["ListedCell"],
+    "twinrun.config.definitions": ["StopPair", "ListedCell"],
 }
 OBJECTS = {
     "twinrun.config.definitions": ["Workload", "Variant", "Timing", "Training", "Replay", "Run"],

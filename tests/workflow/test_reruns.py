@@ -178,6 +178,26 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
         ("src/twinrun/workloads/factorization.py", '"""', '"""A changed docstring: ', {}),
         ("src/twinrun/training/train.py", "\nimport", "\n# A comment.\nimport", {}),
         ("src/twinrun/errors.py", "out of memory (", "too little memory (", {}),
+        ("workflow/scripts/train.py", "\nif __name__", "\n# A comment.\nif __name__", {}),
+        (
+            "workflow/scripts/train.py",
+            "threads=cores",
+            "threads=int(cores)",
+            {
+                "train": 8,
+                "compare_repeats": 4,
+                "locate": 4,
+                "strip": 1,
+                **dict.fromkeys(FIGURES_OF_RUNS, 2),
+                **END,
+            },
+        ),
+        (
+            "workflow/scripts/growth.py",
+            "if __name__",
+            "print()\nif __name__",
+            {"growth": 2, "report": 1, "all": 1},
+        ),
     ],
     ids=[
         "workload",
@@ -190,6 +210,9 @@ def test_a_changed_config_reruns_what_depends_on_it(demo, demo_config, change, e
         "docstring",
         "comment",
         "sentence of an error",
+        "comment in a script",
+        "training script",
+        "figure script",
     ],
 )
 def test_a_changed_source_reruns_what_depends_on_it(demo, demo_config, file, old, new, expected):
@@ -198,10 +221,26 @@ def test_a_changed_source_reruns_what_depends_on_it(demo, demo_config, file, old
 
 
 def test_a_fresh_checkout_of_the_same_sources_reruns_nothing(demo, demo_config):
-    """Snakemake compares small inputs by content, but scripts by time: those are left alone."""
-    for file in (demo.source / "src").rglob("*.py"):
-        shutil.copyfile(file, file.with_suffix(".copy"))
-        file.with_suffix(".copy").replace(file)
+    """Of every file: rules, scripts, package, schema, templates, environments, profiles, config."""
+    files = [file for file in demo.source.rglob("*") if file.is_file() and not file.is_symlink()]
+    assert demo.source / "workflow/scripts/train.py" in files
+    for file in files:
+        fresh = file.with_name(f"{file.name}.fresh")
+        shutil.copyfile(file, fresh)
+        fresh.replace(file)
+    assert demo.jobs(config=demo_config) == {}
+
+
+def test_touched_inputs_of_the_same_content_rerun_nothing(demo, demo_config):
+    files = [
+        file
+        for folder in ("data", "runs", "comparisons", "locations", "timings", "verdicts")
+        for file in (demo.directory / "results" / folder).rglob("*")
+        if file.is_file()
+    ]
+    assert len({file.suffix for file in files}) > 3
+    for file in files:
+        file.touch()
     assert demo.jobs(config=demo_config) == {}
 
 

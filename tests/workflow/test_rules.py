@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from twinrun.config.studies import STUDIES
 from twinrun.process.source_hash import find_source, package_files
@@ -132,6 +133,43 @@ def test_the_source_of_a_rule_is_all_that_its_script_imports(rule):
     needed = {file for module in modules_named(script) for file in files_behind(module)}
     assert needed
     assert sorted(needed - known - SHAPES_NO_RESULT.keys()) == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in COMPUTING if rule not in WITHOUT_SOURCE])
+def test_the_source_of_a_rule_holds_its_script(rule):
+    """Snakemake's own look at scripts is switched off in the profiles: it goes by their times."""
+    source = directive(rule, "params").partition("source=")[2]
+    assert re.search(r'hash_of\(\s*"([^"]+)"', source)[1] == f"scripts/{rule}.py"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_no_code_but_its_script(rule):
+    """With the trigger `code` off, a changed command would go unseen."""
+    ways = ("shell", "run", "notebook", "wrapper", "cwl", "template_engine")
+    assert [way for way in ways if directive(rule, way)] == []
+
+
+@pytest.mark.parametrize("profile", sorted((ROOT / "profiles").glob("*/*.yaml")), ids=str)
+def test_a_profile_leaves_the_code_to_the_params(profile):
+    settings = yaml.safe_load(profile.read_text())
+    assert sorted(settings["rerun-triggers"]) == ["input", "mtime", "params", "software-env"]
+    assert settings["max-checksum-file-size"] >= 10**9  # by date above
+
+
+# What is expensive: these rules must not hang on how a config is read and checked.
+EXPENSIVE = ("train", "timing", "compare_repeats", "compare_variants", "compare_change", "locate")
+# The dataclasses; and where the schema lies, which says what a variant has that says nothing.
+OF_CONFIG = {"config/__init__.py", "config/definitions.py", "config/shipped.py"}
+
+
+@pytest.mark.parametrize("rule", [*EXPENSIVE, "tabulate", "diagnose", "scaling", "rank"])
+def test_what_is_computed_hangs_on_the_definitions_of_the_config_alone(rule):
+    """Another sentence about a wrong config, or another title of a study, repeats nothing."""
+    source = directive(rule, "params").partition("source=")[2]
+    hashed = re.findall(r'"(twinrun\.[\w.]+)"', source)
+    files = {file for module in hashed for file in names_of(package_files(module))}
+    assert hashed
+    assert {file for file in files if file.startswith("config/")} <= OF_CONFIG
 
 
 def names_of(files: list[str]) -> set[str]:

@@ -118,9 +118,10 @@ gc.freeze()
 
 
 @cache  # asked for each of thousands of runs
-def hash_of(*modules):
-    """Hash the code of modules and of what they import: a change in it reruns a job."""
-    return hash_of_code(modules, SEARCH_PATH, Path(".snakemake/twinrun/imports.json"))
+def hash_of(script, *modules):
+    """Hash the code of a rule's script, of modules and of what they import: a change reruns it."""
+    memory = Path(".snakemake/twinrun/imports.json")
+    return hash_of_code(modules, SEARCH_PATH, memory, [shipped(f"workflow/{script}")])
 
 
 @cache

@@ -23,7 +23,7 @@ rule compare_repeats:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=PARAMS.minutes_of_seeds,
     params:
-        source=hash_of("twinrun.comparison.compare"),
+        source=hash_of("scripts/compare_repeats.py", "twinrun.comparison.compare"),
     script:
         "../scripts/compare_repeats.py"
 
@@ -51,6 +51,7 @@ rule locate:
         folders=PARAMS.folders,
     params:
         source=lambda wildcards: hash_of(
+            "scripts/locate.py",
             "twinrun.comparison.locate",
             "twinrun.comparison.replay",
             "twinrun.process.fresh_process",
@@ -82,6 +83,6 @@ rule compare_variants:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=PARAMS.minutes_of_seeds,
     params:
-        source=hash_of("twinrun.comparison.compare"),
+        source=hash_of("scripts/compare_variants.py", "twinrun.comparison.compare"),
     script:
         "../scripts/compare_variants.py"

@@ -19,7 +19,9 @@ rule prepare:
         folders=PARAMS.folders,
     params:
         source=lambda wildcards: hash_of(
-            "twinrun.training.prepare_dataset", *PARAMS.modules_of_dataset(wildcards)
+            "scripts/prepare.py",
+            "twinrun.training.prepare_dataset",
+            *PARAMS.modules_of_dataset(wildcards),
         ),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,

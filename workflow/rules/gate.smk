@@ -22,7 +22,7 @@ rule require:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.gate.gate"),
+        source=hash_of("scripts/require.py", "twinrun.gate.gate"),
         requirements=SETTINGS.config["require"],
         rests_on=lambda wildcards: TARGETS.runs(),
     script:

@@ -20,7 +20,7 @@ rule compare_change:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        source=hash_of("twinrun.comparison.compare"),
+        source=hash_of("scripts/compare_change.py", "twinrun.comparison.compare"),
     script:
         "../scripts/compare_change.py"
 
@@ -43,7 +43,7 @@ rule tabulate:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.comparison.matrix"),
+        source=hash_of("scripts/tabulate.py", "twinrun.comparison.matrix"),
         cells=SETTINGS.listed_cells(),
         baseline=SETTINGS.config["matrix"]["baseline"],
         seed=SETTINGS.config["matrix"]["seed"],

@@ -19,7 +19,7 @@ rule scaling:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.timing.epoch_times"),
+        source=hash_of("scripts/scaling.py", "twinrun.timing.epoch_times"),
     script:
         "../scripts/scaling.py"
 
@@ -42,7 +42,7 @@ rule rank:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.comparison.ranking"),
+        source=hash_of("scripts/rank.py", "twinrun.comparison.ranking"),
         metric=SETTINGS.config["sweep"]["metric"],
         best=SETTINGS.config["sweep"]["best"],
     script:

@@ -27,7 +27,7 @@ rule judge:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.verdicts.judge"),
+        source=hash_of("scripts/judge.py", "twinrun.verdicts.judge"),
         not_run=lambda wildcards: SETTINGS.not_run_of(wildcards.study),
         workloads=lambda wildcards: SETTINGS.config[wildcards.study]["workloads"],
     script:
@@ -56,7 +56,7 @@ rule verdicts:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.verdicts.judge"),
+        source=hash_of("scripts/verdicts.py", "twinrun.verdicts.judge"),
     script:
         "../scripts/verdicts.py"
 
@@ -87,6 +87,7 @@ rule report:
         runtime=15,
     params:
         source=hash_of(
+            "scripts/report.py",
             "twinrun.report.page",
             *(f"twinrun.report.{study}" for study in SETTINGS.studies),
         ),

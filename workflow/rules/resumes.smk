@@ -20,7 +20,7 @@ rule diagnose:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=30,
     params:
-        source=hash_of("twinrun.comparison.resume_loss"),
+        source=hash_of("scripts/diagnose.py", "twinrun.comparison.resume_loss"),
         pairs=INPUTS.pairs_of_resume,
         seed=lambda wildcards: SETTINGS.config["resume"]["seed"],
     script:

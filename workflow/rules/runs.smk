@@ -31,6 +31,7 @@ rule train:
         folders=PARAMS.folders,  # likewise: where they lie is no part of a result
     params:
         source=lambda wildcards: hash_of(
+            "scripts/train.py",
             "twinrun.training.run",
             "twinrun.training.train",
             "twinrun.training.failed_run",

@@ -23,6 +23,7 @@ rule timing:
         folders=PARAMS.folders,
     params:
         source=lambda wildcards: hash_of(
+            "scripts/timing.py",
             "twinrun.timing.measure",
             "twinrun.process.launching",
             "twinrun.process.gpu_locks",

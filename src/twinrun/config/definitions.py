@@ -7,7 +7,7 @@ rebuilds them from the signature of the function that it calls. Nothing is resol
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 Section: TypeAlias = Mapping[str, Any]
 """A part of a config as YAML gives it: the schema says what it holds, not a type."""
@@ -218,3 +218,27 @@ class Run:
     """Folder for the last checkpoint, until the run is finished."""
     checkpoint_minutes: float
     """At least these lie between two checkpoints."""
+
+
+class ListedCell(TypedDict):
+    """A cell as the rule `tabulate` is told of it."""
+
+    name: str
+    """Part of a path: what is changed, and its value."""
+    label: str
+    """For readers, as one would write it in the config."""
+    not_run: str | None
+    """Why this machine cannot run it."""
+
+
+class StopPair(TypedDict):
+    """Two variants whose runs should end in the same bits."""
+
+    stop: str
+    """Where the one is stopped; see `resume_variants.STOPS`."""
+    resume: str
+    """From whose checkpoint it is resumed; see `resume_variants.RESUMES`."""
+    stopped: str
+    """The variant that is stopped and resumed, by its name; or its run, by its run.json."""
+    whole: str
+    """The one that is not, likewise."""

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinrun.config.resume_variants import StopPair
+from twinrun.config.definitions import StopPair
 
 if TYPE_CHECKING:  # settings import the studies, and these import this module
     from twinrun.config.settings import Settings

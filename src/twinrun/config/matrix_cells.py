@@ -9,7 +9,6 @@ there: `repeat`, the baseline once more, without whose equality no other cell sa
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypedDict
 
 from twinrun.config.definitions import Section
 
@@ -29,17 +28,6 @@ class Cell:
     variant: str
     seed: int
     repeat: int
-
-
-class ListedCell(TypedDict):
-    """A cell as the rule `tabulate` is told of it."""
-
-    name: str
-    """As of a `Cell`."""
-    label: str
-    """Likewise."""
-    not_run: str | None
-    """Why this machine cannot run it."""
 
 
 def cells(matrix: Section) -> list[Cell]:

@@ -6,9 +6,8 @@ there the whole training accumulates too.
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
 
-from twinrun.config.definitions import Section
+from twinrun.config.definitions import Section, StopPair
 
 # Where a training is stopped, for readers.
 STOPS = {
@@ -20,19 +19,6 @@ STOPS = {
     "after_validation": "just after validation",
 }
 RESUMES = {"lightning": "Lightning's checkpoint", "twinrun": "Twinrun's checkpoint"}
-
-
-class StopPair(TypedDict):
-    """Two variants whose runs should end in the same bits."""
-
-    stop: str
-    """Where the one is stopped: of STOPS."""
-    resume: str
-    """From whose checkpoint it is resumed: of RESUMES."""
-    stopped: str
-    """The variant that is stopped and resumed, by its name; or its run, by its run.json."""
-    whole: str
-    """The one that is not, likewise."""
 
 
 def pairs(variant: str, stops: Sequence[str]) -> list[StopPair]:

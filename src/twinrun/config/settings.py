@@ -17,7 +17,15 @@ import yaml
 
 from twinrun.config import matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
-from twinrun.config.definitions import Dataset, Section, Timing, Variant, Workload
+from twinrun.config.definitions import (
+    Dataset,
+    ListedCell,
+    Section,
+    StopPair,
+    Timing,
+    Variant,
+    Workload,
+)
 from twinrun.config.matrix_cells import Cell
 from twinrun.config.schema_check import listed, validate
 from twinrun.config.sound_part import sound_part
@@ -83,7 +91,7 @@ class Settings:
         """Name those of some workloads whose predictions are to be drawn as `images`, `surface`."""
         return [name for name in workloads if kind in self.config["workloads"][name]["shows"]]
 
-    def stops_of(self, variant: str) -> list[resume_variants.StopPair]:
+    def stops_of(self, variant: str) -> list[StopPair]:
         """Return the pairs of variants by which the study resume examines a variant."""
         return resume_variants.pairs(variant, self.config["resume"]["stops"])
 
@@ -114,7 +122,7 @@ class Settings:
         """Name the cells of the matrix that can run on this machine."""
         return [name for name in self.cells if self.hindrance_of_cell(name) is None]
 
-    def listed_cells(self) -> list[matrix_cells.ListedCell]:
+    def listed_cells(self) -> list[ListedCell]:
         """Return the cells of the matrix as plain values, each with `not_run`, a reason or None."""
         return [
             {"name": name, "label": cell.label, "not_run": self.hindrance_of_cell(name)}

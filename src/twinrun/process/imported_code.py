@@ -166,15 +166,21 @@ def _remembered(memory: Path) -> dict[str, Imported]:
         return {}
 
 
-def hash_of_code(modules: Sequence[str], search_path: Sequence[str], memory: Path) -> str:
+def hash_of_code(
+    modules: Sequence[str],
+    search_path: Sequence[str],
+    memory: Path,
+    scripts: Sequence[Path] = (),
+) -> str:
     """Return one hash of all code that a job depends on: Twinrun's, and what a user's imports.
 
     Args:
         modules: their dotted names; those of Twinrun are followed by their import statements.
         search_path: folders with the user's own modules.
         memory: see `discover`.
+        scripts: files that are executed, not imported; what they import counts only as a module.
     """
-    own = sources_hash(modules, search_path)
+    own = sources_hash(modules, search_path, scripts)
     users = [module for module in modules if module.split(".")[0] != PACKAGE.name]
     if not users:
         return own

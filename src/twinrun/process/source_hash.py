@@ -1,9 +1,10 @@
 """Which code a rule depends on, so that Snakemake sees a change in it.
 
-Snakemake knows the script of a rule, not what the script imports. `package_files` follows the
-import statements of a module inside its own package (and inside the folders of a search path) and
-lists the files; a rule has the hash of their code as a parameter. (As inputs they would be looked
-at for each of thousands of jobs.) Nothing is imported to find out.
+Snakemake knows the script of a rule by its time alone, and not what the script imports.
+`package_files` follows the import statements of a module inside its own package (and inside the
+folders of a search path) and lists the files; a rule has the hash of their code and of its script
+as a parameter. (As inputs they would be looked at for each of thousands of jobs.) Nothing is
+imported to find out.
 
 The hash is one of what Python does, not of how it is written: it is taken over the syntax tree, so
 that a changed comment, docstring or line break reruns nothing.
@@ -53,14 +54,17 @@ def package_files(module: str, search_path: Sequence[str] = ()) -> list[str]:
     return sorted({os.path.relpath(file) for file in found.values()})
 
 
-def sources_hash(modules: Sequence[str], search_path: Sequence[str] = ()) -> str:
-    """Return one SHA-256 of the code of modules and of what they import.
+def sources_hash(
+    modules: Sequence[str], search_path: Sequence[str] = (), scripts: Sequence[Path] = ()
+) -> str:
+    """Return one SHA-256 of the code of modules, of what they import, and of scripts.
 
     The names of the files and their code count, not their folders, dates, comments, docstrings and
     formatting.
     """
     files = {file for module in modules for file in package_files(module, search_path)}
     files -= {os.path.relpath(file) for file in map(find_source, ONLY_WORDS) if file}
+    files |= {os.path.relpath(script) for script in scripts}
     sources = {Path(file): Path(file).read_bytes() for file in files}
     # Code that reads docstrings may read those of any file.
     are_read = any(_parsed(source).reads_docstrings for source in sources.values())

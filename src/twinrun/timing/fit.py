@@ -31,7 +31,7 @@ from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.timing.initial_state import InitialState
 from twinrun.training.assemble import trainer_of
-from twinrun.training.first_step import without_checkpoints
+from twinrun.training.without_checkpoints import without_checkpoints
 
 # What a module may do with the metrics of validation while it trains.
 READERS = ("on_train_epoch_start", "on_train_epoch_end", "lr_scheduler_step")

@@ -11,8 +11,9 @@ from dataclasses import replace
 from twinrun.config.definitions import Training
 from twinrun.process.determinism import determinism
 from twinrun.training.assemble import build, trainer_of
-from twinrun.training.first_step import FirstStep, without_checkpoints
+from twinrun.training.first_step import FirstStep
 from twinrun.training.load_workload import load_workload, parameters_of
+from twinrun.training.without_checkpoints import without_checkpoints
 from twinrun.wording import some
 
 

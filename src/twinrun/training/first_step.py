@@ -1,6 +1,6 @@
 """The first step of a training: a callback that ends it there and keeps what the step needed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -135,15 +135,3 @@ def sizes_of(module: pl.LightningModule, step: FirstStep) -> Sizes:
         "batch_bytes": step.batch_bytes,
         "peak_memory_mb": peak_memory_mb(),
     }
-
-
-def without_checkpoints(module: pl.LightningModule) -> None:
-    """Have a module bring no callback that writes checkpoints, wherever it wants them."""
-    original = module.configure_callbacks
-
-    def configure_callbacks() -> list[pl.Callback]:
-        found = original()
-        callbacks = list(found) if isinstance(found, Sequence) else [found]
-        return [c for c in callbacks if not isinstance(c, pl.callbacks.Checkpoint)]
-
-    module.configure_callbacks = configure_callbacks

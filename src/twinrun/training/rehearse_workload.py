@@ -26,7 +26,7 @@ from twinrun.training.assemble import trainer_of
 from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
 from twinrun.training.explain_failure import booleans_as_texts, explained_failure
-from twinrun.training.first_step import FirstStep, sizes_of, without_checkpoints
+from twinrun.training.first_step import FirstStep, sizes_of
 from twinrun.training.load_workload import (
     Parameters,
     build_data,
@@ -37,6 +37,7 @@ from twinrun.training.load_workload import (
 )
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.unsupported import Supported, check_tensors
+from twinrun.training.without_checkpoints import without_checkpoints
 
 Takers = dict[str, Parameters]
 # What a message of Lightning's or torch's means here.

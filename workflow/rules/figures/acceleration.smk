@@ -24,7 +24,7 @@ rule speeds:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.acceleration"),
+        source=hash_of("scripts/speeds.py", "twinrun.figures.acceleration"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/speeds.py"

@@ -23,7 +23,7 @@ rule contact_sheet:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.datasets"),
+        source=hash_of("scripts/contact_sheet.py", "twinrun.figures.datasets"),
         shows=PARAMS.images_of_dataset,
     script:
         "../../scripts/contact_sheet.py"

@@ -24,7 +24,7 @@ rule sizes:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.devices"),
+        source=hash_of("scripts/sizes.py", "twinrun.figures.devices"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/sizes.py"
@@ -53,7 +53,7 @@ rule surfaces:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.predictions"),
+        source=hash_of("scripts/surfaces.py", "twinrun.figures.predictions"),
         names=PARAMS.surface_of_workload,
     script:
         "../../scripts/surfaces.py"

@@ -24,6 +24,6 @@ rule cells:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.matrix"),
+        source=hash_of("scripts/cells.py", "twinrun.figures.matrix"),
     script:
         "../../scripts/cells.py"

@@ -24,7 +24,7 @@ rule speedup:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.scaling"),
+        source=hash_of("scripts/speedup.py", "twinrun.figures.scaling"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/speedup.py"

@@ -24,7 +24,7 @@ rule first_layer:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.pairs"),
+        source=hash_of("scripts/first_layer.py", "twinrun.figures.pairs"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/first_layer.py"
@@ -53,7 +53,7 @@ rule layers:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.pairs"),
+        source=hash_of("scripts/layers.py", "twinrun.figures.pairs"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/layers.py"
@@ -82,7 +82,7 @@ rule growth:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.growth"),
+        source=hash_of("scripts/growth.py", "twinrun.figures.growth"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/growth.py"
@@ -111,7 +111,7 @@ rule operations:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.operations"),
+        source=hash_of("scripts/operations.py", "twinrun.figures.operations"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/operations.py"
@@ -140,7 +140,7 @@ rule cost:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.timings"),
+        source=hash_of("scripts/cost.py", "twinrun.figures.timings"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/cost.py"

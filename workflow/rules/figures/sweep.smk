@@ -25,6 +25,6 @@ rule trials:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.sweep"),
+        source=hash_of("scripts/trials.py", "twinrun.figures.sweep"),
     script:
         "../../scripts/trials.py"

@@ -24,7 +24,7 @@ rule curves:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.training"),
+        source=hash_of("scripts/curves.py", "twinrun.figures.training"),
         variants=list(SETTINGS.variants),
     script:
         "../../scripts/curves.py"
@@ -53,7 +53,7 @@ rule strip:
         mem_mb=lambda wildcards, attempt: 1500 * attempt,
         runtime=15,
     params:
-        source=hash_of("twinrun.figures.predictions"),
+        source=hash_of("scripts/strip.py", "twinrun.figures.predictions"),
         names=PARAMS.images_of_workload,
     script:
         "../../scripts/strip.py"
