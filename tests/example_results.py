@@ -59,6 +59,27 @@ ENVIRONMENT = {
     "packages": {"torch": "2.13.0+cpu"},
 }
 
+ACTUAL = {
+    "threads": 2,
+    "interop_threads": 1,
+    "deterministic": True,
+    "matmul_precision": "highest",
+    "accelerator": "cpu",
+    "devices": 1,
+    "precision": "32-true",
+    "accumulate": 1,
+    "data_workers": [0],
+    "persistent_workers": False,
+    "validation": True,
+    "fill_uninitialized_memory": True,
+    "optimizer": ["for-loop (SGD)"],
+    "layout": [],
+    "batch_norm": "none",
+    "checkpointing": False,
+    "logging": False,
+    "variables": {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "2", "MKL_CBWR": "COMPATIBLE"},
+}
+
 
 def write_run(
     results: Path,

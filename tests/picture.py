@@ -1,31 +1,50 @@
 """The README's picture: the first screen of a report, and of which page it is.
 
 `make picture` runs this file on results/report.html. Pixels differ from machine to machine, so no
-test compares them: the picture holds the hash of what its page is made from, without the results,
-and a test compares that with the page as it is now.
+test compares them: the picture holds the hash of the part of an example's page that it would show,
+and a test compares that with the same part as it is now.
 """
 
 import hashlib
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
+from unittest.mock import patch
 
+from example_results import (
+    ACTUAL,
+    VARIANTS,
+    initial_tensors,
+    with_differences,
+    write_comparison,
+    write_digits,
+    write_location,
+    write_run,
+    write_timing,
+)
+from example_runs import seal
+from markupsafe import Markup
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from selenium import webdriver
 from standard_config import resolved
 
-from twinrun.report.page import write_report
-from twinrun.verdicts.rows import Answer, Key, write_rows
+from twinrun.artifacts import read_json, write_json
+from twinrun.dataset_files import manifest_of
+from twinrun.report.page import write_page
+from twinrun.report.results import Results, read_results
+from twinrun.verdicts.judge import verdicts_of
+from twinrun.verdicts.rows import VerdictRow
 
 ROOT = Path(__file__).parents[1]
 PICTURE, TEMPLATES = ROOT / "docs/report.png", ROOT / "workflow/report"
 WIDTH, HEIGHT = 1280, 1100  # pixels
 KEY = "page"  # of the text in the picture
+EQUAL = {"answer": "equal", "compared": 15, "differing": 0, "measured": "0 of 15 values differ"}
 
 CHROMIUM, CHROMEDRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -56,38 +75,76 @@ def chromium(profile: str | Path) -> Iterator[webdriver.Chrome]:
         driver.quit()
 
 
-def page_hash() -> str:
-    """Return the hash of a page's style and first section, as made from one verdict of each kind.
+def pictured() -> str:
+    """Return what the picture shows of a page: its style, and all down to the first study's end.
 
-    What a study found is not in it: another result is no other page.
+    The page is one of the standard config, whose first study has found something of each kind. Its
+    verdicts are drawn as in the workflow, so that each word of them is a real one. Left out is what
+    lies below, and what is folded; of the style all counts.
     """
-    answers = get_args(Answer)
-    rows = [
-        {
-            "study": "reproducibility",
-            "key": key,
-            "workload": "workload",
-            "variant": "variant",
-            "question": key,
-            "answer": answers[number % len(answers)],
-            "measured": "measured",
-            "evidence": "",
-        }
-        for number, key in enumerate(get_args(Key))
-    ]
     with tempfile.TemporaryDirectory() as folder:
-        table, page = Path(folder, "verdicts.csv"), Path(folder, "report.html")
-        write_rows(table, rows)
-        write_report(
-            config={**resolved().config, "studies": []},
-            not_run={},
-            files=[str(table)],
-            templates=TEMPLATES,
-            output=page,
-        )
-        head, end, _ = page.read_text(encoding="utf-8").partition("</section>")
+        found = _example(Path(folder, "results"))
+        page = Path(folder, "results/report.html")
+        # The sections lie below the picture: nothing is made for them.
+        with patch("twinrun.report.page._text", return_value=Markup("")):
+            write_page(found, templates=TEMPLATES, output=page)
+        _, _, text = page.read_text(encoding="utf-8").partition("<style>")
+    text, end, _ = text.partition("</tbody>")
     assert end
-    return hashlib.sha256(head.encode()).hexdigest()
+    return re.sub(r"(?<=</summary>).*?(?=</details>)", "", text, flags=re.DOTALL)
+
+
+def _example(results: Path) -> Results:
+    """Write runs, comparisons and a timing, and read them as a report does, with their verdicts."""
+    workload = "denoiser"
+    first, runs, comparisons = initial_tensors(workload), [], []
+    for variant in VARIANTS:
+        second = first if variant == "deterministic" else with_differences(first)
+        for repeat, tensors in enumerate((first, second), start=1):
+            names = {"workload": workload, "variant": variant, "repeat": repeat}
+            run = write_run(results, tensors, **names)
+            actual = ACTUAL | {"deterministic": variant == "deterministic"}
+            write_json(run, read_json(run) | {"actual": actual})
+            seal(run.parent)
+            runs.append(run)
+        path = write_comparison(results, first, second, workload=workload, variant=variant)
+        outputs = {"logged": EQUAL, "metrics": EQUAL, "predictions": EQUAL}
+        write_json(path, [summary | outputs for summary in read_json(path)])
+        comparisons.append(path)
+    timing, locations = write_timing(results, workload=workload), map(write_location, comparisons)
+    files = [*map(str, comparisons)], [str(timing)], [*map(str, locations)]
+    rows = [
+        *_verdicts("reproducibility", results, *files, {"on_gpu": "no GPU on this machine"}),
+        # Below the picture, but with one study alone no row would name it.
+        *_verdicts("devices", results, [], [], [], {"on_gpu": "no GPU on this machine"}),
+    ]
+    dataset = manifest_of(write_digits(results))
+    all_files = [*map(str, [dataset, *runs]), *(file for kind in files for file in kind)]
+    return read_results(resolved().config, {}, all_files, verdicts=rows, results=results)
+
+
+def _verdicts(
+    study: str,
+    results: Path,
+    comparisons: list[str],
+    timings: list[str],
+    locations: list[str],
+    not_run: dict[str, str],
+) -> list[VerdictRow]:
+    return verdicts_of(
+        study,
+        comparisons=comparisons,
+        timings=timings,
+        not_run=not_run,
+        workloads=["denoiser"],
+        locations=locations,
+        results=results,
+    )
+
+
+def page_hash() -> str:
+    """Return the hash of what is pictured."""
+    return hashlib.sha256(pictured().encode()).hexdigest()
 
 
 def hash_in(picture: Path) -> str | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from example_results import SHAPES, VARIANTS, write_results
+from example_results import ACTUAL, SHAPES, VARIANTS, write_results
 from example_runs import fail, seal
 from example_trainings import VARIANT
 from safetensors.numpy import load_file, save_file
@@ -476,28 +476,6 @@ def test_what_an_answer_rests_on_is_said_beside_it(tmp_path):
     page = Page(example.report())
     assert "Run 2 was resumed after step 19." in page.text
     assert "The loss is not finite from step 40 on." in page.text
-
-
-ACTUAL = {
-    "threads": 2,
-    "interop_threads": 1,
-    "deterministic": True,
-    "matmul_precision": "highest",
-    "accelerator": "cpu",
-    "devices": 1,
-    "precision": "32-true",
-    "accumulate": 1,
-    "data_workers": [0],
-    "persistent_workers": False,
-    "validation": True,
-    "fill_uninitialized_memory": True,
-    "optimizer": ["for-loop (SGD)"],
-    "layout": [],
-    "batch_norm": "none",
-    "checkpointing": False,
-    "logging": False,
-    "variables": {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "2", "MKL_CBWR": "COMPATIBLE"},
-}
 
 
 def test_what_a_plain_script_does_not_set_stands_beside_the_answer(own_example):
