@@ -13,6 +13,7 @@ class ArrayEntry(TypedDict):
     """An array of a dataset."""
 
     shape: list[int]
+    """Its length along each axis."""
     dtype: str
     """NumPy's name of it."""
 

@@ -39,7 +39,9 @@ class TensorEntry(TypedDict):
     name: str
     """As PyTorch names it."""
     kind: Literal["parameter", "buffer"]
+    """Parameters are learned; buffers are kept beside them."""
     shape: list[int]
+    """Its length along each axis; [] for a scalar."""
     dtype: str
     """torch's name of it, such as float32."""
 
@@ -48,6 +50,7 @@ class DataEntry(TypedDict):
     """The dataset that a run read."""
 
     path: str
+    """The path of its file, from the working directory."""
     sha256: str
     """Of its bytes."""
 
@@ -105,7 +108,9 @@ class Share(TypedDict):
     """How many of how many."""
 
     judged: int
+    """How many could be judged."""
     of: int
+    """How many there are."""
 
 
 class ProofLeg(TypedDict):
@@ -162,10 +167,13 @@ class Origin(TypedDict):
     variant: str
     """Its name in the config."""
     seed: int
+    """The seed of data, initial parameters and training."""
     repeat: int
     """Counts runs that should be identical, from 1."""
     settings: SettingsEntry
+    """Workload and variant as they were resolved."""
     environment: Environment
+    """Machine and software of the process that trained."""
     data: DataEntry | None
     """None of a workload without a dataset."""
     source_sha256: str
@@ -196,6 +204,7 @@ class RunManifest(Origin):
     code: dict[str, ImportedFile]
     """The user's modules as the process imported them, by file."""
     seconds: RunSeconds
+    """Where its time went."""
     compilation: CompilationCounts | None
     """None of a run that compiled nothing."""
     compiler_cache: CompilerCache | None
@@ -219,10 +228,15 @@ class FailedRun(TypedDict):
     """The run.json of a training that failed: nothing but the reason."""
 
     workload: str
+    """Its name in the config."""
     variant: str
+    """Its name in the config."""
     seed: int
+    """The seed of data, initial parameters and training."""
     repeat: int
+    """Counts runs that should be identical, from 1."""
     settings: SettingsEntry
+    """Workload and variant as they were resolved."""
     metrics: dict[str, float]
     """Empty."""
     ended: str

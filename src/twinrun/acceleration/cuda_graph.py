@@ -27,6 +27,7 @@ class _Captured(Generic[Result]):
     """A recorded step."""
 
     replay: Callable[[], None]
+    """Does the recorded step again, on what lies in the recorded batch by then."""
     batch: list[object]
     """The leaves of the recorded batch; its tensors are what a replay reads."""
     result: Result

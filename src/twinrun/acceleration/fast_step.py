@@ -39,7 +39,9 @@ class FormState(TypedDict):
     """What decides how further steps are done: plain values, for a checkpoint."""
 
     in_parts: str | None
+    """Why a step is not done in one piece; None where it is."""
     not_compiled: str | None
+    """Why nothing is compiled; None where the steps are."""
     used: list[list[list[bool]]]
     """Pairs of what was trained and what got gradients."""
     options: list[dict[str, object]] | None

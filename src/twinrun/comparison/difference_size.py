@@ -33,7 +33,9 @@ class DifferenceSize:
     """What a difference can come from, and what that was judged by."""
 
     size: Literal["rounding", "algorithmic"]
+    """Whether rounding explains the difference."""
     judged_by: Literal["cause", "losses", "parameters"]
+    """The cause by itself, or the distance of the losses or of the parameters."""
     apart: float | None = None
     """|difference of the losses| / |loss|, or the relative L2 distance of the parameters; None
     where the cause alone decides."""

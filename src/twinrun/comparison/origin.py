@@ -27,6 +27,7 @@ class Step:
     """An operation of a repeat beside the same one of the record."""
 
     flow: Flow
+    """What it reads and writes."""
     is_known: bool
     """Whether the record has it."""
     reads_differ: Sequence[bool]

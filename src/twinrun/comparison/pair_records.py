@@ -164,9 +164,13 @@ class ComparedRow(OpRow):
     elements: NotRequired[int]
     """This one and those below: as of an `Operation`."""
     elements_differing: NotRequired[int]
+    """Elements of its outputs whose bytes differ; as of an `Operation`."""
     max_abs: NotRequired[float]
+    """The largest |difference|."""
     max_ulp: NotRequired[int]
+    """The largest distance in units in the last place."""
     relative_l2: NotRequired[float]
+    """|second - first| / |first|."""
 
 
 class Replayed(TypedDict):

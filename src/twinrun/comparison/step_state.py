@@ -33,9 +33,11 @@ class StepState(TypedDict):
     """What a step starts with, beside its batch."""
 
     parameters: dict[str, torch.Tensor]
+    """Those before the step, by name."""
     gradients: dict[str, torch.Tensor | None]
     """A module that accumulates by itself starts a step with some."""
     buffers: dict[str, torch.Tensor]
+    """Those before the step, by name."""
     attributes: dict[str, Attributes]
     """What else the module and its submodules hold and the training has changed, by path."""
     optimizers: list[dict[str, Any]]
@@ -43,6 +45,7 @@ class StepState(TypedDict):
     schedulers: list[dict[str, Any]]
     """Likewise."""
     progress: Progress
+    """Where in the training the step is."""
     process: State
     """Switches and RNG states."""
 

@@ -120,8 +120,11 @@ class Timing:
     """Variants of one workload to be measured in turn; the first is the baseline."""
 
     workload: str
+    """Name of the workload."""
     variants: list[str]
+    """Names of the variants; the first is the baseline."""
     rounds: int
+    """How often each variant has its turn."""
     steps: int
     """Steps in a round of one variant, at least: short ones are repeated (see `timed_variant`)."""
     phases: list[str]
@@ -129,6 +132,7 @@ class Timing:
     size: str | None = None
     """The hyperparameter that takes the values of `sizes` in turn."""
     sizes: list[int] = field(default_factory=list)
+    """Its values; empty where the workload is measured as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +150,11 @@ class Identity:
     """Which run it is; its folder in results/runs/."""
 
     workload: str
+    """Its name in the config."""
     variant: str
+    """Its name in the config."""
     seed: int
+    """The seed of data, initial parameters and training."""
     repeat: int
     """Counts runs that should be identical, from 1."""
 
@@ -162,8 +169,11 @@ class Training:
     """What a training is made of; two processes that are given the same should end the same."""
 
     workload: Workload
+    """What is trained."""
     variant: Variant
+    """How it is trained."""
     seed: int
+    """The seed of data, initial parameters and training."""
     dataset: str | None
     """Path of the dataset's file."""
     search_path: list[str]
@@ -175,7 +185,9 @@ class Replay:
     """What the runs of a comparison are made of, whatever their seed."""
 
     workload: Workload
+    """What is trained."""
     variant: Variant
+    """How it is trained."""
     dataset: str | None
     """As of a `Training`."""
     search_path: list[str]
@@ -197,12 +209,19 @@ class RunFiles:
     """Paths of what a run leaves."""
 
     weights: str
+    """Last parameters and buffers, as safetensors."""
     steps: str
+    """A row for each step: loss and fingerprints, as CSV."""
     epochs: str
+    """A row for each epoch: what was logged, as CSV."""
     fingerprints: str
+    """Fingerprints of single tensors and samples, as npz."""
     predictions: str
+    """Predictions on the prediction data, as safetensors."""
     manifest: str
+    """Where the run comes from and how it ended: run.json."""
     checksums: str
+    """SHA-256 of each of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,10 +229,13 @@ class Run:
     """One training to be done, and where its files go."""
 
     identity: Identity
+    """Which run it is."""
     training: Training
+    """What it trains."""
     source_sha256: str
     """Hash of the code that the run depends on; part of what makes a pair."""
     files: RunFiles
+    """Where its results go."""
     checkpoints: str
     """Folder for the last checkpoint, until the run is finished."""
     checkpoint_minutes: float

@@ -51,6 +51,7 @@ class Inputs:
     """The input functions of the rules."""
 
     settings: "Settings"
+    """What the config asks for."""
 
     def of_study(self, study: str, pattern: str, **chosen: Iterable[object]) -> list[str]:
         """Fill a pattern with a study's workloads, variants, seeds and repeats, or chosen ones.

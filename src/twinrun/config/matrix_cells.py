@@ -26,8 +26,11 @@ class Cell:
     change: Section
     """Settings of the variant that are not the baseline's."""
     variant: str
+    """Name of the variant that has the change."""
     seed: int
+    """The seed of its run."""
     repeat: int
+    """The repeat of its run, from 1."""
 
 
 def cells(matrix: Section) -> list[Cell]:

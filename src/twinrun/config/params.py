@@ -19,6 +19,7 @@ class Params:
     """The functions of params and resources."""
 
     inputs: Inputs
+    """The rules' input functions, with the settings."""
     search_path: Sequence[str]
     """Folders of the user's own modules; a resource, for where they lie is no part of a result: the
     hash of what is imported from them is."""

@@ -41,10 +41,15 @@ class Settings:
     config: dict[str, Any]
     """The config with every default filled in."""
     studies: list[str]
+    """Names of those that are asked for, in the order of the config."""
     datasets: dict[str, Dataset]
+    """All datasets by name."""
     workloads: dict[str, Workload]
+    """All workloads by name, trials of the sweep included."""
     variants: dict[str, Variant]
+    """All variants by name; those of matrix and resume included."""
     timings: dict[str, Timing]
+    """The timings of all studies by name."""
     not_run: dict[str, str]
     """Variants that this machine cannot run, and why."""
     trials: dict[str, str]

@@ -37,6 +37,7 @@ class Study:
     name: str
     """Its key in the config."""
     inputs: Inputs
+    """The rules' input functions, with the settings."""
     question: ClassVar[str]
     """The question that it answers: the title of its section, and of its target."""
     timing: ClassVar[str | None] = None

@@ -13,6 +13,7 @@ class Targets:
     """The input functions of `all` and of the report; no wildcard changes them."""
 
     settings: Settings
+    """What the config asks for."""
     studies: Mapping[str, Study]
     """All studies by name."""
 

@@ -37,7 +37,9 @@ class Pair:
     """Two runs of one variant, parameter by parameter."""
 
     variant: str
+    """Name of the variant."""
     repeats: tuple[int, int]
+    """Their two repeats, the lower one first."""
     shapes: dict[str, list[int]]
     """Shapes of the parameters by name, in the module's order."""
     dtypes: dict[str, str]

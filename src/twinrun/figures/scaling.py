@@ -21,8 +21,11 @@ class Point:
     """One quantity of one variant."""
 
     variant: str
+    """Name of the variant."""
     workers: int
+    """How many workers train under it."""
     value: float
+    """Its height, in the unit of the axis."""
     low: float
     """Lower end of its line."""
     high: float

@@ -49,8 +49,11 @@ class _Running:
     """What a layer keeps while it normalises a shard."""
 
     momentum: float | None
+    """The layer's own; None for a cumulative average."""
     mean: torch.Tensor
+    """The running mean before the shard, one number for each channel."""
     var: torch.Tensor
+    """The running variance before the shard, likewise."""
 
 
 class JoinedBatchNorm:

@@ -33,13 +33,17 @@ class Context(TypedDict):
     """What may differ between two runs of a pair."""
 
     host: str
+    """Name of the machine."""
     kernel: str
+    """Release of its operating system's kernel."""
     cores: int | None
     """Those that the process may use; None where nobody knows."""
     memory_gib: float
+    """Main memory of the machine, in GiB."""
     gpus: int
     """Those that torch sees."""
     load_1min: float
+    """Average of waiting and running processes in the last minute."""
     commit: str
     """Of Twinrun's own sources, with a plus sign if they were edited since; or `unknown`."""
     started: str
@@ -63,6 +67,7 @@ class Switches(TypedDict):
     threads: int
     """Intra-op threads."""
     interop_threads: int
+    """Threads between operations."""
     deterministic: bool
     """Whether torch used only reproducible algorithms."""
     matmul_precision: str
@@ -77,6 +82,7 @@ class Actual(Switches):
     devices: int
     """Processes that trained."""
     precision: str
+    """Lightning's name of it, by the Trainer."""
     accumulate: int
     """Micro-batches of a mini-batch, by the Trainer."""
     data_workers: list[int]

@@ -7,6 +7,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A line for the terminal and the log."""
 
     text: str
+    """What is printed."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -86,6 +86,7 @@ class _Parsed:
     sha256: str
     """Of its syntax tree without docstrings; of the file, where it cannot be parsed."""
     reads_docstrings: bool
+    """Whether the code reads any docstring: then all of them count."""
     imports: tuple[tuple[int, str, tuple[str, ...]], ...]
     """Of each import statement: its level (of leading dots), module and names."""
 

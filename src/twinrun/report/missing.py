@@ -23,9 +23,11 @@ class Job:
     rule: str
     """Name of its rule."""
     wildcards: Mapping[str, str]
+    """Their values by name."""
     inputs: Sequence[str]
     """Paths, from the working directory; likewise below."""
     outputs: Sequence[str]
+    """What it makes, or would have made."""
     log: str | None
     """None of a rule without a log."""
     state: Literal["finished", "failed", "waiting"]

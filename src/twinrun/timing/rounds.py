@@ -36,7 +36,9 @@ class VariantRow(Row):
     """A measurement of one variant."""
 
     variant: str
+    """Name of the variant."""
     size: int | None
+    """Value of the timing's hyperparameter; None where it changes none."""
 
 
 @dataclass(kw_only=True)

@@ -46,6 +46,7 @@ class Row(TypedDict):
     round: int
     """From 1; 0 of what is measured once."""
     steps: int
+    """Steps, or batches, that were timed at once."""
     seconds: float
     """Of all these steps."""
 

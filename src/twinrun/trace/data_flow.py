@@ -107,6 +107,7 @@ class Use:
     lane: int | None = None
     """Its index in a list that is computed element by element; None of what all lanes share."""
     is_generator: bool = False
+    """Whether it is a generator's state, not a tensor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,7 @@ class Flow:
     """What one operation reads and writes."""
 
     reads: Sequence[Use]
+    """What it reads: its result can depend on nothing else."""
     writes: Sequence[Use]
     """Empty of a view, which makes no new content."""
     views: Sequence[Use]

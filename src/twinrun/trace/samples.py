@@ -42,6 +42,7 @@ class Leaf(NamedTuple):
     path: str
     """In the item, or else in the batch."""
     value: object
+    """The tensor, array or plain value itself."""
 
     @property
     def column(self) -> str:

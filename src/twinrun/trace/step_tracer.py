@@ -48,9 +48,11 @@ class StepRow(TypedDict):
     random: str
     """Of the RNG states that it starts with."""
     batch: str
+    """Of all that the batch holds, in order."""
     samples: str
     """Of the batch's samples in any order."""
     loss_fingerprint: str
+    """Of the loss."""
     own_gradients: str
     """Of the workers', before they were summed."""
     settings: str
@@ -58,10 +60,13 @@ class StepRow(TypedDict):
     random_after: str
     """Of the RNG states that it leaves."""
     buffers: str
+    """Of the buffers that the step ends with."""
     gradients: str
+    """Of all gradients, before they are clipped."""
     optimizer: str
     """Of the optimizers' state."""
     parameters: str
+    """Of the parameters that the step ends with."""
 
 
 class Tracer(pl.Callback):

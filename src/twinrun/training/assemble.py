@@ -35,7 +35,9 @@ class Assembly:
     """What a Trainer is given, and who trains."""
 
     module: pl.LightningModule
+    """The user's, with its fast steps and shards in place."""
     data: pl.LightningDataModule
+    """The user's, with its loaders as the variant says."""
     speed: Speed
     """The module's fast steps, with the counts of what was compiled."""
     workers: Workers

@@ -41,6 +41,7 @@ class ShortTraining:
     """What is asked of one short training."""
 
     training: Training
+    """The run or timing whose fast steps are to be proven, or its plain counterpart."""
     perturbation: float = 0.0
     """By how much all initial weights are changed, relative to each."""
     draw: int = 0
@@ -54,9 +55,11 @@ class ShortlyTrained:
     """What one short training left."""
 
     evidence: Recorded
+    """Every value that is compared, by name."""
     epsilon: float
     """How far 1 and the next number are apart in what it computed with."""
     steps: int
+    """Optimizer steps that were taken."""
     shapes: int
     """Of batch that were seen."""
     in_parts: str | None

@@ -38,7 +38,9 @@ class Rehearsed(TypedDict):
     """What came of a part."""
 
     key: str
+    """As of its `Part`."""
     label: str
+    """As of its `Part`."""
     mistakes: list[str]
     """A sentence each; no job may start."""
     notes: list[str]
@@ -46,9 +48,11 @@ class Rehearsed(TypedDict):
     logged: list[str]
     """Names of the metrics that the module logs."""
     steps_per_epoch: int | None
+    """Mini-batches of an epoch; None where it did not come to a step."""
     sizes: Sizes | None
     """None where it did not come to a step."""
     seconds: float
+    """What the rehearsal of it took."""
 
 
 @dataclass(frozen=True, kw_only=True)

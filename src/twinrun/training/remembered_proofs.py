@@ -43,6 +43,7 @@ class Remembered(TypedDict):
     """A proof as it is kept."""
 
     proof: Proof
+    """What was found."""
     code: Imported
     """The user's modules that its processes had imported."""
 

@@ -161,9 +161,13 @@ class _Watchers:
     callbacks: list[pl.Callback]
     """All of them, in the order in which the Trainer calls them."""
     resumable: Resumable
+    """Writes checkpoints, to resume from."""
     metrics: EpochMetrics
+    """Keeps what is logged in each epoch."""
     seconds: EpochSeconds
+    """Measures each epoch."""
     happened: WhatHappened
+    """Notes what the training really had."""
     lightning_file: Path | None
     """Lightning's checkpoint, where the variant's training is resumed from one."""
 
