@@ -121,6 +121,37 @@ def test_two_cells_may_not_share_their_runs():
 
 
 @pytest.mark.parametrize(
+    ("study", "name"),
+    [
+        ("matrix", "deterministic-threads-4"),
+        ("resume", "deterministic-accumulate-2"),
+    ],
+)
+@pytest.mark.parametrize("threads", [3, None])
+def test_a_variant_is_never_exchanged_for_one_that_a_study_makes(study, name, threads):
+    """Red before: a variant of this name was trained with the settings of the matrix's change."""
+    config = copy.deepcopy(CONFIG) | {"studies": [study]}
+    config["matrix"] |= {"baseline": BASELINE, "changes": [{"threads": 4}]}
+    config["resume"] |= {"variants": [BASELINE], "stops": ["mid_epoch", "mid_accumulation"]}
+    made = resolve(config, SCHEMA, gpus=0).variants[name]
+    own = config["variants"][BASELINE] | {"threads": threads or made.threads}
+    own |= {"accumulate": made.accumulate}
+    config["variants"][name] = own
+    if threads is None:  # the same settings: they share their runs
+        assert resolve(config, SCHEMA, gpus=0).variants[name] == made
+    else:
+        with pytest.raises(TwinrunError, match=rf"variants\.{name}: .*, choose another name"):
+            resolve(config, SCHEMA, gpus=0)
+
+
+def test_a_variant_with_the_name_of_a_change_alone_is_another_one():
+    config = copy.deepcopy(CONFIG) | {"studies": ["matrix"]}
+    config["matrix"] |= {"baseline": BASELINE, "changes": [{"threads": 4}]}
+    config["variants"]["threads-4"] = config["variants"][BASELINE] | {"threads": 3}
+    assert resolve(config, SCHEMA, gpus=0).variants["threads-4"].threads == 3
+
+
+@pytest.mark.parametrize(
     ("matrix", "message"),
     [
         ({"baseline": "determinstic"}, "matrix.baseline: no variant is called 'determinstic'"),

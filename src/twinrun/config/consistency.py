@@ -201,6 +201,7 @@ def _of_resume(config: Section) -> Iterator[str]:
                 if problem not in own
             )
             yield from (f"resume.variants.{index}: {problem}" for problem in problems)
+            yield from matrix_cells.names_taken(config, stopped, f"resume.variants.{index}")
 
 
 def _schema_of_variant(schema: Section) -> Section:

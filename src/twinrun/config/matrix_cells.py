@@ -55,7 +55,7 @@ def contradictions(config: Section) -> Iterator[str]:
     """Find values that are the baseline's own, and names that two cells would share."""
     matrix = config["matrix"]
     baseline = config["variants"][matrix["baseline"]]
-    taken = {"repeat", "seed"} | set(config["variants"])
+    taken = {"repeat", "seed"}
     if matrix["seed"] == matrix["other_seed"]:
         yield f"matrix.other_seed: {matrix['seed']} is the baseline's seed, name another"
     for index, change in enumerate(matrix["changes"]):
@@ -66,8 +66,24 @@ def contradictions(config: Section) -> Iterator[str]:
             yield f"{key}: its runs would be called {name}, as those of another cell are"
         elif len(name) > LONGEST_NAME:
             yield f"{key}: its name, {name[:20]}..., is longer than {LONGEST_NAME} letters"
+        changed = {f"{matrix['baseline']}-{name}": {**baseline, **change}}
+        yield from names_taken(config, changed, key)
         # Two changes may be written alike once all but letters and digits are dashes.
         taken.add(name)
+
+
+def names_taken(config: Section, derived: Mapping[str, Section], key: str) -> Iterator[str]:
+    """Find variants of the config with the name of one that a study makes, and other settings.
+
+    Args:
+        config: with every default filled in.
+        derived: the settings of what the study makes, by name.
+        key: of what it is made from.
+    """
+    for name, settings in derived.items():
+        # With the same settings they are the same runs, and shared.
+        if config["variants"].get(name, settings) != settings:
+            yield f"variants.{name}: {key} calls other runs so, choose another name"
 
 
 def _labels(change: Section) -> Iterator[str]:
