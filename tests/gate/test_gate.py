@@ -321,6 +321,25 @@ class TestFingerprint:
         assert outcome(tmp_path, accepted, runs=[kept, str(failed)]) == "fail"
         assert f"{failed.parent}: this training failed: no memory" in capsys.readouterr().out
 
+    def test_the_nearest_of_the_known_environments_is_named(self, tmp_path, accepted, capsys):
+        for cpu in ("Second CPU", "Third CPU"):
+            elsewhere = {"cpu": cpu, "torch": cpu, "python": cpu}
+            outcome(tmp_path, accepted, runs=[write_run(tmp_path, **elsewhere)])
+            main([str(tmp_path / "gate.json"), "--accept"])
+        capsys.readouterr()
+        near = {"cpu": "Third CPU", "torch": "Third CPU", "python": "3.12.1"}
+        run = write_run(tmp_path, **near)
+        assert outcome(tmp_path, accepted, runs=[run]) == "not comparable"
+        said = "another environment: python 3.12.1, expected Third CPU\n"
+        assert said in capsys.readouterr().out
+
+    def test_a_run_that_moved_fails_though_nothing_is_expected_of_another(self, tmp_path, accepted):
+        moved = write_run(tmp_path, weights="b" * 64)
+        unknown = write_run(tmp_path / "other", variant="plain")
+        assert outcome(tmp_path, accepted, runs=[unknown]) == "not comparable"
+        for runs in ([moved, unknown], [unknown, moved]):
+            assert outcome(tmp_path, accepted, runs=runs) == "fail"
+
     def test_no_run_is_nothing_to_judge(self, tmp_path, accepted):
         """Red at b8e0cc1: pass, "0 runs end in the expected weights"."""
         assert outcome(tmp_path, accepted, runs=[]) == "not comparable"

@@ -60,10 +60,26 @@ def test_workers_that_the_data_module_decides_are_recorded(tmp_path):
     assert found["sentence"].startswith("data_workers is 1, where the variant says 0")
 
 
-@pytest.mark.parametrize("changes", [{"deterministic": True}, {"precision": "64-true"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"deterministic": True}, {"precision": "64-true"}, {"accelerator": "gpu"}),
+        *({"devices": 2}, {"accumulate": 2}, {"threads": 3}, {"data_workers": 2}),
+        *({"persistent_workers": True}, {"environment": {"TWINRUN_NOT_SET": "1"}}),
+    ],
+    ids=str,
+)
 def test_a_setting_that_did_not_take_is_said(tmp_path, changes):
     happened = fitted(tmp_path, Small(), Points(size=70, seed=1), **changes)
     assert next(iter(changes)) in [found["setting"] for found in happened.departures]
+
+
+def test_variables_that_change_no_arithmetic_are_no_condition_of_a_run(tmp_path, monkeypatch):
+    for name in ("CUDA_HOME", "TORCH_HOME", "MKL_CBWR", "TORCH_ALLOW"):
+        monkeypatch.setenv(name, "planted")
+    happened = fitted(tmp_path, Small(), Points(size=70, seed=1))
+    found = [name for name, value in happened.actual["variables"].items() if value == "planted"]
+    assert found == ["MKL_CBWR", "TORCH_ALLOW"]
 
 
 def test_threads_that_the_module_sets_are_said(tmp_path):
