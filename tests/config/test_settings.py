@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from twinrun.config import sweep_trials
 from twinrun.config.reference import SCHEMA, reference
 from twinrun.config.settings import resolve
 from twinrun.errors import TwinrunError
@@ -279,6 +280,21 @@ def test_a_trial_is_its_workload_with_other_hyperparameters_and_epochs():
     digits, trial = settings.workloads["digits"], settings.workloads["digits~learning_rate~0.1"]
     assert trial.hyperparameters == {**digits.hyperparameters, "learning_rate": 0.1}
     assert (trial.module, digits.epochs, trial.epochs) == (digits.module, 20, 2)
+
+
+def test_each_trial_has_a_name_of_its_values_as_yaml_writes_them():
+    """The name is a part of paths: another spelling would train every trial again."""
+    crossed = [{"flag": [True, False], "rate": [0.1, 1e-05]}, {"width": 8}]
+    config = {"studies": ["sweep"], "sweep": {"workloads": ["digits"], "trials": crossed}}
+    found = list(sweep_trials.trials(config))
+    assert [name for name, _, _ in found] == [
+        "digits~flag~true~rate~0.1",
+        "digits~flag~true~rate~1e-05",
+        "digits~flag~false~rate~0.1",
+        "digits~flag~false~rate~1e-05",
+        "digits~width~8",
+    ]
+    assert found[1][1:] == ("digits", {"flag": True, "rate": 1e-05})
 
 
 def test_a_sweep_that_is_not_asked_for_has_no_trials():

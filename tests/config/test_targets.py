@@ -45,3 +45,27 @@ def test_the_report_reads_run_json_alone_of_runs():
     assert {path.rpartition("/")[0] for path in runs} == folders_of_runs
     others = {path for path in asked if path.endswith((".json", ".svg"))}
     assert {*read} - others <= {*runs}
+
+
+def test_a_run_that_two_studies_rest_on_is_named_once():
+    asked = {"workloads": ["digits-few"], "variants": ["deterministic"], "seeds": [1]}
+    matrix = {"workloads": ["digits-few"], "baseline": "deterministic", "seed": 1}
+    targets = of(
+        studies=["reproducibility", "matrix"],
+        reproducibility=asked,
+        matrix=matrix | {"changes": [{"threads": 1}], "other_seed": 2},
+    )
+    read = [path for path in targets.read_by_report({}) if path.endswith("/run.json")]
+    assert len(read) > len({*read})
+    assert targets.runs() == sorted({*read}, key=read.index)
+
+
+def test_a_dataset_of_the_users_own_has_no_manifest_to_ask_for(tmp_path):
+    (tmp_path / "mine.npz").write_bytes(b"anything")
+    targets = of(
+        studies=["matrix"],
+        datasets={"mine": {"file": str(tmp_path / "mine.npz")}},
+        workloads={"own": {"module": "m:M", "data": "m:D", "dataset": "mine", "epochs": 2}},
+        matrix={"workloads": ["own"], "changes": [{"threads": 4}]},
+    )
+    assert targets.datasets({}) == []
