@@ -2,10 +2,12 @@
 
 import os
 import pickle
+import re
 import stat
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import TypedDict
 
 import msgspec
@@ -261,6 +263,52 @@ def test_a_damaged_file_is_read_or_named_but_never_breaks_the_reader(tmp_path, r
             assert str(path) in str(error)  # noqa: PT017, flips that make no invalid file are read
             named += 1
     assert named > len(whole) / 7
+
+
+def test_a_damaged_table_is_read_or_named_but_never_breaks_the_reader(tmp_path):
+    path = tmp_path / "table.csv"
+    artifacts.write_csv(path, pd.DataFrame({"step": [1, 2], "name": ["a", "é,b"]}))
+    whole = path.read_bytes()
+    named = 0
+    for damaged in [*flips(whole), *cuts(whole)]:
+        path.write_bytes(damaged)
+        try:
+            artifacts.read_csv(path, ["step", "name"], types={"step": "int64"})
+        except TwinrunError as error:
+            assert str(path) in str(error)  # noqa: PT017, other digits are read
+            named += 1
+    assert named > len(whole) / 7
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "No columns"),
+        (b"step,name\n1,\xff\n", "can't decode byte 0xff"),
+        (b"step\n1\n", "it has no column name"),
+        (b"step,name\n1,a\n1,a,b\n", "Expected 2 fields in line 3, saw 3"),
+    ],
+    ids=["empty", "no UTF-8", "another table", "a line too long"],
+)
+def test_what_is_no_table_is_named_with_its_cure(tmp_path, content, why):
+    path = tmp_path / "steps.csv"
+    path.write_bytes(content)
+    with pytest.raises(TwinrunError) as raised:
+        artifacts.read_csv(path, ["step", "name"])
+    assert str(raised.value).startswith(f"{path} is corrupt (")
+    assert why in str(raised.value)
+    assert str(raised.value).endswith("delete it and it is made again")
+
+
+def test_every_reader_of_tables_reads_them_here():
+    """Of the two others one has its own columns and one its own sentence."""
+    package = Path(artifacts.__file__).parent
+    readers = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if re.search(r"pd\.read_|csv\.(Dict)?[rR]eader", file.read_text(encoding="utf-8"))
+    }
+    assert readers == {"artifacts.py", "comparison/tables.py", "verdicts/rows.py"}
 
 
 @pytest.mark.parametrize("length", [0, 8, 60, -1])

@@ -9,7 +9,7 @@ does without torch.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -85,7 +85,7 @@ def read_json(path: str | Path) -> object:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise JobError(f"{path} is corrupt ({error}): delete it and it is made again") from None
+        raise _corrupt(path, str(error)) from None
 
 
 def read_record(path: str | Path, kind: type[Record]) -> Record:
@@ -102,7 +102,7 @@ def read_record(path: str | Path, kind: type[Record]) -> Record:
         # Not msgspec's own reader: it refuses NaN, which a diverged training leaves.
         return msgspec.convert(read_json(path), kind)
     except msgspec.ValidationError as error:
-        raise JobError(f"{path} is corrupt ({error}): delete it and it is made again") from None
+        raise _corrupt(path, str(error)) from None
 
 
 def write_record(path: str | Path, record: Record, kind: type[Record]) -> None:
@@ -124,6 +124,40 @@ def write_csv(path: str | Path, table: "pd.DataFrame") -> None:
     """Write a pandas DataFrame without its index, every float with all its digits."""
     with atomic(path) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def read_csv(
+    path: str | Path,
+    columns: Iterable[str] = (),
+    *,
+    types: "type[str] | Mapping[Hashable, str] | None" = None,
+) -> "pd.DataFrame":
+    """Read CSV into a pandas DataFrame.
+
+    Args:
+        path: of the CSV.
+        columns: those that the caller reads.
+        types: pandas' types by column; `str` for text alone, in which an empty cell stays empty.
+
+    Raises:
+        JobError: if the file is empty or no table, is no UTF-8, or lacks a column.
+    """
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, dtype=types, keep_default_na=types is not str)
+    # pandas' own errors (empty, cells that are no numbers, a line too long) are of this class, as
+    # is that of bytes that are no UTF-8.
+    except ValueError as error:
+        raise _corrupt(path, str(error).strip()) from None
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise _corrupt(path, f"it has no column {', '.join(missing)}")
+    return table
+
+
+def _corrupt(path: str | Path, what: str) -> JobError:
+    return JobError(f"{path} is corrupt ({what}): delete it and it is made again")
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -149,7 +183,7 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise
     except Exception as error:  # zipfile, zlib and NumPy each raise their own kinds
-        raise JobError(f"{path} is corrupt ({error}): delete it and it is made again") from None
+        raise _corrupt(path, str(error)) from None
 
 
 def write_tensors(path: str | Path, tensors: "Mapping[str, torch.Tensor]") -> None:

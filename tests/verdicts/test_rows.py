@@ -83,6 +83,26 @@ def test_other_columns_are_refused(tmp_path, header):
         read_rows(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "its columns are none"),
+        (b"\xff\xfe", "can't decode byte 0xff"),
+        (",".join(COLUMNS).encode() + b"\ncaf\xe9\n", "can't decode byte 0xe9"),
+        (",".join(COLUMNS).encode() + b"\n" + b"x" * 200_000, "field larger than field limit"),
+    ],
+    ids=["empty", "no text", "no UTF-8", "one long cell"],
+)
+def test_a_file_that_is_no_table_is_named_with_its_cure(tmp_path, content, why):
+    path = tmp_path / "verdicts.csv"
+    path.write_bytes(content)
+    with pytest.raises(TwinrunError) as raised:
+        read_rows(path)
+    assert str(raised.value).startswith(f"{path} is no table of verdicts (")
+    assert why in str(raised.value)
+    assert str(raised.value).endswith("delete it and it is made again")
+
+
 def test_a_row_that_is_cut_off_is_refused(tmp_path):
     path = tmp_path / "verdicts.csv"
     write_rows(path, [ROW])

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
-from twinrun import run_files
+from twinrun import artifacts, run_files
 from twinrun.comparison import rounding
 from twinrun.comparison.causes import GIVEN
 from twinrun.comparison.pair_records import Comparison, FirstDifference
@@ -90,11 +89,11 @@ def _losses_looked_at(
     found: Comparison, first: FirstDifference, steps: Path
 ) -> list[DifferenceSize]:
     """Judge the loss of each step that is looked at, where there is one."""
-    differences = pd.read_csv(steps)["loss_difference"].to_numpy()
+    differences = artifacts.read_csv(steps, ["loss_difference"])["loss_difference"].to_numpy()
     # Two runs and no more: with the rows of a further repeat, a row's place would not be its step.
     baseline, changed = (run_files.read_run(Path(run, "run.json")) for run in found["runs"])
     steps_of_baseline = run_files.verified(Path(found["runs"][0], "run.json"), "steps.csv")
-    losses = pd.read_csv(steps_of_baseline)["loss"].abs().to_numpy()
+    losses = artifacts.read_csv(steps_of_baseline, ["loss"])["loss"].abs().to_numpy()
     # Steps count from 1 and rows from 0. Step 0 is before training: the first row shows it.
     start = max(first["step"] - 1, 0)
     looked = []
@@ -122,7 +121,8 @@ def _parameters_looked_at(found: Comparison, first: FirstDifference, steps: Path
     """Judge the parameters after the step in which equal gradients led to other ones."""
     run = run_files.read_run(Path(found["runs"][0], "run.json"))
     # ASSUME the elements that tracing samples stand for all parameters: no step keeps them whole.
-    apart = float(pd.read_csv(steps)["relative_l2"][first["step"] - 1])
+    table = artifacts.read_csv(steps, ["relative_l2"])
+    apart = float(table["relative_l2"][first["step"] - 1])
     return _judged("parameters", apart, rounding.update_bound(run))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
@@ -88,9 +87,7 @@ def _predicted(folder: Path) -> dict[str, np.ndarray]:
 
 def _logged(folder: Path) -> dict[str, str]:
     """Read a table of epochs as text, so that every digit counts and a NaN is one."""
-    table = pd.read_csv(
-        verified(folder / "run.json", "epochs.csv"), dtype=str, keep_default_na=False
-    )
+    table = artifacts.read_csv(verified(folder / "run.json", "epochs.csv"), ["epoch"], types=str)
     return {
         f"{name} in epoch {row['epoch']}": row[name]
         for row in table.to_dict("records")

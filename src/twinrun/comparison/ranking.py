@@ -131,6 +131,6 @@ def _trial(manifest: Manifest, path: Path, point: dict[str, object], metric: str
 def _logged_last(epochs: Path) -> dict[str, float]:
     """Return each value that was logged last, which need not have been in the last epoch."""
     # As text, since a NaN that was logged is `nan`, and an empty cell was not logged at all.
-    table = pd.read_csv(epochs, dtype=str, keep_default_na=False).drop(columns="epoch")
+    table = artifacts.read_csv(epochs, ["epoch"], types=str).drop(columns="epoch")
     found = {str(name): [text for text in table[name] if text] for name in table.columns}
     return {name: float(texts[-1]) for name, texts in found.items() if texts}

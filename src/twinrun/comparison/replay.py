@@ -44,7 +44,7 @@ def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
         start: path of the file.
     """
     # As text: fingerprints without a letter would be read as numbers.
-    steps = pd.read_csv(run_files.verified(recorded, "steps.csv"), dtype=str)
+    steps = artifacts.read_csv(run_files.verified(recorded, "steps.csv"), types=str)
     tracer = Tracer()
     saver = _Saver(tracer, steps, step, Path(start))
     # The tracer first: the saver looks at the row that it has just written.

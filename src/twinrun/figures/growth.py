@@ -8,11 +8,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from twinrun import artifacts
 from twinrun.comparison.pair_records import read_comparisons
 from twinrun.figures.style import band, canvas, colour_of, dashes_of, log_axis, note
 from twinrun.formatting import count
 
 MOST_STEPS = 400  # the figure is 360 points wide
+
+COLUMNS = ("step", "parameters_equal", "relative_l2")
 
 
 def growth(
@@ -29,7 +32,7 @@ def growth(
     tables, answers = {}, {}
     for path in map(Path, comparisons):
         found = read_comparisons(path)[0]
-        tables[found["variant"]] = pd.read_csv(path.with_suffix(".steps.csv"))
+        tables[found["variant"]] = artifacts.read_csv(path.with_suffix(".steps.csv"), COLUMNS)
         answers[found["variant"]] = found["answer"]
     title = "Distance between the runs of a pair after each step"
     with canvas(output, title=title, height=2.7 + 0.2 * len(tables)) as (figure, grid):

@@ -7,9 +7,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from twinrun import artifacts
 from twinrun.comparison.pair_records import Location, Operation, read_locations
 from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note, shorten
 from twinrun.formatting import count
+
+COLUMNS = ("seed", "position", "phase", "outputs_equal", "relative_l2")
 
 
 def operations(
@@ -29,7 +32,7 @@ def operations(
             # ASSUME that one seed stands for a variant; the table of the page counts the others.
             is_drawn = found["answer"] == "located" and found["variant"] not in located
             if is_drawn and found["op"] is not None:
-                table = pd.read_csv(path.with_suffix(".operations.csv"))
+                table = artifacts.read_csv(path.with_suffix(".operations.csv"), COLUMNS)
                 # The table holds all seeds: the index starts anew, to count in this step.
                 table = table[table["seed"] == found["seed"]].reset_index()
                 located[found["variant"]] = found, found["op"], table

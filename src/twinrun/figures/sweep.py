@@ -4,9 +4,9 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
+from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
 from twinrun.figures.style import MUTED, canvas, note
 from twinrun.formatting import measure
@@ -26,7 +26,9 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
     summary = read_ranking(sweep)
     drawn = [trial for trial in summary["trials"] if trial["ended"] == "finished"]
     others = [trial for trial in summary["trials"] if trial["ended"] != "finished"]
-    tables = [pd.read_csv(verified(trial["run"], "epochs.csv")) for trial in drawn]
+    tables = [
+        artifacts.read_csv(verified(trial["run"], "epochs.csv"), ["epoch"]) for trial in drawn
+    ]
     # Of any of them, the best one's first: what a module logs may depend on what is varied.
     logged = dict.fromkeys(name for table in tables for name in table if name != "epoch")
     names = list(logged)[:MOST_PANELS] or [""]

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from twinrun import artifacts
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, empty, note, shorten
 from twinrun.formatting import measure
 from twinrun.timing import summary
@@ -19,7 +20,9 @@ def read_timing(timing: str | Path) -> tuple[TimingSummary, pd.DataFrame]:
     Args:
         timing: JSON of the timing; the table of rounds lies beside it.
     """
-    rounds = pd.read_csv(Path(timing).with_suffix(".csv"))
+    rounds = artifacts.read_csv(
+        Path(timing).with_suffix(".csv"), ["variant", "phase", "round", "steps", "seconds"]
+    )
     milliseconds = 1e3 * rounds["seconds"] / rounds["steps"]
     return summary.read(timing), rounds.assign(milliseconds=milliseconds)
 

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from twinrun import artifacts
 from twinrun.figures.style import Dashes, band, canvas, colour_of, empty
 from twinrun.run_files import failure_of, read_run, verified
 
@@ -76,7 +77,9 @@ def _draw_metric(
 def _metrics(run: Path) -> pd.DataFrame:
     """Return a run's metrics in long form: variant, epoch, phase, metric, value; finite ones."""
     variant = read_run(run)["variant"]
-    table = pd.read_csv(verified(run, "epochs.csv")).melt(id_vars="epoch", var_name="name")
+    table = artifacts.read_csv(verified(run, "epochs.csv"), ["epoch"]).melt(
+        id_vars="epoch", var_name="name"
+    )
     # A metric may be inf, whose axis has no end, or a word.
     table["value"] = pd.to_numeric(table["value"], errors="coerce").where(np.isfinite)
     parts = table["name"].astype(str).str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-import pandas as pd
-
 from twinrun import artifacts, run_files
 from twinrun.errors import TwinrunError
 from twinrun.formatting import count, measure, plural
@@ -75,7 +73,11 @@ def failures(runs: Sequence[str | Path]) -> list[str]:
 def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
     # As text: a fingerprint without a letter would be read as a number, and so would
     # 12e4567890123456.
-    steps = pd.read_csv(run_files.verified(run, "steps.csv"), dtype={"parameters": str})
+    steps = artifacts.read_csv(
+        run_files.verified(run, "steps.csv"),
+        ["step", "loss", "parameters"],
+        types={"parameters": "str"},
+    )
     parameters = dict(zip(steps["step"].tolist(), steps["parameters"], strict=True))
     last = manifest["steps"]
     # Steps 1, 2, 4, 8 ... tell within a factor of two when a run diverged, in a file that a person

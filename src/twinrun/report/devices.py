@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from twinrun import artifacts
 from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
 from twinrun.report.results import ReportedRun, Results
@@ -132,5 +133,5 @@ def _apart(
 
 
 def _last_loss(run: ReportedRun) -> float | None:
-    table = pd.read_csv(verified(run["path"], "epochs.csv"))
+    table = artifacts.read_csv(verified(run["path"], "epochs.csv"))
     return float(table["train_loss"].iloc[-1]) if "train_loss" in table and len(table) else None

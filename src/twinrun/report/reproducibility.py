@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import pandas as pd
 
+from twinrun import artifacts
 from twinrun.comparison.conditions import conditions_of_seeds
 from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.figures.predictions import worse_than_first
@@ -152,7 +153,7 @@ def _most_different(pair: ReportedComparison) -> Sequence[Mapping[Hashable, obje
 
 
 def _tensors(pair: ReportedComparison) -> pd.DataFrame:
-    tensors = pd.read_csv(pair["tensors"])
+    tensors = artifacts.read_csv(pair["tensors"], ["seed", "elements_differing"])
     return tensors[tensors["seed"] == pair["seed"]]
 
 

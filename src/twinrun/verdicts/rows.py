@@ -100,14 +100,19 @@ def read_rows(path: str | Path) -> list[VerdictRow]:
 
     Raises:
         TwinrunError: if a column is missing or unknown, or a row has a key or an answer that no
-            verdict has.
+            verdict has; if it is empty, or no UTF-8.
     """
-    with Path(path).open(encoding="utf-8", newline="") as file:
-        table = csv.DictReader(file)
-        # Inside of `with`, since the reader takes a line at a time.
-        rows = list(table)
-    if tuple(table.fieldnames or ()) != COLUMNS:
-        found = ", ".join(table.fieldnames or ()) or "none"
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            table = csv.DictReader(file)
+            # Inside of `with`, since the reader takes a line at a time; first the names, since it
+            # would look for them in the closed file of an empty one.
+            names = tuple(table.fieldnames or ())
+            rows = list(table)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _corrupt(path, str(error)) from None
+    if names != COLUMNS:
+        found = ", ".join(names) or "none"
         raise _corrupt(path, f"its columns are {found}, not {', '.join(COLUMNS)}")
     try:
         # A line with too few cells has None in the last ones, and one with too many a key None.
