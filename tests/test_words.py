@@ -25,6 +25,12 @@ INSTEAD = {
     r"(the runs|they|runs|pair) part(s|ed)?": "diverge",
     r"(goes|go|went|going) on (from|to|with)": "resume",
     r"whoever|whatsoever|by its place|not all there": "a plain word",
+    r"how-manieth": "a number that counts",
+    r"settl(es?|ed|ing)": "decide; of a clock, warm up",
+    r"shar(es?|ed|ing) of (a|the|its|each) (mini-)?batch(es)?": "shard",
+    r"(?<!in )place (in|of) (the|a|your|the user's) (code|source|batch)": "line, path or index",
+    r"(the )?way (to|of) resum(e|ing)": "checkpoint type",
+    r"(?-i:None) of (a|an|runs|steps|what|one|fewer|too|anything|repeats|neither)\b": "None for",
 }
 # What no name in the code is made of: one word each had several meanings.
 NO_NAMES = {"place", "places", "streams", "yardstick", "entrant", "entrants"}

@@ -101,7 +101,7 @@ def attributes(value: object) -> list[tuple[str, object]]:
 
 
 def children(value: object) -> list[tuple[str, object]] | None:
-    """Return what a container holds, by name; None of what is none, or none that is known."""
+    """Return what a container holds, by name; None for anything else."""
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
         # Its bytes are addresses: look at the objects.
         return [(f"{value.shape}.{i}", item) for i, item in enumerate(value.ravel().tolist())]

@@ -32,7 +32,7 @@ class DatasetManifest(TypedDict):
     arrays: dict[str, ArrayEntry]
     """By name."""
     sha256: str
-    """Of the bytes of the .npz."""
+    """SHA-256 of the bytes of the .npz."""
 
 
 def manifest_of(arrays: str | Path) -> Path:

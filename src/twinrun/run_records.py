@@ -52,7 +52,7 @@ class DataEntry(TypedDict):
     path: str
     """The path of its file, from the working directory."""
     sha256: str
-    """Of its bytes."""
+    """SHA-256 of its bytes."""
 
 
 class Departure(TypedDict):
@@ -97,7 +97,7 @@ class CompilationCounts(TypedDict):
     """What torch's compiler did."""
 
     calls: int
-    """Of the compiled function."""
+    """Calls of the compiled function."""
     compilations: int
     """Calls that compiled a graph."""
     reasons: list[str]
@@ -150,11 +150,11 @@ class Proof(TypedDict):
     not_in_float64: str | None
     """Why the first of them is missing."""
     seed: int
-    """Of the short trainings."""
+    """The seed of the short trainings."""
     seconds: float
     """That the proof took when it was made."""
     key: str | None
-    """Hash of what it rests on; None of one that is not kept for others."""
+    """Hash of what it rests on; None for one that is not kept for others."""
     is_remembered: bool
     """Whether it was made before, by another run or timing of the same: another seed, or repeat."""
 
@@ -175,7 +175,7 @@ class Origin(TypedDict):
     environment: Environment
     """Machine and software of the process that trained."""
     data: DataEntry | None
-    """None of a workload without a dataset."""
+    """None for a workload without a dataset."""
     source_sha256: str
     """Hash of the code that the run depends on."""
 
@@ -186,7 +186,7 @@ class RunManifest(Origin):
     tensors: list[TensorEntry]
     """In the module's order."""
     weights_sha256: str
-    """Of weights.safetensors."""
+    """SHA-256 of weights.safetensors."""
     steps: int
     """Optimizer steps that were traced."""
     epochs: int
@@ -196,7 +196,7 @@ class RunManifest(Origin):
     not_evaluated: dict[str, str]
     """What of test and prediction could not be measured or kept, and why."""
     actual: Actual | None
-    """None of a training that did not start."""
+    """None for a training that did not start."""
     departures: list[Departure]
     """Where the training departs from its variant."""
     not_fingerprinted: list[str]
@@ -206,11 +206,11 @@ class RunManifest(Origin):
     seconds: RunSeconds
     """Where its time went."""
     compilation: CompilationCounts | None
-    """None of a run that compiled nothing."""
+    """None for a run that compiled nothing."""
     compiler_cache: CompilerCache | None
-    """None of a run that compiled nothing, not even in the module's own code."""
+    """None for a run that compiled nothing, not even in the module's own code."""
     proof: Proof | None
-    """None of a run without fast steps, and of one whose proof failed."""
+    """None for a run without fast steps, or whose proof failed."""
     peak_memory_mb: int
     """The most resident memory, in MiB, summed over the workers."""
     resumed_at: list[int]

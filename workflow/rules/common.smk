@@ -22,7 +22,7 @@ from twinrun.process.gpus import count_gpus
 from twinrun.process.imported_code import hash_of_code
 from twinrun.training.start_rehearsal import rehearse
 
-# A job on a cluster parses this file again, on its node: what `auto` means is settled once, here.
+# A job on a cluster parses this file again, on its node: what `auto` means is decided once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
 
 

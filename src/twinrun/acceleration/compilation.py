@@ -53,7 +53,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def compiler_switches() -> Iterator[None]:
-    """Compile for what there is and nothing else, and fail where torch would go on uncompiled.
+    """Compile for what there is and nothing else, and fail where torch would continue uncompiled.
 
     A Python number that changes is compiled for anew. Else torch turns it into a tensor, and the
     pass that does so (in torch 2.13) drops what a function does in place to a float64 tensor

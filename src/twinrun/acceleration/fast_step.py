@@ -45,7 +45,7 @@ class FormState(TypedDict):
     used: list[list[list[bool]]]
     """Pairs of what was trained and what got gradients."""
     options: list[dict[str, object]] | None
-    """Of the optimizer's groups."""
+    """Settings of the optimizer's groups."""
     shapes: list[tuple[list[bool], list[Shapes]]]
     """The shapes with graphs of their own, by what was trained."""
 
@@ -171,7 +171,7 @@ class FastStep:
         return any(found.depends_on_history for found in self.compiled)
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of all that was compiled; None of a step that compiles nothing."""
+        """Return the counts of all that was compiled; None for a step that compiles nothing."""
         if not self.compiled:
             return None
         counts = [found.counts() for found in self.compiled]

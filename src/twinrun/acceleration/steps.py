@@ -79,7 +79,7 @@ class TrainingStep:
         return loss
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of what was compiled; None of a step that compiles nothing."""
+        """Return the counts of what was compiled; None for a step that compiles nothing."""
         return self._fast.counts() if self._fast is not None else None
 
     @property
@@ -118,7 +118,7 @@ class Prediction:
             return self._predict(batch, index)
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of what was compiled; None of a prediction in eager mode."""
+        """Return the counts of what was compiled; None for a prediction in eager mode."""
         return None if self.compiled is None else self.compiled.counts()
 
 

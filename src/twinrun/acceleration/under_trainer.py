@@ -67,7 +67,7 @@ class Speed(pl.Callback):
             )
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of what was compiled; None of a training that compiles nothing."""
+        """Return the counts of what was compiled; None for a training that compiles nothing."""
         return None if self._fast is None else self._fast.counts()
 
     @property
@@ -184,7 +184,7 @@ class Speed(pl.Callback):
         batch_idx: int,
         closure: Callable[[], object] | None,
     ) -> None:
-        """Have Lightning's closure do a step in one piece, or go on in parts if it was none."""
+        """Have Lightning's closure do a step in one piece, or in parts where that is impossible."""
         assert closure is not None  # noqa: S101  Lightning always gives one
         # Called here it misses `Precision._wrap_closure`, which calls hooks and clips after it.
         loss = closure()

@@ -239,7 +239,7 @@ def on_gpu(parameter: torch.Tensor) -> bool:
 
 
 def returned_loss(result: object) -> torch.Tensor | None:
-    """Return the loss in what a `training_step` returns; None of a batch that it skips."""
+    """Return the loss in what a `training_step` returns; None for a batch that it skips."""
     return cast(torch.Tensor | None, result["loss"] if isinstance(result, Mapping) else result)
 
 

@@ -40,7 +40,7 @@ class CheckpointEntry(TypedDict):
     file: str
     """Its name in the folder."""
     sha256: str
-    """Of its bytes."""
+    """SHA-256 of its bytes."""
     identity: dict[str, object]
     """What must be the same for it to be used."""
 

@@ -16,11 +16,11 @@ class Distances(TypedDict):
     """How far two tensors are apart."""
 
     elements: int
-    """Of each."""
+    """How many elements each has."""
     elements_differing: int
     """Those of which a byte differs."""
     share: float
-    """Of the elements that differ, 0 to 1."""
+    """The share of elements that differ, 0 to 1."""
     max_abs: float
     """The largest |second - first|."""
     max_ulp: int

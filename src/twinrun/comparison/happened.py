@@ -129,7 +129,7 @@ def why_not_resumed(manifest: RunManifest) -> str | None:
     """Say why a run that was to be stopped and resumed was not.
 
     Returns:
-        None of a run that was resumed, that broke off when it was, or that was not to be stopped.
+        None for a run that was resumed, that broke off when it was, or that was not to be stopped.
     """
     stop = variant_of(manifest).stop
     if stop == "none" or manifest["resumed_at"]:

@@ -28,7 +28,7 @@ class Attributes(TypedDict):
     """Of one submodule."""
 
     names: list[str] | None
-    """Of all that it has, plain or not; None where only some of them are kept."""
+    """Names of all that it has, plain or not; None where only some of them are kept."""
     plain: dict[str, object]
     """Copies."""
     generators: dict[str, object]
@@ -164,7 +164,7 @@ def _refilled(own: object, value: object) -> bool:
 
 
 def _state(value: object) -> object | None:
-    """Return the state of a generator; None of what is none."""
+    """Return the state of a generator; None for anything else."""
     if isinstance(value, torch.Generator):
         return value.get_state()
     if isinstance(value, np.random.Generator):

@@ -45,7 +45,7 @@ class Origin:
     """An operation with which a difference came into a step."""
 
     index: int
-    """Of the operation."""
+    """Index of the operation."""
     differs_in: Literal["outputs", "inputs", "operations"]
     """See `pair_records.Operation`."""
     is_number: bool = False

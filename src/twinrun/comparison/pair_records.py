@@ -21,7 +21,7 @@ class Counts(TypedDict):
     tensors: int
     """All of them."""
     elements: int
-    """Of all of them."""
+    """Elements of all of them."""
     tensors_differing: int
     """Those of which a byte differs."""
     elements_differing: int
@@ -40,11 +40,11 @@ class FirstDifference(TypedDict):
     quantity: str
     """One of `causes.CAUSE_OF_QUANTITY`."""
     tensor: str | None
-    """Name of the tensor, generator or setting; None of a quantity that is one value."""
+    """Name of the tensor, generator or setting; None for a quantity that is one value."""
     cause: str
     """One of `causes.CAUSES`."""
     values: NotRequired[list[float]]
-    """Of a setting of an optimizer, in both runs; absent of anything else."""
+    """An optimizer's setting in both runs; absent for anything else."""
 
 
 class OutputComparison(TypedDict):
@@ -64,13 +64,13 @@ class Comparison(TypedDict):
     """Runs compared with the first of them."""
 
     workload: str
-    """Of all runs."""
+    """The workload of all runs."""
     variant: str
-    """Of the last run."""
+    """The variant of the last run."""
     against: str | None
-    """The first run's variant if another one was compared with it; None of repeats."""
+    """The first run's variant if another one was compared with it; None for repeats."""
     seed: int
-    """Of the last run."""
+    """The seed of the last run."""
     answer: PairAnswer
     """`equal`: all tensors, all steps, and their number; `not run`: a training failed."""
     reason: str | None
@@ -78,7 +78,7 @@ class Comparison(TypedDict):
     repeats: int
     """How many runs."""
     steps: int
-    """Of the first run."""
+    """Steps of the first run."""
     parameters: Counts
     """Learnable tensors."""
     buffers: Counts
@@ -88,24 +88,24 @@ class Comparison(TypedDict):
     max_ulp: int | None
     """The largest distance of a parameter's element in units in the last place."""
     relative_l2: float | None
-    """Of all parameters together: |second - first| / |first|; of several repeats the largest."""
+    """|second - first| / |first| of all parameters together; the largest of several repeats."""
     first_difference: FirstDifference | None
     """None if nothing differs at any step."""
     logged: OutputComparison | None
-    """What the module logged in each epoch, validation included. None of runs that are no pair, or
+    """What the module logged in each epoch, validation included. None for runs that are no pair, or
     that have nothing of the kind; likewise below."""
     metrics: OutputComparison | None
     """What it measured on the test data."""
     predictions: OutputComparison | None
     """What it predicts after training."""
     resumed_at: list[list[int]]
-    """Of each run the steps after which it was resumed."""
+    """For each run the steps after which it was resumed."""
     compiler_cache: Sharing | None
     """Whether each run compiled into an empty cache of its own; None if fewer than two compiled."""
     non_finite_loss: list[int | None]
-    """Of each run the first step whose loss is infinite or NaN; None if all are numbers."""
+    """For each run the first step whose loss is infinite or NaN; None if all are numbers."""
     non_finite_parameters: list[int]
-    """Of each run how many elements of parameters are infinite or NaN after training."""
+    """For each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
     departures: list[Departure]
@@ -123,13 +123,13 @@ class Operation(TypedDict):
     position: int | None
     """In the table of the step's operations, from 1; None where the record alone has it."""
     phase: Phase
-    """Of the training step."""
+    """The phase of the training step."""
     module: str
     """Path of the module that called it; empty outside of any."""
     op: str
     """Its name, such as `aten::index_put`."""
     call: int
-    """The how-manieth call of this name in this phase and module, on this line."""
+    """Counts the calls of this name in this phase and module, on this line, from 1."""
     parameter: str
     """Name of the parameter that it reads, or whose gradient it computes; may be empty."""
     source: str
@@ -139,9 +139,9 @@ class Operation(TypedDict):
     differs_in: Literal["outputs", "inputs", "operations"]
     """`outputs` of equal inputs, `inputs` that no operation before it made, or other operations."""
     numbers: NotRequired[list[str]]
-    """Of an argument that is no tensor, as it was in each process; absent where none differs."""
+    """An argument that is no tensor, as it was in each process; absent where none differs."""
     elements: NotRequired[int]
-    """Of the output that is farthest from the recorded one; absent where nothing was measured."""
+    """Elements of the output farthest from the recorded one; absent where nothing was measured."""
     elements_differing: NotRequired[int]
     """Those of which a byte differs."""
     max_abs: NotRequired[float]
@@ -185,9 +185,9 @@ class Replayed(TypedDict):
     differed: int
     """In how many repeats it differed."""
     firsts: list[Operation | None]
-    """Of each repeat the first operation that made it differ; None where there is none."""
+    """For each repeat the first operation that made it differ; None where there is none."""
     elsewhere: list[Operation | None]
-    """Of each repeat without, the first operation that differed and does not reach it."""
+    """For each repeat without, the first operation that differed and does not reach it."""
     operations: list[ComparedRow]
     """The operations of the first repeat with one: rows of the table."""
 
@@ -196,11 +196,11 @@ class Location(TypedDict):
     """Where the runs of a seed diverge."""
 
     workload: str
-    """Of the runs."""
+    """The workload of the runs."""
     variant: str
-    """Of the runs."""
+    """The variant of the runs."""
     seed: int
-    """Of the runs."""
+    """The seed of the runs."""
     answer: Literal["equal", "located", "not located", "not compared"]
     """Whether an operation was found; `not compared` where the runs were not."""
     cause: str | None

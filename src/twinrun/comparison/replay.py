@@ -71,7 +71,7 @@ def replay(
         repeats: how often to do the step.
         found: path of the JSON, a `pair_records.Replayed`.
         quantity: what differed first in the pair; with `found` only.
-        tensor: and in which tensor of it; None of what is one value.
+        tensor: and in which tensor of it; None for what is one value.
     """
     saved: Start = torch.load(start, weights_only=False)  # written by `save_start`, a moment ago
     # Where a race moved the step, the tensor that differed is not known.

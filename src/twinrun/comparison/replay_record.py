@@ -59,7 +59,7 @@ class Comparer(Replayer):
             repeats: how often to do it.
             record: what `Recorder` wrote.
             quantity: what differed first, one of `causes.CAUSE_OF_QUANTITY`.
-            tensor: and in which tensor of it; None of what is one value.
+            tensor: and in which tensor of it; None for what is one value.
         """
         super().__init__(start, repeats)
         self._record, self._quantity, self._tensor = record, quantity, tensor

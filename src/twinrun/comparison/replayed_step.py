@@ -222,7 +222,7 @@ def _log_nothing(*_: object, **__: object) -> None:
 
 
 def identities(marks: Iterable[Mark]) -> Mapping[str, Mark]:
-    """Return marks by quantity, name, and the how-manieth of these, as one text.
+    """Return marks by quantity, name and a number that counts those of this name, as one text.
 
     Several optimizers may step in one batch: each finds the gradients.
     """

@@ -2,8 +2,8 @@
 
 For each kind of stop there is a run resumed by Lightning's own checkpoint and one by Twinrun's. Of
 each it is said whether it ends in the same bits, and if not, what was lost, by the fingerprints of
-the first step after the resumption: whose turn the batches were, which RNG states had moved,
-and what differed first where the batch was the right one. Does without torch.
+the first step after the resumption: which batch it took, which RNG states had moved, and what
+differed first where the batch was the right one. Does without torch.
 """
 
 from collections.abc import Iterator, Sequence

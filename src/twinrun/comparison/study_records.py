@@ -22,7 +22,7 @@ class MatrixCell(TypedDict):
     reason: str | None
     """Why there is no comparison."""
     steps: int | None
-    """Of the baseline's run."""
+    """Steps of the baseline's run."""
     first_step: int | None
     """The first that differs; 0 before training."""
     quantity: str | None
@@ -32,7 +32,7 @@ class MatrixCell(TypedDict):
     cause: str | None
     """One of `causes.CAUSES`."""
     relative_l2: float | None
-    """Of the parameters after training."""
+    """|changed - baseline| / |baseline| of the parameters after training."""
     size: Literal["rounding", "algorithmic"] | None
     """What the difference can come from; see `difference_size`. None where no loss shows it."""
     judged_by: Literal["cause", "losses", "parameters"] | None
@@ -56,17 +56,17 @@ class MatrixTable(TypedDict):
     """Every change of a baseline."""
 
     workload: str
-    """Of all cells."""
+    """The workload of all cells."""
     baseline: str
     """The variant that is changed."""
     seed: int
-    """Of all cells but `seed`."""
+    """The seed of all cells but `seed`."""
     answer: PairAnswer
     """Whether the baseline repeats."""
     reason: str | None
     """Why no cell can be compared; None if the baseline repeats."""
     steps: int | None
-    """Of the baseline's run."""
+    """Steps of the baseline's run."""
     scale: float | None
     """How far another seed's losses are apart, relative to the baseline's; for comparison."""
     cells: list[MatrixCell]
@@ -85,24 +85,24 @@ class StoppedRun(TypedDict):
     resumed_at: int | None
     """Steps done when it was resumed."""
     steps: int | None
-    """Of the resumed run, with those before the stop."""
+    """Steps of the resumed run, with those before the stop."""
     lost: str
     """What resuming lost, or why there is no answer."""
     relative_l2: float | None
-    """Of the parameters after training."""
+    """|resumed - whole| / |whole| of the parameters after training."""
 
 
 class ResumeTable(TypedDict):
     """Every stop of a variant."""
 
     workload: str
-    """Of all runs."""
+    """The workload of all runs."""
     variant: str
-    """Of all runs, but for the stop."""
+    """The variant of all runs, but for the stop."""
     seed: int
-    """Of all runs."""
+    """The seed of all runs."""
     steps: int
-    """Of the whole run; 0 if it failed."""
+    """Steps of the whole run; 0 if it failed."""
     stops: list[StoppedRun]
     """By stop and checkpoint type."""
 

@@ -55,7 +55,7 @@ class Settings:
     trials: dict[str, str]
     """The trials of the sweep, each a workload of its own, and the workload that it varies."""
     cells: dict[str, Cell]
-    """Of the study matrix; their variants are among `variants`."""
+    """Cells of the study matrix by name; their variants are among `variants`."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -165,7 +165,7 @@ def resolve(
 
 def _settings(config: dict[str, Any], gpus: int) -> Settings:
     default = config["accelerator"]
-    # Settled once, where the workflow is planned: a node must not decide otherwise.
+    # Decided once, where the workflow is planned: a node must not decide otherwise.
     if default == "auto":
         default = "gpu" if gpus else "cpu"
     variants, not_run = {}, {}

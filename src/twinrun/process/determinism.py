@@ -49,11 +49,11 @@ class RNGStates(TypedDict):
     numpy: tuple[Any, ...]
     """As `numpy.random.get_state` has it, with the keys as a list."""
     torch: torch.Tensor
-    """Of the default generator on the CPU, uint8."""
+    """State of the default generator on the CPU, uint8."""
     cuda: list[torch.Tensor]
-    """Of each CUDA device."""
+    """State of each CUDA device."""
     mps: list[torch.Tensor]
-    """Of Apple's GPU, if there is one."""
+    """State of Apple's GPU, if there is one."""
 
 
 class State(TypedDict):

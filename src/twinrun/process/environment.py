@@ -45,7 +45,7 @@ class Context(TypedDict):
     load_1min: float
     """Average of waiting and running processes in the last minute."""
     commit: str
-    """Of Twinrun's own sources, with a plus sign if they were edited since; or `unknown`."""
+    """Commit of Twinrun's own sources, with a plus sign if they were edited since; or `unknown`."""
     started: str
     """In ISO format, UTC."""
 
@@ -71,7 +71,7 @@ class Switches(TypedDict):
     deterministic: bool
     """Whether torch used only reproducible algorithms."""
     matmul_precision: str
-    """Of float32 products: `highest`, or TF32 and below."""
+    """Precision of float32 products: `highest`, or TF32 and below."""
 
 
 class Actual(Switches):

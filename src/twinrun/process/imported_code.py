@@ -39,7 +39,7 @@ class ImportedFile(TypedDict):
     file: str
     """Its path."""
     sha256: str
-    """Of its code, without comments and docstrings where it is Python."""
+    """SHA-256 of its code, without comments and docstrings where it is Python."""
 
 
 Imported: TypeAlias = dict[str, ImportedFile]

@@ -38,7 +38,7 @@ class _Alias(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find what a name is another name of; None of all that is none."""
+        """Find what a name is another name of; None for any other name."""
         real = self._real(fullname)
         if real is None or find_spec(real) is None:
             return None

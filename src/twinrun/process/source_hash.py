@@ -84,11 +84,11 @@ class _Parsed:
     """What is to be known of a file, which is parsed once."""
 
     sha256: str
-    """Of its syntax tree without docstrings; of the file, where it cannot be parsed."""
+    """SHA-256 of its syntax tree without docstrings; of the bytes, where it cannot be parsed."""
     reads_docstrings: bool
     """Whether the code reads any docstring: then all of them count."""
     imports: tuple[tuple[int, str, tuple[str, ...]], ...]
-    """Of each import statement: its level (of leading dots), module and names."""
+    """For each import statement its level (leading dots), module and names."""
 
 
 # ASSUME nothing else that is computed depends on how the code is written: no library reads a

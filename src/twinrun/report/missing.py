@@ -29,7 +29,7 @@ class Job:
     outputs: Sequence[str]
     """What it makes, or would have made."""
     log: str | None
-    """None of a rule without a log."""
+    """None for a rule without a log."""
     state: Literal["finished", "failed", "waiting"]
     """`finished` too where nothing had to be done; `waiting` of one that was never started."""
 

@@ -84,7 +84,7 @@ def _variant(results: Results, workload: str, variant: str) -> dict[str, object]
         if pair["answer"] == answer
     ]
     differing = [pair for pair in pairs if pair["answer"] == "differs"]
-    # None of a pair that could not be compared; a diverged one may hold infinity.
+    # None for a pair that could not be compared; a diverged one may hold infinity.
     worst = max(differing or pairs, key=lambda pair: pair["relative_l2"] or 0)
     firsts = [pair["first_difference"] for pair in differing if pair["first_difference"]]
     # The worst of all seeds in numbers, one seed in the pictures.

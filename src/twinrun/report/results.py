@@ -49,7 +49,7 @@ class ReportedComparison(Comparison):
     path: str
     """Of the JSON inside results/; it is that of all seeds."""
     tensors: Path
-    """Of the table of tensors, which is that of all seeds too."""
+    """Path of the table of tensors, which is that of all seeds too."""
 
 
 class ReportedLocation(Location):
@@ -166,7 +166,7 @@ def read_results(
         verdicts: of all studies.
         results: the results folder.
         missing: what a workflow that broke off has not made; then what cannot be read is missing
-            too. None of one that ended well.
+            too. None for one that ended well.
 
     Raises:
         TwinrunError: if a manifest of a run is not as the run wrote it, or another file is corrupt.

@@ -15,7 +15,8 @@ TOLERANCE = 100
 
 
 Outputs = dict[str, tuple[list[torch.Tensor], float]]
-"""Predicted tensors by variant, and how far 1 and the next number are apart in what computed."""
+"""Predicted tensors by variant, and the distance from 1 to the next number in the dtype that
+computed them."""
 
 
 def agreement(outputs: Outputs, baseline: str) -> Iterator[tuple[str, float, float]]:

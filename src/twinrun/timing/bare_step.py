@@ -39,7 +39,7 @@ class Call(Protocol):
         """Do a step."""
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of what was compiled; None of what compiles nothing."""
+        """Return the counts of what was compiled; None for what compiles nothing."""
 
 
 def bare_step(initial: InitialState, variant: Variant) -> tuple[Fit, Call]:
@@ -98,7 +98,7 @@ class LeanStep:
         return loss
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of what was compiled; None of a step that compiles nothing."""
+        """Return the counts of what was compiled; None for a step that compiles nothing."""
         return self._step.counts()
 
 
@@ -129,7 +129,7 @@ class HookedStep:
         return found
 
     def counts(self) -> CompilationCounts | None:
-        """Return the counts of what was compiled; None of a step that compiles nothing."""
+        """Return the counts of what was compiled; None for a step that compiles nothing."""
         return self._speed.counts()
 
 

@@ -205,7 +205,7 @@ def _ratio(variant: str, epochs: pd.DataFrame, baseline: pd.DataFrame) -> EpochR
 
 
 def interval_of_ratio(values: np.ndarray, baseline: np.ndarray) -> tuple[float, float] | None:
-    """Return a 95 % interval of the ratio of two medians; None of fewer than 7 values on a side.
+    """Return a 95 % interval of the ratio of two medians; None for fewer than 7 values on a side.
 
     Each median misses its own interval in 2.5 % of cases, so one of the two in at most 5 %
     (Bonferroni).

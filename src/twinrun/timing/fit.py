@@ -7,7 +7,8 @@ Lightning 2.6 (`FitLoop.run` and `_TrainingEpochLoop.run`), so that a step can b
 https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.0/src/lightning/pytorch/loops/fit_loop.py
 
 After the workload's epochs the training begins again: schedules and counts go back to where they
-started, which is all that a module sees of them; weights and the optimizer's state go on.
+started, which is all that a module sees of them; weights and the optimizer's state keep what was
+learned.
 """
 
 import copy

@@ -26,7 +26,7 @@ from twinrun.training.prove import OtherComputationError
 from twinrun.training.remembered_proofs import proof_of
 
 PROGRESS_SECONDS = 10.0
-# Of preparing them: a prediction is of the module that `train` has made ready.
+# The order in which phases are prepared: predictions are made by the module that `train` prepared.
 ORDER: Sequence[Phase] = ("trainer", "train", "predict")
 
 Found = TypeVar("Found")

@@ -23,7 +23,7 @@ class TimingSettings(TypedDict):
     variants: dict[str, Variant]
     """The variants by name, likewise; the first is the baseline."""
     seed: int
-    """Of the initial weights and of the order of the data."""
+    """The seed of the initial weights and of the order of the data."""
 
 
 class Median(TypedDict):
@@ -55,7 +55,7 @@ class Interval(TypedDict):
     time_ratio: float
     """The median over the rounds."""
     low: float | None
-    """Lower end of the interval; None of too few rounds, for which there is no interval."""
+    """Lower end of the interval; None for too few rounds, for which there is no interval."""
     high: float | None
     """Upper end of the interval, likewise."""
 
@@ -92,7 +92,7 @@ class Compilation(TypedDict):
     calls: int
     """Calls of the compiled function."""
     compilations: int
-    """Of these calls, those that compiled."""
+    """How many of these calls compiled."""
     reasons: list[str]
     """Why it was compiled again, in torch's words."""
 
@@ -119,7 +119,7 @@ class TimedProof(TypedDict):
     size: int | None
     """As for `Median`."""
     proof: Proof | None
-    """None of a variant that was refused."""
+    """None for a variant that was refused."""
     refused: str | None
     """Why: which value was off."""
 
@@ -143,7 +143,7 @@ class Skipped(TypedDict):
     size: int | None
     """As for `Median`."""
     phase: str | None
-    """As for `Median`; None of a variant of which nothing could be measured."""
+    """As for `Median`; None for a variant of which nothing could be measured."""
     reason: str
     """Why, in one sentence."""
 

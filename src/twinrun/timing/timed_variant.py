@@ -48,7 +48,7 @@ class Row(TypedDict):
     steps: int
     """Steps, or batches, that were timed at once."""
     seconds: float
-    """Of all these steps."""
+    """Seconds of all these steps together."""
 
 
 class TimedVariant:

@@ -53,7 +53,7 @@ def are_more_than_rows(length: int, rows: int) -> bool:
 
 
 def num_rows(value: object) -> int | None:
-    """Return the first dimension of a tensor or array; None of anything else."""
+    """Return the first dimension of a tensor or array; None for anything else."""
     if not isinstance(value, ARRAYS) or not value.ndim:
         return None
     if isinstance(value, torch.Tensor):

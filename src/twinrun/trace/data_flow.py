@@ -44,13 +44,13 @@ class Region(NamedTuple):
     storage: int
     """Its number."""
     start: int
-    """Of the first element."""
+    """Where in the storage the first element begins."""
     itemsize: int
-    """Of an element."""
+    """Bytes of an element."""
     shape: tuple[int, ...]
     """Without dimensions of stride 0, which hold one element many times."""
     strides: tuple[int, ...]
-    """Of these dimensions; torch has no negative ones."""
+    """Strides of these dimensions; torch has no negative ones."""
 
     def end(self) -> int:
         """Return the byte after the last one."""
@@ -101,11 +101,11 @@ class Use:
     """A tensor, or a generator's state, as an operation reads or writes it."""
 
     regions: tuple[Region, ...]
-    """Of a sparse tensor several; of one without elements none."""
+    """The memory it covers: several regions for a sparse tensor, none for one without elements."""
     content: str
     """Its fingerprint, with type and shape."""
     lane: int | None = None
-    """Its index in a list that is computed element by element; None of what all lanes share."""
+    """Its index in a list that is computed element by element; None for what all lanes share."""
     is_generator: bool = False
     """Whether it is a generator's state, not a tensor."""
 
@@ -143,7 +143,7 @@ class Memory:
         return Region(self._number(id(generator), generator), 0, 1, (), ())
 
     def storage(self, tensor: torch.Tensor) -> int | None:
-        """Return the number of a strided tensor's storage; None of another one."""
+        """Return the number of a strided tensor's storage; None for another one."""
         if tensor.layout is not torch.strided or tensor.is_nested:
             return None
         storage = tensor.untyped_storage()

@@ -16,7 +16,7 @@ class OpRow(TypedDict):
     """What an operation was, and the fingerprints of what it took and gave."""
 
     phase: Phase
-    """Of the training step."""
+    """The phase of the training step."""
     module: str
     """Path of the module that it belongs to; empty outside of any."""
     op: str
@@ -24,7 +24,7 @@ class OpRow(TypedDict):
     source: str
     """The user's line, `file:line`; may be empty."""
     call: int
-    """The how-manieth call of this name in this phase and module, on this line."""
+    """Counts the calls of this name in this phase and module, on this line, from 1."""
     parameter: str
     """Name of the parameter that it reads, or whose gradient it computes; may be empty."""
     draws: bool

@@ -1,7 +1,7 @@
 """A dispatch mode that fingerprints what goes into and comes out of every operation of a step.
 
 Each operation has a key: the phase (forward, backward, optimizer), the path of the module that it
-belongs to, its name, its source line and the how-manieth call it is of these. In the backward pass
+belongs to, its name, its source line and a number that counts such calls. In the backward pass
 it belongs to the module, source line and parameter of the forward operation whose gradient it
 computes. Beside each row there is its flow: which memory it reads and writes (see `data_flow`).
 Memory that nothing has written yet counts as equal, so that an operation that reads it is the one

@@ -29,7 +29,7 @@ class Item(NamedTuple):
     column: str
     """The list's path."""
     length: int
-    """Of the list."""
+    """Items of the list."""
     index: int
     """In it."""
 

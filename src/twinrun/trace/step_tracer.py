@@ -44,29 +44,29 @@ class StepRow(TypedDict):
     loss: float
     """NaN of a step that gave none."""
     before: str
-    """Of the parameters that the step starts with."""
+    """Fingerprint of the parameters that the step starts with."""
     random: str
-    """Of the RNG states that it starts with."""
+    """Fingerprint of the RNG states that it starts with."""
     batch: str
-    """Of all that the batch holds, in order."""
+    """Fingerprint of all that the batch holds, in order."""
     samples: str
-    """Of the batch's samples in any order."""
+    """Fingerprint of the batch's samples in any order."""
     loss_fingerprint: str
-    """Of the loss."""
+    """Fingerprint of the loss."""
     own_gradients: str
-    """Of the workers', before they were summed."""
+    """Fingerprint of the workers' gradients, before they were summed."""
     settings: str
-    """Of the optimizers."""
+    """Fingerprint of the optimizers' settings."""
     random_after: str
-    """Of the RNG states that it leaves."""
+    """Fingerprint of the RNG states that the step leaves."""
     buffers: str
-    """Of the buffers that the step ends with."""
+    """Fingerprint of the buffers that the step ends with."""
     gradients: str
-    """Of all gradients, before they are clipped."""
+    """Fingerprint of all gradients, before they are clipped."""
     optimizer: str
-    """Of the optimizers' state."""
+    """Fingerprint of the optimizers' state."""
     parameters: str
-    """Of the parameters that the step ends with."""
+    """Fingerprint of the parameters that the step ends with."""
 
 
 class Tracer(pl.Callback):
@@ -275,7 +275,7 @@ class Tracer(pl.Callback):
 
 
 def loss_of(outputs: object) -> torch.Tensor | None:
-    """Return the loss that a training step returned, alone or in a mapping; None of neither."""
+    """Return the loss that a training step returned, alone or in a mapping; None for neither."""
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     return loss if isinstance(loss, torch.Tensor) else None
 

@@ -63,7 +63,7 @@ def explained_failure(
         error: what it raised.
         given: the arguments.
         takers: the parameters of each constructor, by its import path.
-        where: the place in the user's code.
+        where: the line of the user's code.
     """
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""

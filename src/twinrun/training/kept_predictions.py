@@ -81,7 +81,7 @@ def _joined(values: Sequence[object]) -> dict[str, torch.Tensor] | None:
 
 
 def _tensor(value: object) -> torch.Tensor | None:
-    """Return an output as a tensor that can be written; None of what is none."""
+    """Return an output as a tensor that can be written; None for anything else."""
     if isinstance(value, np.ma.MaskedArray):
         return None  # its mask would be lost
     if isinstance(value, np.ndarray | np.generic | numbers.Number):
@@ -121,7 +121,7 @@ def _plain(tree: object) -> object:
 
 
 def _name(path: Sequence[object]) -> str:
-    """Write a leaf's place as a name: `boxes.0` for `['boxes'][0]`.
+    """Write a leaf's path as a name: `boxes.0` for `['boxes'][0]`.
 
     >>> _name([MappingKey("boxes"), SequenceKey(0)])
     'boxes.0'

@@ -61,7 +61,7 @@ class ShortlyTrained:
     steps: int
     """Optimizer steps that were taken."""
     shapes: int
-    """Of batch that were seen."""
+    """Shapes of batch that were seen."""
     in_parts: str | None
     """Why steps were done in parts."""
 

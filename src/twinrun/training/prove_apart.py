@@ -47,7 +47,7 @@ class Outcome(TypedDict):
     """What a proof's process found."""
 
     proof: Proof | None
-    """None of one that failed."""
+    """None for one that failed."""
     code: Imported
     """The user's modules that it imported."""
     error: str | None

@@ -137,7 +137,7 @@ def _make_arrays(
 
 
 def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
-    """Rehearse parts one after the other; the next process goes on behind one that died."""
+    """Rehearse parts one after the other; the next process continues behind one that died."""
     waiting = list(parts)
     while waiting:
         phase = "starting"

@@ -25,11 +25,11 @@ class Sizes(TypedDict):
     parameters: int
     """How many numbers are learned."""
     parameters_bytes: int
-    """Of parameters and buffers."""
+    """Bytes of parameters and buffers."""
     optimizer_bytes: int
-    """Of the optimizers' state after the first step."""
+    """Bytes of the optimizers' state after the first step."""
     batch_bytes: int
-    """Of the tensors of the first training batch."""
+    """Bytes of the tensors of the first training batch."""
     peak_memory_mb: int
     """The most memory that the process had until then; imports alone take some 400 MiB."""
 

@@ -78,7 +78,7 @@ def proof_of(training: Training, memory: Path | None = None) -> Proof:
 def proven(training: Training) -> tuple[Proof | None, str | None]:
     """Prove a run's fast steps; return the proof, or how the run ends that is refused.
 
-    Both are None of steps that are not fast. Of several workers the first proves for all.
+    Both are None for steps that are not fast. Of several workers the first proves for all.
 
     Raises:
         TwinrunError: for several workers, if the proof fails: they cannot end in a result.

@@ -279,7 +279,7 @@ def _check_extent(trainer: pl.Trainer, variant: Variant, team: Team, *, steps: i
         raise TwinrunError(
             "data: the training took no step; train_dataloader must give at least one batch"
         )
-    # None of one worker, whose Trainer sees the whole loader.
+    # None for one worker, whose Trainer sees the whole loader.
     epoch = team.steps_per_epoch()
     expected = None if epoch is None else epoch * trainer.current_epoch
     if expected is not None and steps != expected:

@@ -28,7 +28,7 @@ class WhatHappened(pl.Callback):
 
     def __init__(self, variant: Variant) -> None:
         self.actual: Actual | None = None
-        """None of a training that did not start."""
+        """None for a training that did not start."""
         self.departures: list[Departure] = []
         """Where the training departs from its variant."""
         self.code: dict[str, ImportedFile] = {}

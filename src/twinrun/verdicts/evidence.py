@@ -13,7 +13,7 @@ class Evidence(Generic[Record]):
     """One record of a file; a file of several seeds holds a record for each."""
 
     path: str
-    """Of the file, in the results folder."""
+    """Path of the file, in the results folder."""
     found: Record
     """What it says."""
 
