@@ -27,19 +27,44 @@ EXPLAINED = {"64-true": 3e-15, "32-true": 1.5e-6, "TF32": 7e-3, "16-mixed": 7e-3
 )
 
 
-def cell(folder, *, planted, losses=1, step=2, how=None, losses_before=None, sample=None):
+def moving(apart, *, start=2, rates=(1,) * STEPS):
+    """Return the sampled elements of a baseline, which moves, and of a run that parts from it.
+
+    apart: how far from the baseline, relative to its movement, from the step `start` on.
+    """
+    way = np.cumsum(rates)[:, None] * np.ones((STEPS, 4))
+    late = np.clip(way - way[start - 2], 0, None)
+    return {"baseline": way, "cell": way + apart * late}
+
+
+def cell(
+    folder, *, planted, losses=1, step=2, how=None, losses_before=None, sample=None, buffers=None
+):
     """Return the cell of a run that differs from the baseline's as planted."""
     variant = VARIANT | (how or {})
     base = losses_before or [1.0] * STEPS
     other = [value * losses if n >= step else value for n, value in enumerate(base, start=1)]
-    same = {"losses": base, "planted": [], "parameters": example_parameters()}
-    changed = {"losses": other, "planted": planted, "parameters": moved(), "sample": sample}
+    samples = sample if isinstance(sample, dict) else {"cell": sample}
+    norm = {"norm": torch.ones(2)}
+    same = {
+        "losses": base,
+        "planted": [],
+        "parameters": example_parameters(),
+        "sample": samples.get("baseline"),
+        "buffers": norm,
+    }
+    changed = {
+        "losses": other,
+        "planted": planted,
+        "parameters": moved(),
+        "sample": samples["cell"],
+        "buffers": buffers or norm,
+    }
     runs = [
         write_run(
             folder / name,
             repeat,
             changes={"settings.variant": variant},
-            buffers={"norm": torch.zeros(2)},
             **options,
         )
         for name, repeat, options in (
@@ -113,6 +138,7 @@ def test_a_difference_beyond_what_the_formats_explain_is_not_rounding(
 ):
     names = {"buffers": "norm", "gradients": "head.weight"}
     planted = [(2, quantity, names.get(quantity)), (3, "loss", None)]
+    planted += [(step, "parameters", "head.weight") for step in range(2, STEPS + 1)]
     is_forward = quantity in ("buffers", "loss")
     for factor, size in ((0.9, "rounding"), (1.5, "algorithmic")):
         apart = factor * EXPLAINED[precision] * (1 if is_forward else 2)
@@ -122,6 +148,7 @@ def test_a_difference_beyond_what_the_formats_explain_is_not_rounding(
             losses=1 + apart,
             step=2 if is_forward else 3,
             how=PRECISIONS[precision],
+            sample=moving(1 if size == "algorithmic" else 1e-9),
         )
         assert (found["size"], found["judged_by"]) == (size, "losses"), found["sentence"]
         assert found["apart"] == pytest.approx(apart, rel=0.1)
@@ -144,10 +171,10 @@ def test_what_the_optimizer_makes_of_equal_gradients_is_judged_by_the_parameters
 
 
 @pytest.mark.parametrize("losses", [[0.0] * STEPS, [float("nan")] * STEPS])
-def test_where_no_loss_shows_it_the_size_is_left_open(tmp_path, losses):
+def test_where_no_loss_shows_it_the_size_is_undecided(tmp_path, losses):
     found = cell(tmp_path, planted=[(2, "gradients", "head.weight")], losses_before=losses)
-    assert (found["answer"], found["size"]) == ("differs", None)
-    assert "rounding" not in found["sentence"]
+    assert (found["answer"], found["size"]) == ("differs", "undecided")
+    assert "no step shows" in found["sentence"]
 
 
 def test_a_small_loss_is_a_difference_of_large_numbers(tmp_path):
@@ -158,3 +185,73 @@ def test_a_small_loss_is_a_difference_of_large_numbers(tmp_path):
             tmp_path / size, planted=[(2, "loss", None)], losses=1 + apart, losses_before=losses
         )
         assert found["size"] == size
+
+
+def from_step(step, quantity, tensor):
+    return [(n, quantity, tensor) for n in range(step, STEPS + 1)]
+
+
+GRADIENTS = (1, "gradients", "head.weight")
+
+
+def test_a_schedule_that_begins_at_0_is_judged_where_the_parameters_part(tmp_path):
+    """Red before: the losses of step 2 were 0 apart, since step 1 had moved nothing."""
+    planted = [GRADIENTS, *from_step(2, "parameters", "head.weight"), (3, "loss", None)]
+    rates = (0, *(1,) * (STEPS - 1))
+    for apart, size in ((0.6, "algorithmic"), (1e-7, "rounding")):
+        found = cell(
+            tmp_path / size,
+            planted=planted,
+            losses=1 + apart * 1e-3,
+            step=3,
+            sample=moving(apart, rates=rates),
+        )
+        assert (found["size"], found["judged_by"]) == (size, "losses"), found["sentence"]
+        assert found["apart"] == pytest.approx(apart * 1e-3, rel=1e-3)
+
+
+def test_where_no_parameter_parts_losses_show_no_update(tmp_path):
+    """Red before: "rounding", of losses that nothing could move."""
+    found = cell(tmp_path, planted=[GRADIENTS], sample=moving(0))
+    assert found["size"] == "undecided"
+    assert "no step shows what the updates made of it" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "apart"),
+    [(1 + 4e-5, 1e-7), (1 + 1e-9, 0.6)],
+    ids=["loss is a difference of large numbers", "loss hardly feels the update"],
+)
+def test_where_losses_and_updates_disagree_it_is_undecided_and_both_are_said(
+    tmp_path, losses, apart
+):
+    """Red before: the losses alone decided, "more" in one case and "no more" in the other."""
+    planted = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
+    found = cell(tmp_path, planted=planted, losses=losses, sample=moving(apart))
+    assert found["size"] == "undecided"
+    for words in ("losses", "of the way they moved apart"):
+        assert words in found["sentence"]
+
+
+def test_updates_alone_decide_where_a_module_gives_no_loss(tmp_path):
+    planted = [GRADIENTS, *from_step(1, "parameters", "head.weight")]
+    found = cell(
+        tmp_path, planted=planted, losses_before=[float("nan")] * STEPS, sample=moving(0.6)
+    )
+    assert (found["size"], found["judged_by"]) == ("algorithmic", "updates")
+
+
+def test_buffers_that_part_where_parameters_do_not_are_no_rounding(tmp_path):
+    """Red before: a moving average that only predicts was off by 1.6 %, and nothing said so."""
+    planted = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
+    for off, size in ((1.6e-2, "undecided"), (1e-6, "rounding")):
+        found = cell(
+            tmp_path / size,
+            planted=planted,
+            losses=1 + 1e-9,
+            sample=moving(1e-7),
+            buffers={"norm": torch.ones(2) + off},
+        )
+        assert found["size"] == size
+        assert found["buffers_relative_l2"] == pytest.approx(off, rel=0.1)
+        assert "of the buffers that differ" in found["sentence"]

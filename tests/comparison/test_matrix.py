@@ -32,7 +32,8 @@ class Study:
             "seed": seed,
             "settings.variant": VARIANT | {"precision": precision},
         } | options.pop("changes", {})
-        scores, failed = {"scores": predictions}, options.pop("failed", None)
+        scores = predictions if isinstance(predictions, dict) else {"scores": predictions}
+        failed = options.pop("failed", None)
         run = write_run(self.folder / name, repeat, changes=changes, predictions=scores, **options)
         return run if failed is None else fail(run, failed)
 
@@ -126,7 +127,7 @@ def test_the_size_is_told_by_the_numbers_computed_with_and_by_another_seed(study
 
 def test_scores_count_by_the_class_that_they_predict(study):
     table, _ = study.tabulated()
-    assert set(table["predictions"].dropna()) == {"predicted classes"}
+    assert set(table["predictions"].dropna()) == {"positions of a row's largest value"}
     shares = table["predictions_changed"]
     assert (shares["same"], shares["tiny"], shares["large"]) == (0, 0, 0.2)
 
@@ -141,13 +142,25 @@ def test_values_count_by_their_bytes(tmp_path):
     assert table["predictions"]["other"] == "predicted values"
 
 
+def test_boxes_beside_unchanged_scores_count(tmp_path):
+    """Red before: the largest scores alone counted, and 0 % was said to change."""
+    study = Study(tmp_path)
+    boxes = {"scores": CLASSES, "boxes": torch.ones(5, 2, 4)}
+    study.baseline = study.run("baseline", 1, predictions=boxes)
+    study.add("repeat", predictions=boxes)
+    study.add("other", **diverged(1, 1.1), predictions={**boxes, "boxes": torch.zeros(5, 2, 4)})
+    table, _ = study.tabulated()
+    assert table["predictions_changed"]["other"] == 1.0
+    assert "all else by its bytes" in table["predictions"]["other"]
+
+
 def test_a_sentence_for_each_cell(study):
     sentences = study.tabulated()[0]["sentence"]
     assert sentences["same"] == "every bit of 6 steps stays the same."
     assert sentences["absent"] == "not run, no GPU on this machine."
     assert sentences["large"].startswith("differs from step 3, first in the loss")
     assert "more than rounding explains" in sentences["large"]
-    assert sentences["large"].endswith("20% of the predicted classes change.")
+    assert sentences["large"].endswith("20% of the positions of a row's largest value change.")
     assert "not comparable, data.sha256 is" in sentences["other"]
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.conditions import conditions
-from twinrun.comparison.difference_size import DifferenceSize, losses_apart, size_of
+from twinrun.comparison.difference_size import DifferenceSize, buffers_apart, losses_apart, size_of
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
@@ -25,7 +25,8 @@ from twinrun.run_records import RunManifest
 # fmt: off
 COLUMNS = [
     "cell", "label", "answer", "first_step", "quantity", "tensor", "cause", "relative_l2",
-    "size", "judged_by", "apart", "bound", "predictions_changed", "predictions", "sentence",
+    "buffers_relative_l2", "size", "judged_by", "apart", "bound", "doubt",
+    "predictions_changed", "predictions", "sentence",
 ]
 # fmt: on
 
@@ -124,10 +125,12 @@ def _row(
         tensor=None,
         cause=None,
         relative_l2=None,
+        buffers_relative_l2=None,
         size=None,
         judged_by=None,
         apart=None,
         bound=None,
+        doubt=None,
         predictions_changed=None,
         predictions=None,
         conditions=[],
@@ -157,13 +160,14 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
         return
     row["answer"], row["steps"] = found["answer"], found["steps"]
     row["relative_l2"] = found["relative_l2"]
+    row["buffers_relative_l2"] = buffers_apart(found)
     row["predictions_changed"], row["predictions"] = predictions_changed(comparison.folders)
     row["conditions"] = [*_findings(row, comparison), *conditions(found)]
     first = found["first_difference"]
     size = size_of(found, comparison.steps)
     if size is not None:
         row["size"], row["judged_by"] = size.size, size.judged_by
-        row["apart"], row["bound"] = size.apart, size.bound
+        row["apart"], row["bound"], row["doubt"] = size.apart, size.bound, size.doubt
     if first is not None:
         row["first_step"], row["quantity"] = first["step"], first["quantity"]
         row["tensor"], row["cause"] = first["tensor"], first["cause"]
@@ -199,10 +203,16 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
     yield _divergence(row)
     if row["size"] is not None and row["judged_by"] is not None:
         size = DifferenceSize(
-            size=row["size"], judged_by=row["judged_by"], apart=row["apart"], bound=row["bound"]
+            size=row["size"],
+            judged_by=row["judged_by"],
+            apart=row["apart"],
+            bound=row["bound"],
+            doubt=row["doubt"],
         )
         yield size.sentence()
-    yield f"at the end a relative L2 of {measure(row['relative_l2'])}"
+    of_buffers = row["buffers_relative_l2"]
+    beside = "" if of_buffers is None else f", of the buffers that differ {measure(of_buffers)}"
+    yield f"at the end a relative L2 of {measure(row['relative_l2'])}{beside}"
     if row["predictions_changed"] is not None:
         yield f"{percent(row['predictions_changed'])} of the {row['predictions']} change"
     yield from row["conditions"]

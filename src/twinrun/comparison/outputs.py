@@ -17,6 +17,9 @@ from twinrun.formatting import count, plural
 from twinrun.run_files import FINGERPRINT, verified
 from twinrun.run_records import RunManifest
 
+OF_ROWS = "positions of a row's largest value"
+OF_VALUES = "predicted values"
+OF_BOTH = "predictions (rows by the position of their largest value, all else by its bytes)"
 WORST_FIRST = ("differs", "not run", "equal")
 
 
@@ -67,18 +70,18 @@ def predictions(
 def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     """Return the share of predictions that change between two runs, and what is meant by one.
 
-    Scores of classes, (N, C) floating-point numbers, count by the class that is predicted,
-    everything else by its bytes; of several such tensors the one that changes most. Fingerprints
-    of batches say nothing of how much changes, and are left out.
+    Rows of floating-point numbers, (N, C), count by which number is the largest: it is the class
+    that is predicted if they are scores, which nothing tells. Everything else counts by its bytes;
+    of several tensors the one that changes most. Fingerprints of batches say nothing of how much
+    changes, and are left out.
     """
     first, second = (_predicted(folder) for folder in folders)
     # ASSUME a tensor that only one run predicts is no change; `predictions` counts it.
     both = [name for name in first if name in second and not name.endswith(FINGERPRINT)]
     shares = [(_changed(first[name], second[name]), first[name]) for name in both]
-    classes = [share for share, array in shares if _is_scores(array)]
-    if classes:
-        return max(classes), "predicted classes"
-    return max((share for share, _ in shares), default=None), "predicted values"
+    kinds = {_are_rows(array) for _, array in shares}
+    meant = OF_VALUES if kinds <= {False} else OF_ROWS if kinds == {True} else OF_BOTH
+    return max((share for share, _ in shares), default=None), meant
 
 
 def _predicted(folder: Path) -> dict[str, np.ndarray]:
@@ -177,7 +180,7 @@ def _worst(found: Iterable[OutputComparison | None]) -> OutputComparison | None:
     return min(known, key=lambda known: WORST_FIRST.index(known["answer"]), default=None)
 
 
-def _is_scores(array: np.ndarray) -> bool:
+def _are_rows(array: np.ndarray) -> bool:
     # ASSUME no network predicts uint16: reading has lost torch's name of the type.
     is_floating = array.dtype.kind == "f" or array.dtype == np.uint16  # bfloat16 comes as its bits
     return is_floating and array.ndim == 2 and array.shape[1] > 1
@@ -191,13 +194,13 @@ def _changed(first: np.ndarray, second: np.ndarray) -> float:
     """
     if first.shape != second.shape:
         return 1.0
-    if _is_scores(first):
+    if _are_rows(first):
         dtypes = ("bfloat16" if a.dtype == np.uint16 else str(a.dtype) for a in (first, second))
         scores = (
             values(array, dtype).reshape(array.shape)
             for array, dtype in zip((first, second), dtypes, strict=True)
         )
-        # argmax takes the first of equal scores, and the first NaN, in both runs alike.
+        # argmax takes the first of equal numbers, and the first NaN, in both runs alike.
         left, right = (array.argmax(1) for array in scores)
         return float((left != right).mean()) if len(left) else 0.0
     if _form(first) != _form(second):

@@ -97,6 +97,38 @@ def update_bound(run: RunManifest) -> float:
     return 2 * _factor((UPDATE_ROUNDINGS + elements) * unit**2)
 
 
+def half_of_digits(*runs: RunManifest) -> float:
+    """Return the root of the relative spacing of the coarsest format that runs compute in.
+
+    It is the bound of the proof of a fast step too: two orders of the same sums agree to more
+    than that, and two computations do not.
+    """
+    return math.sqrt(2 * max(units(run)[0] for run in runs))
+
+
+def movement_bound(*runs: RunManifest, size: float, moved: float) -> float:
+    """Return how far rounding can bring parameters apart, relative to the way they moved.
+
+    Half of the digits of what was computed, since gradients are sums that cancel, or what a forward
+    and a backward pass explain in a format of few digits; and what is lost where a small movement
+    is added to parameters of a size. Infinite where nothing moved.
+
+    Measured with SGD and Adam, with batch normalisation: 1e-8 to 1e-6 in float32, 2e-3 to 9e-2
+    under bfloat16. A layer whose gradients were left out: 0.6.
+    """
+    if not moved:
+        return math.inf
+    stored = max(
+        UNIT_OF_DTYPE.get(tensor["dtype"], 0.0)
+        for run in runs
+        for tensor in run["tensors"]
+        if tensor["kind"] == "parameter"
+    )
+    # Twice, since both runs round.
+    computed = max(half_of_digits(*runs), sum(error(run, steps_after=1) for run in runs))
+    return computed + 2 * stored * size / moved
+
+
 def _factor(variance: float) -> float:
     """Return the bound of a relative error from the sum of the squared units."""
     # expm1: with float64 the exponent is so small that exp(x) - 1 would lose most digits.

@@ -33,15 +33,20 @@ class MatrixCell(TypedDict):
     """One of `causes.CAUSES`."""
     relative_l2: float | None
     """|changed - baseline| / |baseline| of the parameters after training."""
-    size: Literal["rounding", "algorithmic"] | None
-    """What the difference can come from; see `difference_size`. None where no loss shows it."""
-    judged_by: Literal["cause", "losses", "parameters"] | None
+    buffers_relative_l2: float | None
+    """The same of the buffers that differ after training; None if none does."""
+    size: Literal["rounding", "algorithmic", "undecided"] | None
+    """What the difference can come from; see `difference_size`. None where nothing shows it."""
+    judged_by: Literal["cause", "losses", "parameters", "updates"] | None
     """What the size was judged by."""
     apart: float | None
-    """|difference of the losses| / |loss|, or the relative L2 distance of the parameters after the
-    first step that differs; None where the cause alone decides."""
+    """|difference of the losses| / |loss|, the relative L2 distance of the parameters after the
+    first step that differs, or their distance relative to how far they moved; None where the cause
+    alone decides."""
     bound: float | None
     """The most that rounding explains of it."""
+    doubt: str | None
+    """Why the size is undecided."""
     predictions_changed: float | None
     """Share of the predictions that change."""
     predictions: str | None

@@ -17,7 +17,13 @@ ROW_INCHES = 0.27
 LONGEST_LABEL = 32  # letters
 # Light enough for dark letters under both themes of the page, whose ink changes.
 LETTERS = "#101418"
-FILLS = {"equal": "#bfe3d3", "rounding": "#fbe3b5", "algorithmic": "#f3b79b", "none": "#dfe3e8"}
+FILLS = {
+    "equal": "#bfe3d3",
+    "rounding": "#fbe3b5",
+    "algorithmic": "#f3b79b",
+    "undecided": "#dfe3e8",
+    "none": "#dfe3e8",
+}
 
 
 def cells(matrix: str | Path, *, output: str | Path) -> None:
