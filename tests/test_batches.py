@@ -1,6 +1,7 @@
 """The walk over batches: everything that a loader may give is looked into, or said to be opaque."""
 
 import dataclasses
+import threading
 from collections import UserDict, UserList, namedtuple
 
 import numpy as np
@@ -267,3 +268,10 @@ def test_a_copy_of_a_mapping_that_shares_its_data_leaves_the_batch_as_it_was():
     moved = with_tensors(batch, lambda tensor: tensor.to("meta"))
     assert moved["ids"].device.type == "meta"
     assert batch["ids"].device.type == "cpu"
+
+
+def test_what_cannot_be_copied_is_shared():
+    """Red before: the copy of a lock raised, and with it whatever looked at the batch."""
+    lock = threading.Lock()
+    made = copied({"inputs": torch.ones(2), "lock": lock})
+    assert made["lock"] is lock

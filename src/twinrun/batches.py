@@ -179,7 +179,8 @@ def num_bytes(batch: object) -> int:
 def with_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
     """Return a batch of the same structure with each tensor changed; nothing is shared but values.
 
-    Containers are made anew; what cannot be looked into is copied deeply.
+    Containers are made anew; what cannot be looked into is copied deeply, and shared where it
+    refuses to be copied.
     """
     return cast(Batch, _changed(batch, change))
 
@@ -213,7 +214,10 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
                 item = _changed(getattr(value, field.name), change)
                 object.__setattr__(made, field.name, item)
         return made
-    return copy.deepcopy(value)
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return value
 
 
 def _mapping(value: Mapping[object, object], items: dict[object, object]) -> object:

@@ -13,6 +13,7 @@ from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
 from twinrun.comparison.location_words import sentence_without
 from twinrun.config.definitions import Replay, Training
+from twinrun.errors import JobError, TwinrunError
 
 OP = {
     "phase": "backward",
@@ -52,6 +53,32 @@ def located(folder, planted, run=RUN, failed=None):
     )
     (found,) = json.loads(output.read_text())
     return found, pd.read_csv(operations)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TwinrunError("TypeError: cannot pickle '_thread.lock' object"), KeyError("x")],
+    ids=["of the replay", "of ours"],
+)
+def test_what_cannot_be_replayed_is_an_answer_and_no_failed_job(tmp_path, monkeypatch, error):
+    """Red before: the job failed, and the study had neither verdicts nor page."""
+
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr("twinrun.comparison.locate.launch", refuse)
+    found, _ = located(tmp_path, [(3, "gradients", "encoder.bias")])
+    assert found["answer"] == "not located"
+    assert "Not located, because " in found["sentence"]
+
+
+def test_a_fault_of_the_machine_is_no_answer(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise JobError("killed by signal 9")
+
+    monkeypatch.setattr("twinrun.comparison.locate.launch", refuse)
+    with pytest.raises(JobError):
+        located(tmp_path, [(3, "gradients", "encoder.bias")])
 
 
 def no_process(*_, **__):

@@ -27,6 +27,8 @@ from twinrun.comparison.pair_records import (
     write_locations,
 )
 from twinrun.config.definitions import Replay, Training, Variant
+from twinrun.errors import JobError
+from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.process.launching import environment_of, launch
 
 REPEATS = 20  # of the step by the second process
@@ -109,7 +111,14 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
     if reason is not None:
         found["sentence"] = f"{beginning(first)}. {reason}."
         return found, []
-    replayed = _replayed(run, first, Path(compared["runs"][0], "run.json"))
+    try:
+        replayed = _replayed(run, first, Path(compared["runs"][0], "run.json"))
+    except JobError:
+        raise  # the machine's fault: another start may do better
+    # A replay is less than a training: what cannot be replayed must not cost the study its answers.
+    except Exception as error:
+        found["sentence"] = f"{beginning(first)}. Not located, because {sentence_of_error(error)}."
+        return found, []
     _judge(found, first, replayed, run)
     return found, replayed["operations"]
 
