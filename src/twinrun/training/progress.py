@@ -5,6 +5,8 @@
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -57,18 +59,38 @@ class Progress(pl.Callback):
 
 
 class Curves(pl.Callback):
-    """Writes the loss and what the module logs as TensorBoard events."""
+    """Writes the loss and what the module logs as TensorBoard events, as long as that works.
+
+    They are a convenience: a full disk ends the curves, and not the training.
+    """
 
     def __init__(self, folder: Path, tracer: Tracer) -> None:
         self._folder = folder
         self._tracer = tracer
         self._written = self._summed = 0.0
         self._writer: SummaryWriter | None = None
+        self._is_broken = False
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Add a point of the loss, if it is time to."""
-        if not self._tracer.rows:
-            return
+        if self._tracer.rows and not self._is_broken:
+            with self._tolerated():
+                self._add_loss()
+
+    @contextmanager
+    def _tolerated(self) -> Iterator[None]:
+        """End the curves, once and for all, where they cannot be written."""
+        try:
+            yield
+        # The writer's thread keeps an error for the next call.
+        except OSError as error:
+            self._is_broken = True
+            report_progress(
+                f"{self._folder}: the curves end here ({error.strerror or error}): the training "
+                f"continues without"
+            )
+
+    def _add_loss(self) -> None:
         step = self._tracer.rows[-1]
         if self._writer is None:
             if step["step"] == 1:  # an earlier run's events would be drawn into the same curves
@@ -91,13 +113,16 @@ class Curves(pl.Callback):
         self._add_logged(trainer)
 
     def _add_logged(self, trainer: pl.Trainer) -> None:
-        if self._writer is None:  # before the first step; a resumed training may have none to do
+        # None before the first step; a resumed training may have none to do.
+        if self._writer is None or self._is_broken:
             return
         self._summed = time.monotonic()
-        for name, value in trainer.callback_metrics.items():
-            self._writer.add_scalar(name, float(value), len(self._tracer.rows))
+        with self._tolerated():
+            for name, value in trainer.callback_metrics.items():
+                self._writer.add_scalar(name, float(value), len(self._tracer.rows))
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Close the file, however the training ended."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError) if self._is_broken else self._tolerated():
+                self._writer.close()

@@ -1,0 +1,49 @@
+"""Curves are a convenience."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from twinrun.training import progress
+
+
+class FullDisk:
+    """Stands in for the writer, whose thread keeps an error for the next call."""
+
+    def __init__(self, *_, **__):
+        self.calls = 0
+
+    def add_scalar(self, *_):
+        self.calls += 1
+        raise OSError(28, "No space left on device")
+
+    def close(self):
+        raise OSError(28, "No space left on device")
+
+
+class NoFolder(FullDisk):
+    def __init__(self, *_, **__):
+        raise PermissionError(13, "Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("writer", "reason"), [(FullDisk, "No space left"), (NoFolder, "Permission denied")]
+)
+def test_a_training_goes_on_without_curves_that_cannot_be_written(
+    tmp_path, monkeypatch, writer, reason
+):
+    """Red before: a full disk ended a training in mid-epoch."""
+    said = []
+    monkeypatch.setattr(progress, "report_progress", said.append)
+    monkeypatch.setattr(progress, "SummaryWriter", writer)
+    monkeypatch.setattr(progress, "POINT_SECONDS", 0.0)
+    tracer = SimpleNamespace(rows=[{"step": 1, "loss": 0.5}])
+    trainer = SimpleNamespace(callback_metrics={"loss": 0.5})
+    curves = progress.Curves(tmp_path / "tensorboard", tracer)
+    for _ in range(3):
+        curves.on_train_batch_end()
+    curves.on_train_epoch_start(trainer, None)
+    curves.on_train_end(trainer, None)
+    curves.teardown(trainer, None, "fit")
+    assert len(said) == 1
+    assert reason in said[0]
