@@ -46,6 +46,24 @@ def test_each_value_changes_one_setting_of_the_baseline():
     }
 
 
+def test_a_change_of_one_environment_variable_keeps_the_baselines_others():
+    """Red before: the cell ran without MKL_CBWR, and its difference was the missing variable's."""
+    config = copy.deepcopy(CONFIG)
+    config["studies"] = ["matrix"]
+    config["variants"]["deterministic"]["environment"] = {"MKL_CBWR": "COMPATIBLE"}
+    config["matrix"] = {
+        "workloads": ["digits"],
+        "baseline": BASELINE,
+        "changes": [{"environment": {"KMP_AFFINITY": "none"}}],
+    }
+    found = resolve(config, SCHEMA, gpus=0)
+    (changed,) = [cell.variant for cell in found.cells.values() if cell.change]
+    assert found.variants[changed].environment == {
+        "MKL_CBWR": "COMPATIBLE",
+        "KMP_AFFINITY": "none",
+    }
+
+
 def test_the_pairs_are_a_repeat_the_changed_runs_and_another_seed():
     found = settings([{"threads": 1}], seed=3, other_seed=5)
     first = {"variant": BASELINE, "seed": 3, "repeat": 1}
@@ -163,3 +181,14 @@ def test_the_baseline_must_exist(matrix, message):
     with pytest.raises(TwinrunError) as raised:
         settings([], **matrix)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_a_precision_that_stores_parameters_in_another_type_is_refused(precision):
+    """Red before: trained, and then "not comparable", float64 against float32."""
+    with pytest.raises(TwinrunError, match=f"changes.0.precision: {precision} keeps the param"):
+        settings([{"precision": precision}])
+
+
+def test_a_mixed_precision_is_none():
+    assert "precision-bf16-mixed" in settings([{"precision": "bf16-mixed"}]).cells

@@ -353,3 +353,23 @@ def test_environments_hold_the_pins_of_the_lock():
         (pins,) = [entry["pip"] for entry in dependencies if isinstance(entry, dict)]
         assert set(pins) <= lock, file.name
         assert len(pins) >= 8
+
+
+def test_names_that_python_takes_are_taken():
+    """Red before: refused, as no import path and no argument's name."""
+    config = changed(
+        ("workloads.denoiser.module", "modèle:Réseau"),
+        ("workloads.denoiser.hyperparameters", {"λ": 0.02}),
+        ("sweep.trials", [{"λ": 0.01}, {"λ": 0.02}]),
+    )
+    config["studies"], config["sweep"]["workloads"] = ["sweep"], ["denoiser"]
+    settings = resolve(config, SCHEMA, gpus=0)
+    assert "denoiser~λ~0.01" in settings.trials
+
+
+@pytest.mark.parametrize(
+    "path", ["my-model:Net", "model:2Net", "model:", "model/net:Net", "a..b:C"]
+)
+def test_paths_that_python_does_not_take_are_refused(path):
+    (found,) = errors(("workloads.denoiser.module", path))
+    assert "import path" in found

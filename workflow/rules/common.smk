@@ -60,7 +60,7 @@ TARGETS = Targets(SETTINGS, STUDIES)
 
 wildcard_constraints:
     dataset="[A-Za-z][A-Za-z0-9_-]*",
-    workload="[A-Za-z][A-Za-z0-9_~.+-]*",  # a trial's name carries values
+    workload=r"[A-Za-z][\w~.+-]*",  # a trial's name carries values
     variant="[A-Za-z][A-Za-z0-9_-]*",
     baseline="[A-Za-z][A-Za-z0-9_-]*",
     timing="[A-Za-z][A-Za-z0-9_-]*",

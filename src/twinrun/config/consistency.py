@@ -163,7 +163,7 @@ def _of_stops(config: Section, schema: Section) -> Iterator[str]:
         if study == "matrix" and asked["baseline"] in known:
             baseline = known[asked["baseline"]]
             changed = {
-                f"matrix.changes.{index}": {**baseline, **change}
+                f"matrix.changes.{index}": matrix_cells.with_change(baseline, change)
                 for index, change in enumerate(asked["changes"])
                 if not validate(change, _schema_of_variant(schema)).mistakes
             }
@@ -226,16 +226,28 @@ def _of_matrix(part: SoundPart, schema: Section) -> Iterator[str]:
         found = validate(change, _schema_of_variant(schema)).mistakes
         if not found and not is_doubtful:
             # What the baseline has counts: a change may contradict only that.
-            variant = convert({**baseline, **change}, Variant)
+            variant = convert(matrix_cells.with_change(baseline, change), Variant)
+            found_types = _stored_in(baseline["precision"]), _stored_in(variant.precision)
             filled = change.get("fill_uninitialized_memory") is False
             found = [*_impossible(variant), *_without_effect(variant, change)]
             if filled and not variant.deterministic:
                 found.append(
                     "fill_uninitialized_memory: false has no effect without deterministic: true"
                 )
+            if found_types[0] != found_types[1]:
+                found.append(
+                    f"precision: {variant.precision} keeps the parameters in {found_types[1]}, and "
+                    f"{matrix['baseline']} in {found_types[0]}: no byte of the one has its like in "
+                    f"the other; change to a mixed precision, or name another baseline"
+                )
         yield from (f"matrix.changes.{index}.{problem}" for problem in found)
     if not is_doubtful:
         yield from matrix_cells.contradictions(config)
+
+
+def _stored_in(precision: str) -> str:
+    """Return the type of the parameters: a mixed precision keeps them in float32."""
+    return {"64-true": "float64", "bf16-true": "bfloat16"}.get(precision, "float32")
 
 
 def _of_fingerprint_file(config: Section) -> Iterator[str]:

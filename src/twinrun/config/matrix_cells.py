@@ -51,6 +51,21 @@ def cells(matrix: Section) -> list[Cell]:
     ]
 
 
+def with_change(baseline: Section, change: Section) -> dict[str, object]:
+    """Return the settings of a baseline with those of a change; mappings are merged, key by key.
+
+    >>> with_change({"environment": {"A": "1"}}, {"environment": {"B": "2"}})
+    {'environment': {'A': '1', 'B': '2'}}
+    """
+    # A change of one environment variable must not take the baseline's others away.
+    merged = {
+        key: {**baseline[key], **value}
+        for key, value in change.items()
+        if isinstance(value, Mapping) and isinstance(baseline.get(key), Mapping)
+    }
+    return {**baseline, **change, **merged}
+
+
 def contradictions(config: Section) -> Iterator[str]:
     """Find values that are the baseline's own, and names that two cells would share."""
     matrix = config["matrix"]
@@ -60,13 +75,13 @@ def contradictions(config: Section) -> Iterator[str]:
         yield f"matrix.other_seed: {matrix['seed']} is the baseline's seed, name another"
     for index, change in enumerate(matrix["changes"]):
         key, name = f"matrix.changes.{index}", _name(change)
-        if all(baseline.get(setting) == value for setting, value in change.items()):
+        if with_change(baseline, change) == {**baseline}:
             yield f"{key}: {_shown(change)} is what the baseline has, leave it out"
         elif name in taken:
             yield f"{key}: its runs would be called {name}, as those of another cell are"
         elif len(name) > LONGEST_NAME:
             yield f"{key}: its name, {name[:20]}..., is longer than {LONGEST_NAME} letters"
-        changed = {f"{matrix['baseline']}-{name}": {**baseline, **change}}
+        changed = {f"{matrix['baseline']}-{name}": with_change(baseline, change)}
         yield from names_taken(config, changed, key)
         # Two changes may be written alike once all but letters and digits are dashes.
         taken.add(name)

@@ -171,7 +171,9 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
     variants, not_run = {}, {}
     cells = matrix_cells.cells(config["matrix"]) if "matrix" in config["studies"] else []
     changed = {
-        cell.variant: {**config["variants"][config["matrix"]["baseline"]], **cell.change}
+        cell.variant: matrix_cells.with_change(
+            config["variants"][config["matrix"]["baseline"]], cell.change
+        )
         for cell in cells
     }
     for name, values in {**config["variants"], **changed, **_stopped(config)}.items():
