@@ -38,6 +38,11 @@ class _Updates(TorchDispatchMode):
         super().__init__()
         self.names: set[str] = set()
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Leave compiled code compiled: under any other mode torch runs none of it."""
+        return True
+
     def __torch_dispatch__(
         self,
         func: OpOverload,
@@ -80,7 +85,8 @@ class OptimizerForms:
     def _before(
         self, optimizer: torch.optim.Optimizer, args: Arguments, kwargs: Options
     ) -> tuple[Arguments, Options] | None:
-        if self._seen.get(optimizer) == _form(optimizer):
+        # A module may compile `step`: what is looked at here would break its graph.
+        if torch.compiler.is_compiling() or self._seen.get(optimizer) == _form(optimizer):
             return None
         updates = _Updates()
         updates.__enter__()
@@ -90,6 +96,8 @@ class OptimizerForms:
         return args, {name: self._unwatched(each) for name, each in kwargs.items()}
 
     def _after(self, optimizer: torch.optim.Optimizer, args: Arguments, kwargs: Options) -> None:
+        if torch.compiler.is_compiling():
+            return
         if not self._watched or self._watched[-1][0] is not optimizer:
             return
         _, updates = self._watched.pop()

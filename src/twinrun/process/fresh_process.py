@@ -23,6 +23,7 @@ import msgspec
 
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import messages
+from twinrun.process.import_record import record_imports
 from twinrun.process.machine_faults import is_machine_fault
 from twinrun.process.messages import Failure, Message, Progress
 
@@ -73,6 +74,7 @@ def _work(function: str) -> NoReturn:
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
     _rank_by_slurm()
+    record_imports()
     arguments = json.load(sys.stdin)
     _channel = os.dup(1)
     os.dup2(2, 1)

@@ -5,16 +5,17 @@ editable install, a module imported by name. What was imported is read from the 
 hashed. What lies in site-packages is identified by its distribution's version instead.
 
 It cannot see: files that are read and executed without being imported, what a compiled library
-loads, and modules that only a data worker's process imports.
+loads, modules that only a data worker's process imports, and files in site-packages that somebody
+has edited there.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -25,12 +26,11 @@ import msgspec
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.process.compiler_cache import FOLDERS
+from twinrun.process.import_record import PACKAGE, executed, is_outside, relative
 from twinrun.process.job import say
 from twinrun.process.source_hash import code_hash, sources_hash
 
 SILENT_SECONDS = 5.0  # then a line says what is waited for
-PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class ImportedFile(TypedDict):
@@ -49,42 +49,55 @@ Imported: TypeAlias = dict[str, ImportedFile]
 def imported_files(modules: Iterable[ModuleType] | None = None) -> Imported:
     """Return the imported files outside of the standard library, site-packages and Twinrun.
 
+    What the loaders have recorded (see `import_record`) is as it was executed; what was imported
+    before that is as it lies there now.
+
     Args:
         modules: those of this process by default.
     """
     found: dict[str, ImportedFile] = {}
+    recorded = executed() if modules is None else []
+    for each in recorded:
+        entry: ImportedFile = {
+            "file": relative(each.file),
+            "sha256": hash_of_content(each.file, each.content),
+        }
+        _add(found, each.name, entry)
+    known = {each.file for each in recorded}
     for module in list(sys.modules.values()) if modules is None else modules:
-        file = getattr(module, "__file__", None)
-        name = getattr(module, "__name__", "")
-        if not isinstance(file, str) or not is_outside(file) or not Path(file).is_file():
-            continue
-        entry: ImportedFile = {"file": os.path.relpath(file), "sha256": hash_of_file(file)}
-        # Two files may be loaded by their paths under one name.
-        is_taken = found.get(name, entry)["file"] != entry["file"]
-        found[f"{name} ({entry['file']})" if is_taken else name] = entry
+        file = _file_of(module)
+        if file is not None and file not in known and is_outside(file):
+            name = getattr(module, "__name__", "")
+            _add(found, name, {"file": relative(file), "sha256": hash_of_file(file)})
     return dict(sorted(found.items()))
 
 
-def is_outside(file: str) -> bool:
-    """Say whether a file belongs neither to Python, nor to an installed package, nor to us.
+def _add(found: dict[str, ImportedFile], name: str, entry: ImportedFile) -> None:
+    """Add a file; several may be executed under one name, and one again when it was edited."""
+    label, number = name, 1
+    while found.get(label, entry) != entry:
+        number += 1
+        label = f"{name} ({entry['file']}{f', {number - 1}' if number > 2 else ''})"
+    found[label] = entry
 
-    Nor is it code that torch's compiler has generated, which it imports from its cache: that
-    follows from the rest, and the cache of a run is deleted with its processes.
-    """
-    path = Path(file).resolve()
-    # torch sets the first variable for itself, where nobody has.
-    caches = [os.environ[name] for name in FOLDERS if name in os.environ]
-    if any(path.is_relative_to(Path(cache).resolve()) for cache in caches):
-        return False
-    if path.is_relative_to(PACKAGE) or {"site-packages", "dist-packages"} & set(path.parts):
-        return False
-    library = sysconfig.get_paths()
-    return not any(path.is_relative_to(library[name]) for name in ("stdlib", "platstdlib"))
+
+def _file_of(module: ModuleType) -> str | None:
+    """Return the absolute path of a module's file, or of the archive that holds it."""
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return None
+    path = Path(file).absolute()
+    return next((str(p) for p in (path, *path.parents) if p.is_file()), None)
 
 
 def hash_of_file(file: str | Path) -> str:
     """Return the SHA-256 of what a file does: of its syntax tree, or of the bytes of a library."""
-    content = Path(file).read_bytes()
+    return hash_of_content(file, Path(file).read_bytes())
+
+
+@functools.lru_cache(maxsize=4096)  # a run looks at the same ones several times
+def hash_of_content(file: str | Path, content: bytes) -> str:
+    """Return what `hash_of_file` would have of a file with this content."""
     if Path(file).suffix == ".py":
         return code_hash(content)
     return hashlib.sha256(content).hexdigest()

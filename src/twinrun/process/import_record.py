@@ -1,0 +1,131 @@
+"""What the loaders of this process have executed of a user's code, as it was when they did.
+
+A file may be edited, a module replaced or forgotten after its import: what is there later need not
+be what ran. So from `record_imports` on the loaders keep the very bytes that they compile or load.
+A user's source is compiled each time: cached bytecode is trusted by the time and size of its
+source alone.
+"""
+
+import functools
+import os
+import sysconfig
+import zipimport
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import (
+    ExtensionFileLoader,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from twinrun.process.compiler_cache import FOLDERS
+
+PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A file that a loader has executed."""
+
+    name: str
+    """Of the module."""
+    file: str
+    """Its path, absolute; of a module in a ZIP archive that of the archive."""
+    content: bytes
+    """What was compiled or loaded."""
+
+
+_executed: list[Executed] = []
+_started_in: list[str] = []
+
+
+def executed() -> list[Executed]:
+    """Return what was executed since `record_imports`, in that order."""
+    return list(_executed)
+
+
+def relative(file: str) -> str:
+    """Return a path as seen from where the process started: a module may change its folder."""
+    return os.path.relpath(file, *_started_in)
+
+
+def is_outside(file: str) -> bool:
+    """Say whether a file belongs neither to Python, nor to an installed package, nor to us.
+
+    Nor is it code that torch's compiler has generated, which it imports from its cache: that
+    follows from the rest, and the cache of a run is deleted with its processes.
+    """
+    path = Path(file).resolve()
+    # torch sets the first variable for itself, where nobody has.
+    caches = [os.environ[name] for name in FOLDERS if name in os.environ]
+    if any(path.is_relative_to(Path(cache).resolve()) for cache in caches):
+        return False
+    if path.is_relative_to(PACKAGE) or set(INSTALLED) & set(path.parts):
+        return False
+    return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+def record_imports() -> None:
+    """Begin to record; once in a process, before anything of a user's is imported."""
+    if _started_in:
+        return
+    _started_in.append(str(Path.cwd()))
+    source, bytecode = SourceFileLoader.get_code, SourcelessFileLoader.get_code
+    extension, archived = ExtensionFileLoader.create_module, zipimport.zipimporter.get_code
+
+    def of_source(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        if _is_known(path):
+            return source(self, fullname)
+        content = self.get_data(path)
+        code: CodeType = self.source_to_code(content, path)
+        _note(fullname, path, content)
+        return code
+
+    def of_bytecode(self: SourcelessFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        if not _is_known(path):
+            _note(fullname, path, Path(path).read_bytes())
+        return bytecode(self, fullname)
+
+    def of_extension(self: ExtensionFileLoader, spec: ModuleSpec) -> ModuleType:
+        if spec.origin is not None and not _is_known(spec.origin):
+            _note(spec.name, spec.origin, Path(spec.origin).read_bytes())
+        return extension(self, spec)
+
+    def of_archive(self: zipimport.zipimporter, fullname: str) -> CodeType:
+        if not _is_known(self.archive):
+            _note(fullname, self.archive, Path(self.archive).read_bytes())
+        return archived(self, fullname)
+
+    _replace(SourceFileLoader, "get_code", of_source)
+    _replace(SourcelessFileLoader, "get_code", of_bytecode)
+    _replace(ExtensionFileLoader, "create_module", of_extension)
+    _replace(zipimport.zipimporter, "get_code", of_archive)
+
+
+def _replace(loader: type, name: str, method: Callable[..., object]) -> None:
+    setattr(loader, name, functools.wraps(getattr(loader, name))(method))
+
+
+def _note(name: str, file: str, content: bytes) -> None:
+    _executed.append(Executed(name, str(Path(file).absolute()), content))
+
+
+def _is_known(file: str) -> bool:
+    """Say whether a file is no user's, mostly without a look at the disk: there are thousands."""
+    inside = (*_libraries(), f"{PACKAGE}{os.sep}")
+    folders = [f"{os.sep}{name}{os.sep}" for name in INSTALLED]
+    if file.startswith(inside) or any(folder in file for folder in folders):
+        return True
+    return not is_outside(file)
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return tuple(dict.fromkeys(paths[name] for name in ("stdlib", "platstdlib")))
