@@ -59,6 +59,28 @@ class ScaledBackward(torch.nn.Module):
         return _Scaled.apply(inputs)
 
 
+class Doubled(torch.nn.Module):
+    def forward(self, inputs):
+        return inputs * 2
+
+
+@torch.compile(fullgraph=True, backend="eager")
+def _halved(loss):
+    return loss / 2
+
+
+class CompilesItself(Throughput):
+    """Compiles a module and a function, each as one graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.doubled = torch.compile(Doubled(), fullgraph=True, backend="eager")
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return _halved(self.doubled(loss)) * clock()  # FAULT
+
+
 class Backward(Throughput):
     def __init__(self):
         super().__init__()

@@ -68,6 +68,7 @@ def faulty_lines(module):
         ("AfterBackward", "gradients", "backward", "aten::add_"),
         ("SecondGradient", "gradients", "backward", "aten::add"),
         ("MemoryAndRate", "loss", "forward", "aten::mul"),
+        ("CompilesItself", "loss", "forward", "aten::mul"),
     ],
 )
 def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, phase, op):
@@ -115,3 +116,11 @@ def test_every_fault_of_the_module_is_tried():
 
 
 MARKS = test_the_fault_is_named_and_nothing_beside_it.pytestmark
+
+
+def test_what_a_module_compiles_by_itself_is_replayed_without_and_said(tmp_path):
+    """A whole graph is an error where operations are watched."""
+    found, location = audit(tmp_path, "CompilesItself")
+    assert found["compiler_cache"] is not None
+    assert location["fired"] == location["repeats"]
+    assert "was not compiled in the repeats" in location["sentence"]

@@ -64,7 +64,8 @@ def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> No
         # One rule locates for all seeds of a variant, and its runs differ in nothing else.
         training = run.of_seed(compared["seed"])
         found, rows = _located(compared, training)
-        found["sentence"] = " ".join([found["sentence"], *_resumed(compared)])
+        remarks = [*_resumed(compared), *_compiled(compared, found)]
+        found["sentence"] = " ".join([found["sentence"], *remarks])
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
         tables += [
@@ -80,6 +81,16 @@ def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> No
 def _resumed(compared: Comparison) -> list[str]:
     """Say which runs were resumed: the difference may have been made there."""
     return [f"{clause[0].upper()}{clause[1:]}." for clause in resumptions(compared)]
+
+
+def _compiled(compared: Comparison, found: Location) -> list[str]:
+    """Say that compiled code was not compiled in the replay, if any was in the runs."""
+    if compared["compiler_cache"] is None or not found["repeats"]:
+        return []
+    return [
+        "What the module compiles by itself was not compiled in the repeats: a difference that "
+        "compiled code makes does not show in them."
+    ]
 
 
 def _located(compared: Comparison, run: Training) -> tuple[Location, list[ComparedRow]]:

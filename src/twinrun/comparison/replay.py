@@ -31,7 +31,9 @@ from twinrun.config.definitions import Training
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.assemble import assembled, trainer_of
 
-BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
+BATCH_HOOKS = (
+    *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
+)
 
 
 def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
@@ -86,20 +88,36 @@ def replay(
             saved, repeats, Path(record), quantity=quantity, tensor=tensor
         )
     with _trained(run, [replayer]) as (trainer, module, data):
-        # A list is a dataset to torch, whatever its types say.
-        batches = cast(Dataset[object], [saved["batch"]] * repeats)
-        loader = DataLoader(batches, batch_size=None)
+        # torch's own collate function would make tensors of arrays.
+        batches = _Copies(saved["batch"], repeats)
+        loader = DataLoader(batches, batch_size=None, collate_fn=_as_it_is)
         data.train_dataloader = lambda: loader
         # The saved batch is what the module's hooks have made of the loader's: not once more.
         for owner in (module, data):
             vars(owner).update(dict.fromkeys(BATCH_HOOKS, _as_it_is))
         trainer.limit_val_batches = 0  # else an epoch's last batch would validate in each repeat
-        _fit(trainer, module, data)
+        # What a module compiles by itself shows no operations, and a whole graph (`fullgraph=True`)
+        # is an error where they are watched.
+        with torch.compiler.set_stance("force_eager"):
+            _fit(trainer, module, data)
     if found is not None and comparer is not None:
         artifacts.write_record(found, comparer.summary(), Replayed)
 
 
-def _as_it_is(batch: object, dataloader_idx: int) -> object:
+class _Copies(Dataset[object]):
+    """The saved batch, anew for each repeat: hooks and the step may change it in place."""
+
+    def __init__(self, batch: object, count: int) -> None:
+        self._batch, self._count = batch, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> object:
+        return copied(self._batch)
+
+
+def _as_it_is(batch: object, *_: object, **__: object) -> object:
     return batch
 
 

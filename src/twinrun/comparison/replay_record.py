@@ -21,7 +21,7 @@ from twinrun.comparison.origin import Origin, Slice, Step, Target, step_of
 from twinrun.comparison.pair_records import ComparedRow, Operation, Replayed
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
 from twinrun.trace.op_rows import KEY, OpRow
-from twinrun.trace.op_tracer import OpTracer
+from twinrun.trace.op_tracer import OpTracer, content_of
 
 MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
 ORDER = list(CAUSE_OF_QUANTITY)
@@ -108,6 +108,7 @@ class Comparer(Replayer):
         excluded = whole.reached(_targets(earlier))
         origins = [o for o in whole.origins(reached) if o.index not in excluded]
         first = self._operation(origins[0], rows, steps) if origins else None
+        first = first or self._left_out(marks, found, rows)
         self._found["differed"] += bool(found)
         self._found["firsts"].append(first)
         self._found["elsewhere"].append(None if first else self._elsewhere(rows, steps, reached))
@@ -158,6 +159,31 @@ class Comparer(Replayer):
         for key, row in self._recorded.items():
             if key not in own and wanted in row["writes"]:
                 return row
+        return None
+
+    def _left_out(
+        self, marks: Sequence[Mark], found: Sequence[Mark], rows: Sequence[ComparedRow]
+    ) -> Operation | None:
+        """Return the operation of the record alone that made there what differs, such as a sum."""
+        own, differing = {_key(row) for row in rows}, {id(mark) for mark in found}
+        wanted = {
+            content_of(mark.like, int(self._contents[key], 16))
+            for key, mark in identities(marks).items()
+            if id(mark) in differing and mark.like is not None and key in self._contents
+        }
+        for key, row in reversed(self._recorded.items()):
+            if key not in own and wanted & set(row["writes"]):
+                return {
+                    "position": None,
+                    "phase": row["phase"],
+                    "module": row["module"],
+                    "op": row["op"],
+                    "call": row["call"],
+                    "parameter": row["parameter"],
+                    "source": row["source"],
+                    "draws": False,
+                    "differs_in": "operations",
+                }
         return None
 
     def _elsewhere(

@@ -6,7 +6,7 @@ fingerprints, the memory that holds it is marked: from there one can go back (se
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 import pytorch_lightning as pl
@@ -14,7 +14,6 @@ import torch
 from pytorch_lightning.loops.fetchers import _DataFetcher
 from torch.utils.hooks import RemovableHandle
 
-from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
 from twinrun.comparison.step_state import StepState, set_progress, set_state
@@ -56,6 +55,8 @@ class Mark:
     """Where it is; empty of what is no tensor."""
     before: int
     """How many operations had been done."""
+    like: torch.Tensor | None = field(default=None, compare=False)
+    """Its one tensor, for type and shape; None of several, or of what is none."""
 
 
 class Replayer(pl.Callback):
@@ -79,7 +80,7 @@ class Replayer(pl.Callback):
 
         @functools.wraps(step)  # Lightning passes what the step's signature asks for
         def saved_step(batch: object, *index: object) -> object:
-            return step(self._batch, *([start["batch_idx"]] if index else []))
+            return step(batch, *([start["batch_idx"]] if index else []))
 
         # An instance's own attribute: the class stays as it is.
         vars(pl_module)["training_step"] = saved_step
@@ -109,8 +110,6 @@ class Replayer(pl.Callback):
         set_attributes(pl_module, self._attributes)
         set_state(trainer, pl_module, self._start["state"])
         set_progress(trainer, self._start["state"]["progress"], batches_begun=1)
-        # A step may change its batch in place.
-        self._batch = copied(self._start["batch"])
         self._marks = []
         self._tracer = OpTracer(pl_module, self.watch)
         self._following = self._tracer.following()
@@ -188,8 +187,9 @@ class Replayer(pl.Callback):
         tensors: Iterable[torch.Tensor],
         generators: Iterable[torch.Generator] = (),
     ) -> None:
+        tensors = list(tensors)
         regions = (
-            *self._tracer.regions(list(tensors)),
+            *self._tracer.regions(tensors),
             *(self._tracer.generator(generator) for generator in generators),
         )
         mark = Mark(
@@ -198,6 +198,7 @@ class Replayer(pl.Callback):
             content=f"{content:016x}",
             regions=regions,
             before=len(self._tracer.rows),
+            like=tensors[0] if len(tensors) == 1 else None,
         )
         self._marks.append(mark)
 

@@ -230,10 +230,7 @@ class OpTracer(TorchDispatchMode):
     def _content(self, tensor: torch.Tensor) -> str:
         storage = self._memory.storage(tensor)
         is_unwritten = storage is not None and storage in self._unwritten
-        found = "unwritten" if is_unwritten else fingerprint(tensor)
-        # A nested tensor's shape holds symbols that are counted up in each process.
-        shape = "nested" if tensor.is_nested else tuple(tensor.shape)
-        return xxhash.xxh3_64_hexdigest(f"{tensor.dtype}{shape}{found}".encode())
+        return content_of(tensor, "unwritten" if is_unwritten else fingerprint(tensor))
 
     def _shown(self, tensor: torch.Tensor) -> str:
         """Write the values of a tensor that Python has made, or what stands for many."""
@@ -246,6 +243,13 @@ class OpTracer(TorchDispatchMode):
 
     def _leave(self, *_: object) -> None:
         self._path.pop()
+
+
+def content_of(tensor: torch.Tensor, found: int | str) -> str:
+    """Return what stands in a row for a tensor of this type and shape with this fingerprint."""
+    # A nested tensor's shape holds symbols that are counted up in each process.
+    shape = "nested" if tensor.is_nested else tuple(tensor.shape)
+    return xxhash.xxh3_64_hexdigest(f"{tensor.dtype}{shape}{found}".encode())
 
 
 def _is_view(func: OpOverload) -> bool:

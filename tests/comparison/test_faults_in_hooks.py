@@ -1,0 +1,98 @@
+"""What a hook around a step does is named, or said to lie outside of the step: never a race."""
+
+from pathlib import Path
+
+import pytest
+from auditing import PLAIN, compared, in_this_process, located, train
+from example_trainings import HERE
+
+LINES = Path(HERE, "faults_in_hooks.py").read_text().splitlines()
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch):
+    with in_this_process(monkeypatch):
+        yield
+
+
+def audit(folder, module):
+    settings = {
+        "module": f"faults_in_hooks:{module}",
+        "data": "faults:Points",
+        "dataset": None,
+        "hyperparameters": {},
+        "epochs": 1,
+    }
+    found = compared(folder, [train(folder, repeat, settings) for repeat in (1, 2)])
+    return found, located(folder, settings, PLAIN)
+
+
+def lines_of(mark):
+    return [n for n, line in enumerate(LINES, start=1) if line.endswith(f"# {mark}")]
+
+
+@pytest.mark.parametrize(
+    ("module", "mark", "phase"),
+    [
+        ("ModuleBatchStart", "WEIGHTS", "forward"),
+        ("ModuleBatchInPlace", "IN PLACE", "forward"),
+        ("ModuleNumber", "NUMBER", "forward"),
+        ("ModuleBeforeZeroGrad", "WEIGHTS", "forward"),
+        ("ModuleZeroGrad", "WEIGHTS", "forward"),
+        ("ModuleScalesGradients", "OLD GRADIENTS", "forward"),
+        ("ModuleBeforeBackward", "WEIGHTS", "backward"),
+        ("ModuleAfterBackward", "GRADIENTS", "backward"),
+        ("ModuleBeforeOptimizerStep", "GRADIENTS", "optimizer"),
+        ("ModuleClips", "GRADIENTS", "optimizer"),
+        ("CallbackBatchStart", "WEIGHTS", "forward"),
+        ("CallbackBeforeZeroGrad", "WEIGHTS", "forward"),
+        ("CallbackBeforeBackward", "WEIGHTS", "backward"),
+        ("CallbackAfterBackward", "GRADIENTS", "backward"),
+        ("CallbackBeforeOptimizerStep", "GRADIENTS", "optimizer"),
+    ],
+)
+def test_a_fault_in_a_hook_inside_the_step_is_named_and_fires_always(tmp_path, module, mark, phase):
+    _, location = audit(tmp_path, module)
+    assert location["answer"] == "located", location["sentence"]
+    named = location["op"]
+    assert (location["fired"], location["repeats"]) == (3, 3)
+    assert named["phase"] == phase
+    assert int(named["source"].partition("faults_in_hooks.py:")[2]) in lines_of(mark)
+    assert "was given another value by Python" in location["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("module", "quantity"),
+    [
+        ("ModuleBatchEnd", "parameters before the step"),
+        ("ModuleEpochStart", "parameters before the step"),
+        ("CallbackBatchEnd", "parameters before the step"),
+        ("CallbackEpochStart", "parameters before the step"),
+        ("ModuleBeforeTransfer", "content of the batch"),
+        ("ModuleTransfer", "content of the batch"),
+        ("ModuleAfterTransfer", "content of the batch"),
+    ],
+)
+def test_a_fault_in_a_hook_outside_of_the_step_is_said_to_lie_there(tmp_path, module, quantity):
+    _, location = audit(tmp_path, module)
+    assert location["answer"] == "not located"
+    assert quantity in location["sentence"]
+    assert "No operation of a step decides it" in location["sentence"]
+
+
+@pytest.mark.parametrize("module", ["RecordSkipsZeroGrad", "RepeatSkipsZeroGrad"])
+def test_gradients_that_are_left_from_the_step_before_are_named_where_they_are_added(
+    tmp_path, module
+):
+    found, location = audit(tmp_path, module)
+    assert found["first_difference"]["quantity"] == "gradients"
+    assert location["answer"] == "located", location["sentence"]
+    assert (location["fired"], location["repeats"]) == (3, 3)
+    assert location["op"]["phase"] == "backward"
+    assert location["op"]["differs_in"] == "operations"
+
+
+def test_a_batch_that_is_changed_in_place_is_whole_in_each_repeat(tmp_path):
+    """Arrays stay arrays, as the run had them."""
+    _, location = audit(tmp_path, "SeesItsBatch")
+    assert (location["fired"], location["repeats"]) == (3, 3)
