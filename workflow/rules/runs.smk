@@ -22,6 +22,8 @@ rule train:
     threads: cores_of_run
     resources:
         **PARAMS.resources_of_devices(),
+        # Not a param either: a run is the same, whatever it is ranked by.
+        **PARAMS.resource_of_trials(),
         mem_mb=lambda wildcards, attempt: 4000
         * SETTINGS.variants[wildcards.variant].devices
         * attempt,

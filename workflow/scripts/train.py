@@ -6,6 +6,7 @@ from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 from twinrun.training.failed_run import failure_kept
 from twinrun.training.run import run
+from twinrun.training.trial_metric import say_if_not_logged
 
 if __name__ == "__main__":
     settings = dict(snakemake.params.run)
@@ -28,3 +29,4 @@ if __name__ == "__main__":
         failure_kept(asked),
     ):
         run(asked, visible)
+        say_if_not_logged(asked, snakemake.resources.get("metric"))

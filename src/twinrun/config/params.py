@@ -133,6 +133,16 @@ class Params:
             resources["mpi"] = of_nodes(lambda variant: "srun")
         return resources
 
+    def resource_of_trials(self) -> dict[str, Callable[[Wildcards], object]]:
+        """Return what the trials of a sweep are ranked by; of a config without any, nothing."""
+        settings = self.inputs.settings
+        if not settings.trials:
+            return {}
+        metric = settings.config["sweep"]["metric"]
+        return {
+            "metric": lambda wildcards: metric if wildcards["workload"] in settings.trials else None
+        }
+
     def minutes_of_seeds(self, wildcards: Wildcards, attempt: int) -> int:
         """Allow half an hour and two minutes for each seed, with each attempt as much again."""
         seeds = self.inputs.settings.config[wildcards["study"]]["seeds"]

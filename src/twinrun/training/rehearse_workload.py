@@ -22,6 +22,7 @@ from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import determinism
 from twinrun.process.import_path import user_line
+from twinrun.process.imported_code import imported_files
 from twinrun.training.assemble import trainer_of
 from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
@@ -35,6 +36,7 @@ from twinrun.training.load_workload import (
     mistakes,
     takers_of,
 )
+from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.unsupported import Supported, check_tensors
 from twinrun.training.without_checkpoints import without_checkpoints
@@ -204,9 +206,23 @@ def _of_step(
         known = ", ".join(found["logged"]) or "nothing"
         failed = evaluation.missing.get("test")
         because = f" (its test failed: {failed})" if failed else ""
-        yield (
-            f"sweep.metric: {part.metric!r} is not logged; {workload.module} logs {known}{because}"
-        )
+        yield from _of_metric(part, module, f"{workload.module} logs {known}{because}", found)
+
+
+def _of_metric(
+    part: Part, module: pl.LightningModule, logged: str, found: Rehearsed
+) -> Iterator[str]:
+    """Say that a metric was not logged: a mistake where nothing can log it in a later epoch."""
+    files = [entry["file"] for entry in imported_files().values()]
+    metric = str(part.metric)
+    if part.training.workload.epochs == 1 or not may_be_logged(metric, module, files):
+        yield f"sweep.metric: {metric!r} is not logged; {logged}"
+        return
+    note = (
+        f"sweep.metric: {metric!r} was not logged in the rehearsal's one epoch, in which {logged}; "
+        f"a later one must log it"
+    )
+    found["notes"].append(placed(part, note))
 
 
 def _data_of(training: Training) -> pl.LightningDataModule:
