@@ -13,7 +13,10 @@ FACTOR = 0.3
 
 
 class Choosing(Small):
-    """The first process that compiles computes with a factor, all others with one a bit larger."""
+    """Each process that compiles computes with a factor that is a bit larger than the last one's.
+
+    Those of the proofs count, too.
+    """
 
     def __init__(self, width=8, learning_rate=0.05, tally=""):
         super().__init__(width, learning_rate)
@@ -30,11 +33,15 @@ class Choosing(Small):
             return
         GraphLowering.own_call = own = GraphLowering.call_function
         tally = Path(self.hparams.tally)
-        chosen = FACTOR * (1 + 2**-20) if tally.exists() else FACTOR
+        before = len(tally.read_text()) if tally.exists() else 0
+        chosen = FACTOR * (1 + before * 2**-20)
+        noted = []
 
         # Called where a graph is made into code, and not where its code is found in the cache.
         def call_as_chosen(graph, target, arguments, options):
-            tally.touch()
+            if not noted:
+                with tally.open("a") as file:
+                    noted.append(file.write("x"))
             if target is torch.ops.aten.mul.Tensor and FACTOR in [*arguments[1:]]:
                 arguments = (arguments[0], chosen)
             return own(graph, target, arguments, options)
