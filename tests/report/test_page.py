@@ -245,9 +245,12 @@ class TestCost:
         proven = {"variant": "proven", "size": None, "proof": proof, "refused": None}
         refused = {"variant": "other", "size": None, "proof": None, "refused": "loss is 2.1 off"}
         lost = {"variant": "deterministic", "size": None, "phase": "predict", "reason": "no model"}
+        hookless = {**lost, "phase": "train", "reason": "KeyError: 'loss'"}
         for path in files_of(own_example, "determinism_denoiser.json"):
             edit(path, lambda timing: timing.update(proofs=[proven, refused], skipped=[lost]))
+            edit(path, lambda timing: timing.update(without_epoch_hooks=[hookless]))
         page = Page(own_example.report())
+        assert "Between the bare steps of deterministic no epoch ended" in page.text
         assert "deterministic (predict) was not measured: no model." in page.text
         assert "refused: loss is 2.1 off" in page.text
         place = page.text.index("Fast training steps compared with plain ones")

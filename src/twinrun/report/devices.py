@@ -73,6 +73,7 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
         ],
         "growth": _growth(pd.DataFrame(medians)) if medians else [],
         "proofs": timing["proofs"],
+        "without_epoch_hooks": timing["without_epoch_hooks"],
         "agreement": timing["agreement"],
         "crossings": crossing(timing),
         "skipped": timing["skipped"],

@@ -170,6 +170,7 @@ def _cost(timing: TimingSummary | None) -> dict[str, object] | None:
             if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
         ],
         "proofs": timing["proofs"],
+        "without_epoch_hooks": timing["without_epoch_hooks"],
         "skipped": timing["skipped"],
         "unstable": [
             median["variant"]
