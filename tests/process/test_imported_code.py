@@ -163,3 +163,14 @@ def test_what_a_compiler_generates_is_no_code_of_the_users(tmp_path):
         )
         assert "imported ['__main__']" in found.stdout
     assert list((tmp_path / "cache").rglob("*.py"))
+
+
+def test_a_cache_that_lies_around_the_users_code_hides_none_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    name = "cqbpjerfofaazip5b5e66ksxazn2bdhggsmbsd5cnqenpbyhfxee"
+    assert is_outside(str(tmp_path / "project/model.py"))
+    assert not is_outside(str(tmp_path / f"qb/{name}.py"))
+    assert not is_outside(str(tmp_path / f"qb/{name}.main.so"))
+    assert not is_outside(str(tmp_path / f"triton/0/{name.upper()}/launcher.so"))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert is_outside(str(tmp_path / f"qb/{name}.py"))

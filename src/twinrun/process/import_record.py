@@ -8,6 +8,7 @@ source alone.
 
 import functools
 import os
+import re
 import sysconfig
 import zipimport
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from types import CodeType, ModuleType
 from twinrun.process.compiler_cache import FOLDERS
 
 PACKAGE = Path(__file__).resolve().parents[1]
+HASH = re.compile(r"[A-Za-z0-9]{40,}")  # 52 letters and digits of Inductor and Triton
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -60,13 +62,23 @@ def is_outside(file: str) -> bool:
     follows from the rest, and the cache of a run is deleted with its processes.
     """
     path = Path(file).resolve()
-    # torch sets the first variable for itself, where nobody has.
-    caches = [os.environ[name] for name in FOLDERS if name in os.environ]
-    if any(path.is_relative_to(Path(cache).resolve()) for cache in caches):
+    if _is_generated(path):
         return False
     if path.is_relative_to(PACKAGE) or set(INSTALLED) & set(path.parts):
         return False
     return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+def _is_generated(path: Path) -> bool:
+    """Say whether a compiler wrote a file: below its cache, with a hash for a name or a folder.
+
+    The cache alone says too little: a shell may put it where the user's code lies, too.
+    """
+    # torch sets the first variable for itself, where nobody has.
+    for folder in (Path(os.environ[name]).resolve() for name in FOLDERS if name in os.environ):
+        if path.is_relative_to(folder):
+            return any(HASH.match(part) for part in path.relative_to(folder).parts)
+    return False
 
 
 def record_imports() -> None:
