@@ -227,27 +227,15 @@ def _of_matrix(part: SoundPart, schema: Section) -> Iterator[str]:
         if not found and not is_doubtful:
             # What the baseline has counts: a change may contradict only that.
             variant = convert(matrix_cells.with_change(baseline, change), Variant)
-            found_types = _stored_in(baseline["precision"]), _stored_in(variant.precision)
             filled = change.get("fill_uninitialized_memory") is False
             found = [*_impossible(variant), *_without_effect(variant, change)]
             if filled and not variant.deterministic:
                 found.append(
                     "fill_uninitialized_memory: false has no effect without deterministic: true"
                 )
-            if found_types[0] != found_types[1]:
-                found.append(
-                    f"precision: {variant.precision} keeps the parameters in {found_types[1]}, and "
-                    f"{matrix['baseline']} in {found_types[0]}: no byte of the one has its like in "
-                    f"the other; change to a mixed precision, or name another baseline"
-                )
         yield from (f"matrix.changes.{index}.{problem}" for problem in found)
     if not is_doubtful:
         yield from matrix_cells.contradictions(config)
-
-
-def _stored_in(precision: str) -> str:
-    """Return the type of the parameters: a mixed precision keeps them in float32."""
-    return {"64-true": "float64", "bf16-true": "bfloat16"}.get(precision, "float32")
 
 
 def _of_fingerprint_file(config: Section) -> Iterator[str]:

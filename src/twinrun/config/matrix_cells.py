@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from twinrun.config.definitions import Section
 
 LONGEST_NAME = 100
+# Of the parameters; a mixed precision keeps them in float32.
+TYPES = {"64-true": "float64", "bf16-true": "bfloat16"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ def contradictions(config: Section) -> Iterator[str]:
         yield f"matrix.other_seed: {matrix['seed']} is the baseline's seed, name another"
     for index, change in enumerate(matrix["changes"]):
         key, name = f"matrix.changes.{index}", _name(change)
+        yield from _of_types(baseline, change, key)
         if with_change(baseline, change) == {**baseline}:
             yield f"{key}: {_shown(change)} is what the baseline has, leave it out"
         elif name in taken:
@@ -85,6 +88,18 @@ def contradictions(config: Section) -> Iterator[str]:
         yield from names_taken(config, changed, key)
         # Two changes may be written alike once all but letters and digits are dashes.
         taken.add(name)
+
+
+def _of_types(baseline: Section, change: Section, key: str) -> Iterator[str]:
+    """Refuse a precision that keeps the parameters in another type than the baseline's."""
+    precision = change.get("precision", baseline["precision"])
+    found, of_baseline = (TYPES.get(str(p), "float32") for p in (precision, baseline["precision"]))
+    if found != of_baseline:
+        yield (
+            f"{key}.precision: {precision} keeps the parameters in {found}, and the baseline in "
+            f"{of_baseline}: no byte of the one has its like in the other; change to a mixed "
+            f"precision, or name another baseline"
+        )
 
 
 def names_taken(config: Section, derived: Mapping[str, Section], key: str) -> Iterator[str]:
