@@ -36,5 +36,11 @@ class Drawing:
         """Give where the marks of a line stand, (across, down)."""
         return [(float(mark.get("x")), float(mark.get("y"))) for mark in self.marks(identity)]
 
+    def ticks(self, identity):
+        """Give the ids of the ticks of the axes with an id, grid lines included."""
+        (axes,) = (group for group in self.root.iter(f"{SVG}g") if group.get("id") == identity)
+        ids = [element.get("id", "") for element in axes.iter()]
+        return [name for name in ids if name.startswith(("xtick", "ytick"))]
+
     def ids(self):
         return {element.get("id") for element in self.root.iter()}

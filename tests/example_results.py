@@ -62,6 +62,7 @@ ENVIRONMENT = {
 ACTUAL = {
     "threads": 2,
     "interop_threads": 1,
+    "warn_only": False,
     "deterministic": True,
     "matmul_precision": "highest",
     "accelerator": "cpu",

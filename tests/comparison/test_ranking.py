@@ -22,13 +22,15 @@ PLANTED = {
 }
 
 
-def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy", weights=None):
+def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy", weights=None, also=None):
     has_failed = isinstance(found, str)
     manifest = {
         "workload": f"digits~lr~{rate}",
         "variant": "one-worker",
         "seed": seed,
-        "settings": {"workload": {"hyperparameters": {"lr": rate, "batch_size": 32}}},
+        "settings": {
+            "workload": {"hyperparameters": {"lr": rate, "batch_size": 32} | (also or {})}
+        },
         "metrics": {} if has_failed else {metric: found},
         "ended": found if has_failed else "finished",
         "weights_sha256": weights or f"{rate}-{seed}",
@@ -69,6 +71,39 @@ def test_a_trial_counts_by_what_it_logged_last(tmp_path, last, value):
     assert trial["rank"] == (1 if value else None)
     if value:
         assert trial["value"] == value
+
+
+@pytest.mark.parametrize("name", ["variant", "seed", "rank", "ended"])
+def test_a_hyperparameter_keeps_its_column_whatever_its_name(tmp_path, name):
+    """Seen red: the run's own variant took its place, and no two trials differed."""
+    runs = [
+        write_trial(tmp_path, rate, rate, also={name: size})
+        for rate, size in ((0.1, "tiny"), (0.2, "base"))
+    ]
+    found = ranked(tmp_path, runs)
+    points = [trial["point"][f"hyperparameter {name}"] for trial in found["trials"]]
+    assert points == ["base", "tiny"]
+    table = pd.read_csv(tmp_path / "digits.csv")
+    assert table[f"hyperparameter {name}"].tolist() == ["base", "tiny"]
+    assert table["rank"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("metric", ["test_accuracy", "lr"])
+def test_a_metric_of_a_hyperparameters_name_leaves_its_column(tmp_path, metric):
+    """Seen red: the rate that a scheduler had come down to stood as the best one."""
+    runs = []
+    for rate, value in ((0.1, 0.5), (0.2, 0.9)):
+        run = write_trial(tmp_path, rate, value)
+        table = pd.DataFrame({"epoch": [1, 2], "lr": [rate, rate / 100]})
+        artifacts.write_csv(run.with_name("epochs.csv"), table)
+        write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+        runs.append(run)
+    found = ranked(tmp_path, runs, metric=metric)
+    table = pd.read_csv(tmp_path / "digits.csv")
+    assert table["lr"].tolist() == [0.2, 0.1]
+    assert table["logged lr"].tolist() == [0.002, 0.001]
+    assert [trial["point"]["lr"] for trial in found["trials"]] == [0.2, 0.1]
+    assert all("lr" not in trial["metrics"] for trial in found["trials"])
 
 
 @pytest.fixture
@@ -130,7 +165,8 @@ def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):
     assert finished["measured"] == "4 of 6 trials finished"
     assert (best["key"], best["answer"]) == ("best", "undecided")
     assert best["measured"] == (
-        "highest test_accuracy: 0.900 with lr 0.2; from one seed only, so this order may be luck"
+        "highest test_accuracy: 0.900 with lr 0.2; from one seed only, so this order may be luck; "
+        "3 of 6 trials gave no number"
     )
 
 

@@ -110,6 +110,20 @@ def test_a_baseline_that_could_not_be_timed_leaves_the_others_in_the_figure(tmp_
     assert "b" in Drawing(output).texts
 
 
+def test_a_panel_without_a_measurement_has_no_axis_that_looks_measured(tmp_path, output):
+    """Seen red: a grid from 0 to 1 behind the sentence."""
+    row = {"device": "cpu", "size": "", "phase": "train", "round": 1, "steps": 5, "seconds": 0.4}
+    artifacts.write_csv(
+        tmp_path / "timing.csv", pd.DataFrame([row | {"variant": v} for v in "ab"], columns=COLUMNS)
+    )
+    write_summary(tmp_path / "timing.json", baseline="a")
+    speeds(tmp_path / "timing.json", variants=["a", "b"], output=output)
+    assert "no variant could be measured" in words(output)
+    measured, blank = (Drawing(output).ticks(identity) for identity in ("axes_1", "axes_2"))
+    assert measured
+    assert blank == []
+
+
 def test_what_no_figure_foresees_leaves_its_reason(output):
     with reason_instead(output):
         raise ValueError("x and y must have same first dimension, but have shapes (3,) and (4,)")

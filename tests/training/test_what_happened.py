@@ -1,7 +1,10 @@
 """A manifest tells what a training had, not what it was asked to have."""
 
 import importlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
@@ -11,6 +14,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader
 
 from twinrun.config.definitions import Variant
+from twinrun.process.determinism import capture, restore
 from twinrun.process.imported_code import hash_of_file
 from twinrun.training.what_happened import WhatHappened
 
@@ -86,6 +90,61 @@ def test_threads_that_the_module_sets_are_said(tmp_path):
     happened = fitted(tmp_path, SetsThreads(), Points(size=70, seed=1))
     sentence = "threads became 1 in the training, from 2"
     assert happened.departures == [{"setting": "threads", "sentence": sentence}]
+
+
+@pytest.fixture
+def restored():
+    """Put back what a constructor sets for the whole process."""
+    before = capture()
+    yield
+    restore(before)
+
+
+class Warns(Small):
+    def __init__(self, **hyperparameters):
+        super().__init__(**hyperparameters)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_module_that_has_torch_warn_only_departs_from_deterministic(tmp_path):
+    """Seen red: torch says that they are enabled, and an operation that has none is done."""
+    happened = fitted(tmp_path, Warns(), Points(size=70, seed=1), deterministic=True)
+    assert happened.actual["warn_only"]
+    (found,) = happened.departures
+    assert found["setting"] == "deterministic"
+    assert "warn_only=True" in found["sentence"]
+
+
+PRECISION = """
+import sys, tempfile
+from pathlib import Path
+import torch
+from example_trainings import VARIANT
+from small import Points, Small
+from test_what_happened import fitted
+torch.backends.cuda.matmul.fp32_precision = "tf32"
+happened = fitted(Path(tempfile.mkdtemp()), Small(), Points(size=70, seed=1))
+print(happened.actual["matmul_precision"], happened.departures)
+"""
+
+
+def test_a_module_may_set_torchs_newer_switches_of_precision():
+    """Seen red: torch then refuses to tell the older one, and every run failed.
+
+    In a process of its own: nothing lets torch tell the older one again.
+    """
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1]), *sys.path]
+    ended = subprocess.run(
+        [sys.executable, "-c", PRECISION],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "backends.cuda.matmul.fp32_precision=tf32" in ended.stdout
+    assert ended.stdout.endswith(" []\n")
 
 
 class Edited(Small):

@@ -250,7 +250,17 @@ class TestSweep:
                 "from one seed only",
             ),
             # One that failed is beaten by each that has a number, under every seed.
-            ([(1, 1, 0.9), (1, 2, 0.8), (2, 1, 0.7), (2, 2, None)], "yes", "these hyperparameters"),
+            (
+                [(1, 1, 0.9), (1, 2, 0.8), (2, 1, 0.7), (2, 2, None)],
+                "yes",
+                "these hyperparameters come first for 2 of 2 seeds; 1 of 4 trials gave no number",
+            ),
+            # Seen red: the seed without a number was not counted, "yes" for 2 of 2 seeds.
+            (
+                [(1, 1, 0.9), (1, 2, 0.8), (2, 1, 0.7), (2, 2, 0.6), (1, 3, None), (2, 3, None)],
+                "undecided",
+                "these hyperparameters come first for 2 of 3 seeds; 2 of 6 trials gave no number",
+            ),
         ],
     )
     def test_trials_without_a_number_confirm_nothing(self, trials, answer, ground):

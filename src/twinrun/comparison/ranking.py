@@ -5,7 +5,7 @@ metric is no number, or that has not logged it. Does without torch.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
@@ -16,6 +16,9 @@ from twinrun.comparison.study_records import Ranking, Trial, write_ranking
 from twinrun.run_records import FailedRun, RunManifest
 
 Manifest = RunManifest | FailedRun
+
+OF_RUN = ("variant", "seed")
+OF_TABLE = ("rank", "ended")
 
 
 def rank(
@@ -49,9 +52,9 @@ def rank(
     for rank_of_trial, trial in enumerate(trials, start=1):
         if _is_number(trial["value"]):
             trial["rank"] = rank_of_trial
-    # ASSUME no metric has the name of a hyperparameter: it would take its column.
+    ranked_by = _apart(metric, trials[0]["point"])
     rows = [
-        {"rank": trial["rank"], **trial["point"], metric: trial["value"], **trial["metrics"]}
+        {"rank": trial["rank"], **trial["point"], ranked_by: trial["value"], **trial["metrics"]}
         | {"ended": trial["ended"]}
         for trial in trials
     ]
@@ -93,10 +96,17 @@ def _is_number(value: float | None) -> TypeGuard[float]:
 
 
 def _points(manifests: Sequence[Manifest]) -> list[dict[str, object]]:
-    """Return of each trial the hyperparameters, variant and seed that are not the same in all."""
+    """Return of each trial the hyperparameters, variant and seed that are not the same in all.
+
+    A hyperparameter that is called as what every run has does not take its place.
+    """
+    taken = {*OF_RUN, *OF_TABLE}
     of_trials = [
         {
-            **run_files.workload_of(manifest).hyperparameters,
+            **{
+                f"hyperparameter {name}" if name in taken else name: value
+                for name, value in run_files.workload_of(manifest).hyperparameters.items()
+            },
             "variant": manifest["variant"],
             "seed": manifest["seed"],
         }
@@ -121,11 +131,16 @@ def _trial(manifest: Manifest, path: Path, point: dict[str, object], metric: str
         point=point,
         label=", ".join(f"{name} {value}" for name, value in point.items()) or "the only one",
         value=value,
-        metrics=logged,
+        metrics={_apart(name, point): found for name, found in logged.items()},
         fit_seconds=seconds["fit"] if seconds else None,
         ended=manifest["ended"],
         run=path.as_posix(),
     )
+
+
+def _apart(metric: str, point: Mapping[str, object]) -> str:
+    """Return the name of a metric's column, where a hyperparameter may have one of that name."""
+    return f"logged {metric}" if metric in {*point, *OF_TABLE} else metric
 
 
 def _logged_last(epochs: Path) -> dict[str, float]:

@@ -118,13 +118,14 @@ class Trial(TypedDict):
     rank: int | None
     """From 1; None where the metric is no number."""
     point: dict[str, Any]
-    """The hyperparameters, variant and seed that are not the same in all trials."""
+    """The hyperparameters, variant and seed that are not the same in all trials. A hyperparameter
+    that is called `seed`, say, is `hyperparameter seed` here."""
     label: str
     """The same for a reader."""
     value: float | None
     """The metric."""
     metrics: dict[str, float]
-    """Everything else that was logged last."""
+    """Everything else that was logged last; `logged lr` where `lr` is in the point."""
     fit_seconds: float | None
     """Training and validation."""
     ended: str

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from twinrun.figures.style import INK, PAPER, canvas, colour_of, empty, note
+from twinrun.figures.style import INK, PAPER, canvas, colour_of, empty, note_alone
 from twinrun.figures.timings import quartiles, read_timing, why_nothing_measured
 from twinrun.formatting import measure
 from twinrun.timing.summary import Ratio
@@ -40,7 +40,7 @@ def _draw(
     axes: Axes, rounds: pd.DataFrame, ratios: Sequence[Ratio], variants: Sequence[str]
 ) -> None:
     if rounds.empty:
-        note(axes, "no variant could be measured")
+        note_alone(axes, "no variant could be measured")
         return
     measured = list(rounds["variant"].unique())
     spread = quartiles(rounds, "variant")

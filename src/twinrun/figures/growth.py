@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from twinrun import artifacts
 from twinrun.comparison.pair_records import read_comparisons
-from twinrun.figures.style import band, canvas, colour_of, dashes_of, log_axis, note
+from twinrun.figures.style import band, canvas, colour_of, dashes_of, log_axis, note, note_alone
 from twinrun.formatting import count
 
 MOST_STEPS = 400  # the figure is 360 points wide
@@ -64,9 +64,11 @@ def _draw(
             band(axes, visible, x="step", y="relative_l2", colour=colour, dashes=dashes)
         # An empty line for the legend: `band` draws none for a variant that has no distance.
         axes.plot([], label=f"{variant}: {what}", color=colour, linestyle=dashes)
-    if are_equal:
+    if not tables:
+        note_alone(axes, "no pair")
+    elif are_equal:
         axes.set_yticks([0], ["0"])
-        note(axes, "every pair is equal, bit for bit, after every step" if tables else "no pair")
+        note(axes, "every pair is equal, bit for bit, after every step")
     # Not finite where nothing was drawn: differences may lie outside of the sampled elements.
     elif np.isfinite(axes.dataLim.y1):
         log_axis(axes.yaxis)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from twinrun import artifacts
 from twinrun.comparison.pair_records import Location, Operation, read_locations
-from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note, shorten
+from twinrun.figures.style import INK, MUTED, canvas, colour_of, log_axis, note_alone, shorten
 from twinrun.formatting import count
 
 COLUMNS = ("seed", "position", "phase", "outputs_equal", "relative_l2")
@@ -40,8 +40,7 @@ def operations(
     title = "Operations of the step in which two runs diverge"
     with canvas(output, title=title, height=0.8 + 2.5 * rows, rows=rows) as (_, grid):
         if not located:
-            grid[0, 0].set(xticks=[], yticks=[])
-            note(grid[0, 0], "no operation was located")
+            note_alone(grid[0, 0], "no operation was located")
         for axes, (variant, (found, op, table)) in zip(grid[:, 0], located.items(), strict=False):
             _draw(axes, op, table, colour_of(variant, variants))
             name = op["op"] + (f", {shorten(op['parameter'])}" if op["parameter"] else "")

@@ -60,6 +60,8 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
             ideal = [end / workers[summary["baseline"]] for end in ends]
             speeds.plot(ends, ideal, color=MUTED, linestyle=(0, (4, 2)), linewidth=1.2, zorder=1)
         else:
+            # The other panels share the ticks below.
+            speeds.set_yticks([])
             note(speeds, f"no baseline: {shorten(summary['baseline'])} was not measured")
         speeds.set_ylabel("speed-up")
         _draw(communication, _communication(summary), variants, span)

@@ -141,6 +141,15 @@ def note(axes: Axes, text: str) -> None:
     )
 
 
+def note_alone(axes: Axes, text: str) -> None:
+    """Write a sentence in place of what could not be drawn.
+
+    Without ticks and grid: from 0 to 1, as matplotlib has them by itself, they look as measured.
+    """
+    axes.set(xticks=[], yticks=[])
+    note(axes, text)
+
+
 def empty(output: str | Path, *, title: str, reason: str) -> None:
     """Save a figure that says why nothing is drawn.
 
@@ -151,8 +160,7 @@ def empty(output: str | Path, *, title: str, reason: str) -> None:
     """
     lines = textwrap.wrap(reason, REASON_WIDTH, max_lines=REASON_LINES, placeholder=" …")
     with canvas(output, title=title, height=1.4 + 0.2 * len(lines)) as (_, grid):
-        grid[0, 0].set(xticks=[], yticks=[])
-        note(grid[0, 0], "\n".join(lines))
+        note_alone(grid[0, 0], "\n".join(lines))
 
 
 @contextmanager

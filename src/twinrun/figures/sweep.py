@@ -8,7 +8,7 @@ from matplotlib.ticker import MaxNLocator
 
 from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
-from twinrun.figures.style import MUTED, canvas, note
+from twinrun.figures.style import MUTED, canvas, note_alone
 from twinrun.formatting import measure
 from twinrun.run_files import verified
 
@@ -48,7 +48,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
                 if name in table:
                     axes.plot(table["epoch"], table[name], color=colour, marker="o", markersize=4)
         if not logged:
-            note(grid[0, 0], "the trials log nothing" if drawn else "no trial has finished")
+            note_alone(grid[0, 0], "the trials log nothing" if drawn else "no trial has finished")
         for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:
             grid[0, 0].plot([], color=colour, linewidth=2.5, label=_label(trial))
         for trial in others[:MOST_NAMED]:

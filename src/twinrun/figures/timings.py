@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun import artifacts
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, empty, note, shorten
+from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, empty, note_alone, shorten
 from twinrun.formatting import measure
 from twinrun.timing import summary
 from twinrun.timing.summary import Ratio, TimingSummary
@@ -65,9 +65,9 @@ def cost(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> 
         _draw_rounds(grid[0, 0], rounds, measured, variants)
         _draw_ratios(grid[1, 0], ratios, found["baseline"], variants)
         if found["baseline"] not in measured:
-            note(grid[1, 0], f"no baseline: {shorten(found['baseline'])} was not measured")
+            note_alone(grid[1, 0], f"no baseline: {shorten(found['baseline'])} was not measured")
         elif not ratios:
-            note(grid[1, 0], "no second variant was measured")
+            note_alone(grid[1, 0], "no second variant was measured")
 
 
 def _draw_rounds(

@@ -81,16 +81,26 @@ def _set(values: Mapping[str, bool | str]) -> None:
             setattr(attrgetter(owner)(torch), attribute, value)
 
 
+def matmul_precision() -> str | None:
+    """Return torch's precision of float32 products; None where torch refuses to say."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # the process has set `fp32_precision`, which replaces it
+        return None
+
+
+def fp32_precisions() -> dict[str, str]:
+    """Return the switches `fp32_precision` of ATTRIBUTES by their names in torch."""
+    names = [name for name in ATTRIBUTES if name.endswith(".fp32_precision")]
+    return {name: attrgetter(name)(torch) for name in names}
+
+
 def capture() -> State:
     """Return every switch and the RNG states of this process."""
-    try:
-        matmul_precision = torch.get_float32_matmul_precision()
-    except RuntimeError:  # the process has set `fp32_precision`, which replaces it
-        matmul_precision = None
     return {
         "algorithms": torch.are_deterministic_algorithms_enabled(),
         "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
-        "matmul_precision": matmul_precision,
+        "matmul_precision": matmul_precision(),
         "attributes": {name: attrgetter(name)(torch) for name in ATTRIBUTES},
         "threads": torch.get_num_threads(),
         "random": rng_states(),
@@ -99,12 +109,28 @@ def capture() -> State:
 
 def restore(state: State) -> None:
     """Set what `capture` returned."""
+    restore_switches(state)
+    restore_rng_states(state["random"])
+
+
+def restore_switches(state: State) -> None:
+    """Set the switches of what `capture` returned, and leave the RNG states as they are."""
     torch.use_deterministic_algorithms(state["algorithms"], warn_only=state["warn_only"])
     if state["matmul_precision"] is not None:
         torch.set_float32_matmul_precision(state["matmul_precision"])
     _set(state["attributes"])
     torch.set_num_threads(state["threads"])
-    restore_rng_states(state["random"])
+
+
+def impose(before: State, after: State) -> None:
+    """Set the switches in which a process differs from before, and no others."""
+    algorithms = [after["algorithms"], after["warn_only"]]
+    if algorithms != [before["algorithms"], before["warn_only"]]:
+        torch.use_deterministic_algorithms(after["algorithms"], warn_only=after["warn_only"])
+    known = before["attributes"]
+    _set({name: value for name, value in after["attributes"].items() if value != known[name]})
+    if after["threads"] != before["threads"]:
+        torch.set_num_threads(after["threads"])
 
 
 def rng_states() -> RNGStates:

@@ -70,8 +70,11 @@ class Switches(TypedDict):
     """Threads between operations."""
     deterministic: bool
     """Whether torch used only reproducible algorithms."""
+    warn_only: bool
+    """Whether it only warned where there is none."""
     matmul_precision: str
-    """Precision of float32 products: `highest`, or TF32 and below."""
+    """Precision of float32 products: `highest`, or TF32 and below; or the switches `fp32_precision`
+    that the process has set, after which torch does not tell the former any more."""
 
 
 class Actual(Switches):

@@ -85,8 +85,10 @@ def _switches(run: ReportedRun) -> list[str]:
         found.append(f"reproducible algorithms{filled}")
     threads = actual["threads"]
     found.append(f"{threads} thread{'' if threads == 1 else 's'}")
-    if actual["matmul_precision"] != "highest":
-        found.append(f"float32 products in {actual['matmul_precision']} precision")
+    precision = actual["matmul_precision"]
+    if precision != "highest":
+        is_older = precision in ("high", "medium")
+        found.append(f"float32 products in {precision} precision" if is_older else precision)
     return found
 
 

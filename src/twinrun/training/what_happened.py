@@ -5,7 +5,7 @@ seed. A manifest that repeats the settings would not notice.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 import pytorch_lightning as pl
@@ -17,10 +17,16 @@ from twinrun.acceleration.in_effect import Layouts, OptimizerForms, departures_o
 from twinrun.acceleration.placement import lay_out_batch
 from twinrun.config.definitions import Variant
 from twinrun.process.compiler_cache import cache_used
+from twinrun.process.determinism import fp32_precisions, matmul_precision
 from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure
+
+ONLY_WARNS = (
+    "is set with warn_only=True by the module: an operation without a reproducible algorithm "
+    "warns, and is done all the same"
+)
 
 
 class WhatHappened(pl.Callback):
@@ -35,16 +41,16 @@ class WhatHappened(pl.Callback):
         """The user's modules, as they were when the training had imported them."""
         self._variant = variant
         # A module may set threads or precision in its constructor: looked at again at the start.
-        self._before = _switches()
+        self._before = switches()
         self._forms, self._layouts = OptimizerForms(), Layouts()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
         self.look_at_code()
         workers = [_workers_of(loader) for loader in tree_leaves(trainer.train_dataloader)]
-        switches = _switches()
+        now = switches()
         actual: Actual = {
-            **switches,
+            **now,
             "accelerator": trainer.strategy.root_device.type,
             "devices": trainer.world_size,
             "precision": str(trainer.precision),
@@ -71,7 +77,7 @@ class WhatHappened(pl.Callback):
                 if name.startswith(ARITHMETIC) and name not in NO_ARITHMETIC
             },
         }
-        self.actual, self._before = actual, switches
+        self.actual, self._before = actual, now
         self.departures = [*_departures(dict(actual), self._variant), *_of_variables(self._variant)]
         # A hook of optimizers would have compiled and captured steps done in parts.
         if self._variant.compile != "step" and not self._variant.cuda_graph:
@@ -102,7 +108,7 @@ class WhatHappened(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Say what the module has changed under way."""
-        before, after = dict(self._before), dict(_switches())
+        before, after = dict(self._before), dict(switches())
         self._forms.stop()
         self._layouts.note_module(pl_module, self._variant.layout)
         cache = cache_used()
@@ -137,13 +143,21 @@ def _batch_norm_of(module: torch.nn.Module) -> str:
     return "joined" if any(issubclass(kind, _BatchNorm) for kind in kinds) else "none"
 
 
-def _switches() -> Switches:
+def switches() -> Switches:
+    """Read what torch is set to in this process."""
     return {
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
+        "matmul_precision": matmul_precision() or _fp32_precisions(),
     }
+
+
+def _fp32_precisions() -> str:
+    """Name the switches that replace the precision of products, where they are set."""
+    found = fp32_precisions().items()
+    return ", ".join(f"{name}={value}" for name, value in found if value != "none")
 
 
 def _workers_of(loader: object) -> int | None:
@@ -161,17 +175,9 @@ def _departure(setting: str, what: str) -> Departure:
 
 def _departures(actual: Mapping[str, object], variant: Variant) -> list[Departure]:
     """Return each setting of the variant that the training does not have."""
-    asked = {
-        "threads": variant.threads,
-        "deterministic": variant.deterministic,
-        "precision": variant.precision,
-        "devices": variant.devices,
-        "accumulate": variant.accumulate,
-    }
     found = [
-        _departure(name, f"is {actual[name]}, where the variant says {value}")
-        for name, value in asked.items()
-        if actual[name] != value
+        *departures_of_switches(actual, variant),
+        *_other(actual, variant, ("precision", "devices", "accumulate")),
     ]
     workers = actual["data_workers"]
     others = [n for n in workers if n != variant.data_workers] if isinstance(workers, list) else []
@@ -189,6 +195,24 @@ def _departures(actual: Mapping[str, object], variant: Variant) -> list[Departur
         is_and_asked = f"is {actual['accelerator']}, where the variant says {variant.accelerator}"
         found.append(_departure("accelerator", is_and_asked))
     return found
+
+
+def departures_of_switches(
+    actual: Mapping[str, object] | Switches, variant: Variant
+) -> list[Departure]:
+    """Return each of torch's switches that is not as the variant says."""
+    found = _other({**actual}, variant, ("threads", "deterministic"))
+    if variant.deterministic and actual["deterministic"] and actual["warn_only"]:
+        found.append(_departure("deterministic", ONLY_WARNS))
+    return found
+
+
+def _other(actual: Mapping[str, object], variant: Variant, names: Sequence[str]) -> list[Departure]:
+    return [
+        _departure(name, f"is {actual[name]}, where the variant says {getattr(variant, name)}")
+        for name in names
+        if actual[name] != getattr(variant, name)
+    ]
 
 
 def _of_variables(variant: Variant) -> list[Departure]:

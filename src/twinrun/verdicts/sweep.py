@@ -58,7 +58,7 @@ def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
 
 
 def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
-    """Say whether the hyperparameters that come first do so for every seed.
+    """Say whether the hyperparameters that come first do so for every seed that was asked for.
 
     Args:
         trials: of a ranking, the best first; at least one has a rank.
@@ -66,20 +66,27 @@ def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
     Returns:
         The answer and, in a clause, what it rests on.
     """
+    trials = list(trials)
     ranked = [trial for trial in trials if trial["rank"] is not None]
+    lacking = len(trials) - len(ranked)
+    lack = f"; {lacking} of {plural(len(trials), 'trial')} gave no number" if lacking else ""
     if len({_choice(trial) for trial in ranked}) < 2:
-        return "undecided", "there is no other trial to compare it with"
+        return "undecided", f"there is no other trial to compare it with{lack}"
     # A point has a seed only where trials differ in it: None is the one seed of all.
-    of_seeds: dict[int | None, list[Trial]] = {}
+    of_seeds: dict[int | None, list[Trial]] = {trial["point"].get("seed"): [] for trial in trials}
     for trial in ranked:
-        of_seeds.setdefault(trial["point"].get("seed"), []).append(trial)
-    if len(of_seeds) < 2:
-        return "undecided", "from one seed only, so this order may be luck"
+        of_seeds[trial["point"].get("seed")].append(trial)
+    known = [of_seed for of_seed in of_seeds.values() if of_seed]
+    if len(known) < 2:
+        return "undecided", f"from one seed only, so this order may be luck{lack}"
     winner = _choice(ranked[0])
     # A first place that is shared is not won.
-    won = sum(_firsts(of_seed) == {winner} for of_seed in of_seeds.values())
-    ground = f"these hyperparameters come first for {won} of {len(of_seeds)} seeds"
-    return "yes" if won == len(of_seeds) else "no", ground
+    won = sum(_firsts(of_seed) == {winner} for of_seed in known)
+    ground = f"these hyperparameters come first for {won} of {len(of_seeds)} seeds{lack}"
+    if won < len(known):
+        return "no", ground
+    # Of a seed without any number nobody knows who would have come first.
+    return "yes" if len(known) == len(of_seeds) else "undecided", ground
 
 
 def _choice(trial: Trial) -> str:
