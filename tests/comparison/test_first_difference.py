@@ -1,10 +1,17 @@
 """What differed first is named, in the order of cause and effect, with the class of its cause."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 from comparing import compared
 from example_runs import with_settings, write_run
+
+from twinrun.comparison.causes import CAUSE_OF_QUANTITY, CAUSES
+from twinrun.comparison.first_difference import WORDS
+from twinrun.comparison.pair_records import Cause, Quantity
+from twinrun.comparison.tables import INITIAL, QUANTITIES
 
 # What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
@@ -143,3 +150,10 @@ def test_a_group_that_one_run_lacks_has_no_values(tmp_path):
     summary, _, _ = compared(tmp_path, second, first)
     found = summary["first_difference"]
     assert (found["quantity"], found["tensor"]) == ("optimizer settings", names[1])
+
+
+def test_every_quantity_and_cause_is_one_that_a_record_may_name():
+    """In the same order, since a replay asks which of two comes first."""
+    assert get_args(Quantity) == tuple(CAUSE_OF_QUANTITY)
+    assert get_args(Cause) == CAUSES
+    assert WORDS.keys() == {*QUANTITIES, *INITIAL} - {"batch"}

@@ -8,7 +8,7 @@ import pytest
 from example_runs import fail, write_run
 from example_trainings import VARIANT, WORKLOAD
 
-from twinrun.comparison.causes import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
+from twinrun.comparison.advice import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
 from twinrun.comparison.location_words import sentence_without

@@ -412,12 +412,12 @@ def test_text_that_is_not_ours_is_escaped(own_example):
         for comparison in comparisons:
             comparison["reason"] = HOSTILE
             if comparison["first_difference"]:
-                comparison["first_difference"].update(tensor=HOSTILE, quantity=HOSTILE)
+                comparison["first_difference"].update(tensor=HOSTILE)
 
     def spoil_timing(timing):
         timing["baseline"] = HOSTILE
         timing["skipped"] = [{"variant": HOSTILE, "size": None, "phase": None, "reason": HOSTILE}]
-        timing["medians"][0].update(variant=HOSTILE, device=HOSTILE, phase=HOSTILE)
+        timing["medians"][0].update(variant=HOSTILE, device=HOSTILE)
 
     def spoil_dataset(manifest):
         manifest.update(make=HOSTILE, parameters={HOSTILE: HOSTILE})
@@ -504,11 +504,18 @@ def test_what_a_plain_script_does_not_set_stands_beside_the_answer(own_example):
 
 def test_a_section_that_raises_leaves_its_reason_and_the_other_workloads(own_example):
     for path in files_of(own_example, "comparisons/reproducibility/denoiser/deterministic.json"):
-        Path(path).with_suffix(".tensors.csv").write_text("nothing,of,the,kind\n")
+        Path(path).with_suffix(".tensors.csv").write_text("seed,elements_differing\n1,many\n")
     page = Page(own_example.report())
-    assert "This part could not be written: KeyError: 'seed'" in page.text
+    assert "This part could not be written: " in page.text
     assert page.tags.count("svg") == 7  # of factorization, and of the dataset
     assert {"reproducibility-denoiser", "reproducibility-factorization"} <= set(page.ids)
+
+
+def test_a_table_that_is_none_is_named_and_no_page_is_written(own_example):
+    for path in files_of(own_example, "comparisons/reproducibility/denoiser/deterministic.json"):
+        Path(path).with_suffix(".tensors.csv").write_text("nothing,of,the,kind\n")
+    with pytest.raises(TwinrunError, match=r"deterministic\.tensors\.csv is corrupt"):
+        own_example.report()
 
 
 def test_a_study_reports_its_own_runs_though_another_trains_the_same(own_example):

@@ -50,7 +50,10 @@ def test_a_pair_that_differs_says_how_much_and_where_it_began():
 @pytest.mark.parametrize(
     ("first", "words"),
     [
-        ({"quantity": "batch", "tensor": None}, "first at step 3 in the batch ("),
+        (
+            {"quantity": "content of the batch", "tensor": None},
+            "first at step 3 in the content of the batch (",
+        ),
         ({"quantity": "loss", "tensor": None, "step": 1200}, "first at step 1,200 in the loss ("),
         (
             {"quantity": "initial parameters", "step": 0},

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from twinrun.comparison.causes import cause_of
-from twinrun.comparison.pair_records import FirstDifference
+from twinrun.comparison.pair_records import FirstDifference, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
 from twinrun.run_records import PER_STEP
 from twinrun.trace.setting_values import settings_at
 
 # What quantities are called where another word than their own is clearer; see `causes`.
-WORDS = {
+WORDS: dict[str, Quantity] = {
     "initial": "initial parameters",
     "initial_buffers": "initial buffers",
     "before": "parameters before the step",
@@ -22,7 +22,11 @@ WORDS = {
     "random_after": "RNG states after the step",
     "own_gradients": "workers' own gradients",
     "settings": "optimizer settings",
+    "buffers": "buffers",
+    "loss": "loss",
+    "gradients": "gradients",
     "optimizer": "optimizer state",
+    "parameters": "parameters",
 }
 
 
@@ -62,15 +66,18 @@ def first_difference(
         tensor = _differing_name(first, second, quantity, PER_STEP[quantity], index)
     if quantity == "settings":
         return _of_settings(first, second, steps.iloc[index], index, workers=workers)
-    words = WORDS.get(quantity, quantity)
+    words: Quantity
     if quantity == "batch":
-        words = f"{'order' if _is_other_order(first, second, index) else 'content'} of the batch"
+        is_order = _is_other_order(first, second, index)
+        words = "order of the batch" if is_order else "content of the batch"
+    else:
+        words = WORDS[quantity]
     return _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
 
 
 def _found(
     second: Run,
-    quantity: str,
+    quantity: Quantity,
     *,
     row: pd.Series | None = None,
     tensor: str | None = None,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from twinrun import artifacts
-from twinrun.comparison.causes import ADVICE, SETTINGS_ADVICE
+from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE
 from twinrun.comparison.conditions import resumptions
 from twinrun.comparison.location_words import beginning, sentence_of, sentence_without
 from twinrun.comparison.pair_records import (

@@ -3,7 +3,7 @@
 Does without torch.
 """
 
-from twinrun.comparison.causes import remedy_of
+from twinrun.comparison.advice import remedy_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
 from twinrun.config.definitions import Training

@@ -13,6 +13,35 @@ from twinrun.run_records import Departure
 from twinrun.trace.op_rows import OpRow, Phase
 
 PairAnswer = Literal["equal", "differs", "not comparable", "not run"]
+# What differs first between two runs, in the order in which one causes the next; see `causes`.
+Quantity = Literal[
+    "initial parameters",
+    "initial buffers",
+    "parameters before the step",
+    "RNG states",
+    "order of the batch",
+    "content of the batch",
+    "RNG states after the step",
+    "buffers",
+    "loss",
+    "workers' own gradients",
+    "gradients",
+    "optimizer settings",
+    "optimizer state",
+    "parameters",
+    "number of steps",
+]
+# The class of its cause.
+Cause = Literal[
+    "initial weights",
+    "RNG state",
+    "data order",
+    "data content",
+    "forward",
+    "backward",
+    "optimizer",
+    "collective",
+]
 
 
 class Counts(TypedDict):
@@ -37,12 +66,12 @@ class FirstDifference(TypedDict):
     """From 1; 0 before the first one."""
     epoch: int
     """From 1; 0 before the first one."""
-    quantity: str
-    """One of `causes.CAUSE_OF_QUANTITY`."""
+    quantity: Quantity
+    """What it is, without the tensor."""
     tensor: str | None
     """Name of the tensor, generator or setting; None for a quantity that is one value."""
-    cause: str
-    """One of `causes.CAUSES`."""
+    cause: Cause
+    """The class of its cause."""
     values: NotRequired[list[float]]
     """An optimizer's setting in both runs; absent for anything else."""
 
@@ -203,8 +232,8 @@ class Location(TypedDict):
     """The seed of the runs."""
     answer: Literal["equal", "located", "not located", "not compared"]
     """Whether an operation was found; `not compared` where the runs were not."""
-    cause: str | None
-    """One of `causes.CAUSES`; None where nothing differed at any step."""
+    cause: Cause | None
+    """The class of the cause; None where nothing differed at any step."""
     step: int | None
     """The one that was replayed, or in which the runs diverged."""
     op: Operation | None

@@ -24,7 +24,7 @@ from twinrun.trace.op_rows import KEY, OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
 
 MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
-ORDER = list(CAUSE_OF_QUANTITY)
+ORDER: list[str] = list(CAUSE_OF_QUANTITY)
 
 
 class Recorder(Replayer):

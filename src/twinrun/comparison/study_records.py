@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from twinrun import artifacts
-from twinrun.comparison.pair_records import PairAnswer
+from twinrun.comparison.pair_records import Cause, PairAnswer, Quantity
 
 
 class MatrixCell(TypedDict):
@@ -25,12 +25,12 @@ class MatrixCell(TypedDict):
     """Steps of the baseline's run."""
     first_step: int | None
     """The first that differs; 0 before training."""
-    quantity: str | None
+    quantity: Quantity | None
     """What differed first."""
     tensor: str | None
     """Its tensor."""
-    cause: str | None
-    """One of `causes.CAUSES`."""
+    cause: Cause | None
+    """The class of its cause."""
     relative_l2: float | None
     """|changed - baseline| / |baseline| of the parameters after training."""
     buffers_relative_l2: float | None

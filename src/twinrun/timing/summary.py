@@ -5,12 +5,16 @@ baseline's: above 1 is slower. Everything here is derived from the table of roun
 """
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from twinrun import artifacts
 from twinrun.config.definitions import Timing, Variant, Workload
 from twinrun.process.environment import Environment
 from twinrun.run_records import Proof
+
+# What is measured in rounds, and what once before them.
+TimedPhase = Literal["train", "trainer", "predict"]
+RowPhase = Literal["train", "trainer", "predict", "transfer", "first_call"]
 
 
 class TimingSettings(TypedDict):
@@ -35,7 +39,7 @@ class Median(TypedDict):
     """torch's type of the device that it ran on, `cpu` or `cuda`."""
     size: int | None
     """The value of the hyperparameter that the timing varies; None where it varies none."""
-    phase: str
+    phase: RowPhase
     """`train`, `trainer`, `predict`, or once each `transfer` and `first_call`."""
     seconds_per_step: float
     """The median over the rounds."""
@@ -67,8 +71,8 @@ class Ratio(Interval):
     """The variant, never the baseline."""
     size: int | None
     """As for `Median`."""
-    phase: str
-    """`train`, `trainer` or `predict`."""
+    phase: TimedPhase
+    """What was measured."""
 
 
 class Overhead(Interval):
@@ -87,8 +91,8 @@ class Compilation(TypedDict):
     """The compiled variant."""
     size: int | None
     """As for `Median`."""
-    phase: str
-    """`train` or `predict`."""
+    phase: TimedPhase
+    """What was compiled, `train` or `predict`."""
     calls: int
     """Calls of the compiled function."""
     compilations: int
@@ -142,7 +146,7 @@ class Skipped(TypedDict):
     """The variant."""
     size: int | None
     """As for `Median`."""
-    phase: str | None
+    phase: RowPhase | None
     """As for `Median`; None for a variant of which nothing could be measured."""
     reason: str
     """Why, in one sentence."""

@@ -72,7 +72,7 @@ class TimedVariant:
         self._steps, self._warming_up = steps, calls_to_warm_up(variant)
         self._fits: dict[str, Fit] = {}
         self._loop: TrainerLoop | None = None
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[Phase, Call] = {}
         self._batches: dict[str, list[object]] = {}
         self._next: dict[str, int] = {}
         self._since_epoch = 0
@@ -171,7 +171,7 @@ class TimedVariant:
                 steps += self._steps
         return self._row(phase, number, steps, seconds)
 
-    def compilation(self) -> list[tuple[str, CompilationCounts]]:
+    def compilation(self) -> list[tuple[Phase, CompilationCounts]]:
         """Return the counts of each compiled phase so far; [] of a variant in eager mode."""
         counts = {phase: call.counts() for phase, call in self._calls.items()}
         return [(phase, found) for phase, found in counts.items() if found is not None]
