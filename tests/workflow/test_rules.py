@@ -93,6 +93,7 @@ def test_every_input_and_output_has_a_name(rule):
 SHAPES_NO_RESULT = {
     "process/__init__.py": "holds a docstring only",
     "wording.py": "words of failures: see `source_hash.ONLY_WORDS`",
+    "training/trial_metric.py": "says something on the terminal and writes no file",
     "process/job.py": "redirects output and ends the process; what it refuses leaves no result",
 }
 WITHOUT_SOURCE = {"gate": "leaves no file: it judges anew whenever it is asked for"}

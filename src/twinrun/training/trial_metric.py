@@ -16,7 +16,7 @@ def say_if_not_logged(run: Run, metric: str | None) -> None:
 
     Args:
         run: that has ended.
-        metric: of the sweep; None of a run that is no trial.
+        metric: of the sweep; None for a run that is no trial.
     """
     if metric is None:
         return
