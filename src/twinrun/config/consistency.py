@@ -16,11 +16,10 @@ from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
 from twinrun.config.sound_part import SoundPart
 from twinrun.config.sweep_trials import trials
+from twinrun.config.variant_consistency import impossible, without_effect
 from twinrun.wording import shown, suggestion
 
 LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
-# Settings of several workers, and what they are by default.
-ALONE = {"sharding": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
 
 
 def contradictions(part: SoundPart, schema: Section, given: Section) -> list[str]:
@@ -91,7 +90,7 @@ def _of_variants(part: SoundPart, given: Section) -> Iterator[str]:
             continue
         written = given.get("variants", {}).get(name, {})
         settings = convert(variant, Variant)
-        for problem in [*_impossible(settings), *_without_effect(settings, written)]:
+        for problem in [*impossible(settings), *without_effect(settings, written)]:
             yield f"variants.{name}.{problem}"
 
 
@@ -106,52 +105,6 @@ def _of_sweep(config: Section) -> Iterator[str]:
             yield f"sweep.trials: the trial {shown(name)} is there twice"
         if len(name) > LONGEST_TRIAL:
             yield f"sweep.trials: {shown(name)} is too long for a folder's name, vary less at once"
-
-
-def _impossible(variant: Variant) -> Iterator[str]:
-    """Find settings of a variant that exclude each other."""
-    if variant.persistent_workers and not variant.data_workers:
-        yield "persistent_workers: true needs data_workers of 1 or more"
-    if variant.accumulate > 1 and variant.devices > 1:
-        yield f"accumulate: {variant.accumulate} needs devices: 1, not {variant.devices}"
-    if variant.devices % variant.nodes:
-        yield f"nodes: {variant.nodes} machines cannot evenly share {variant.devices} workers"
-    if variant.stop != "none" and variant.devices > 1:
-        yield f"stop: {variant.stop} needs devices: 1, not {variant.devices}"
-    if variant.layout == "features_first" and variant.compile == "none":
-        yield "layout: features_first needs `compile: step` or `module`"
-    if variant.compile == "step" and variant.optimizer != "default":
-        yield "optimizer: `compile: step` fuses it by itself, leave it out"
-    if variant.compile != "step" and not variant.cuda_graph:
-        return
-    key = "compile: step" if variant.compile == "step" else "cuda_graph: true"
-    for name, number in (("devices", variant.devices), ("accumulate", variant.accumulate)):
-        if number > 1:
-            yield f"{name}: {key} takes a step in one piece and needs {name}: 1"
-    if variant.precision == "16-mixed":
-        yield f"precision: 16-mixed scales gradients, for which {key} leaves no room"
-
-
-def _without_effect(variant: Variant, written: Section) -> Iterator[str]:
-    """Find settings that somebody wrote and that change nothing in this variant.
-
-    Args:
-        variant: all its settings.
-        written: those that stand in the config.
-    """
-    if written.get("fill_uninitialized_memory") and not variant.deterministic:
-        yield "fill_uninitialized_memory: true has no effect without deterministic: true"
-    if "resume" in written and variant.stop == "none":
-        yield f"resume: {variant.resume} has no effect without a stop, such as stop: mid_epoch"
-    if variant.stop == "mid_accumulation" and variant.accumulate == 1:
-        yield "stop: mid_accumulation never comes without accumulate of 2 or more"
-    if variant.stop in ("before_validation", "after_validation") and not variant.validation:
-        yield f"stop: {variant.stop} never comes with validation: false"
-    for name, default in ALONE.items():
-        if variant.devices == 1 and written.get(name, default) != default:
-            yield f"{name}: {shown(written[name])} has no effect with devices: 1".replace("'", "")
-    if variant.cuda_graph and variant.accelerator == "cpu":
-        yield "cuda_graph: true needs accelerator: gpu, not cpu"
 
 
 def _of_stops(config: Section, schema: Section) -> Iterator[str]:
@@ -193,11 +146,11 @@ def _of_resume(config: Section) -> Iterator[str]:
         if name in config["variants"]:
             settings = config["variants"][name]
             stopped = resume_variants.variants(name, settings, asked["stops"])
-            own = [*_impossible(convert(settings, Variant))]  # said of the variant itself
+            own = [*impossible(convert(settings, Variant))]  # said of the variant itself
             problems = dict.fromkeys(
                 problem
                 for variant in stopped.values()
-                for problem in _impossible(convert(variant, Variant))
+                for problem in impossible(convert(variant, Variant))
                 if problem not in own
             )
             yield from (f"resume.variants.{index}: {problem}" for problem in problems)
@@ -228,7 +181,7 @@ def _of_matrix(part: SoundPart, schema: Section) -> Iterator[str]:
             # What the baseline has counts: a change may contradict only that.
             variant = convert(matrix_cells.with_change(baseline, change), Variant)
             filled = change.get("fill_uninitialized_memory") is False
-            found = [*_impossible(variant), *_without_effect(variant, change)]
+            found = [*impossible(variant), *without_effect(variant, change)]
             if filled and not variant.deterministic:
                 found.append(
                     "fill_uninitialized_memory: false has no effect without deterministic: true"
