@@ -10,6 +10,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import SumMetric
 
 
 class Small(pl.LightningModule):
@@ -134,6 +135,47 @@ class Measured(Small):
             time.sleep(self.hparams.pause)
         self.log("largest", batch[1].max(), on_step=False, on_epoch=True, reduce_fx="max")
         self.log("positive", (batch[1] > 0).float().mean(), on_step=True, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+
+class Counting(Small):
+    """Counts the samples that it sees, by torchmetrics; and logs when a step has ended."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.seen, self.validated, self.tested = SumMetric(), SumMetric(), SumMetric()
+
+    def training_step(self, batch, batch_idx):
+        self.seen(float(len(batch[0])))
+        self.log("seen", self.seen, on_step=False, on_epoch=True)
+        self.targets = batch[1]
+        return super().training_step(batch, batch_idx)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("target", self.targets.mean(), on_step=False, on_epoch=True)
+
+    def validation_step(self, batch, batch_idx):
+        self.validated(float(len(batch[0])))
+        self.log("validated", self.validated)
+
+    def on_validation_epoch_end(self):
+        self.log("by_itself", self.validated.compute())
+
+    def test_step(self, batch, batch_idx):
+        self.tested(float(len(batch[0])))
+        self.log("tested", self.tested)
+
+
+class LateMean(Small):
+    """Normalises by a running mean of its own, from the fourth step on."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def training_step(self, batch, batch_idx):
+        if self.global_step >= 3:
+            self.mean.lerp_(batch[0].mean(0).to(self.mean), 0.5)
         return super().training_step(batch, batch_idx)
 
 

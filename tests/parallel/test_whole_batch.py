@@ -168,6 +168,22 @@ def test_workers_repeat_what_they_did(measured):
         assert files[0].read_bytes() == files[1].read_bytes(), name
 
 
+def test_metrics_of_validation_and_test_are_of_the_whole_set_once(tmp_path):
+    """Red before: torchmetrics summed 70 over two workers to 140, though each had seen all."""
+    folder = run(tmp_path, module="small:Counting", epochs=1, size=70)
+    epochs = pd.read_csv(folder / "epochs.csv").iloc[0]
+    assert (epochs.seen, epochs.validated, epochs.by_itself) == (70, 70, 70)
+    assert artifacts.read_json(folder / "run.json")["metrics"]["tested"] == 70
+    # Red before: the first worker's own.
+    assert epochs.target == pytest.approx(float(Points(size=70, seed=1).targets.mean()), rel=1e-5)
+
+
+def test_buffers_that_part_after_the_first_step_end_the_run(tmp_path):
+    """Red before: it was looked at after the first step alone."""
+    with pytest.raises(TwinrunError, match="every worker computes the buffer mean from its own"):
+        run(tmp_path, module="small:LateMean", epochs=1)
+
+
 def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     variant = {"sharding": "partitioned", "scale_batch_with_devices": True}
     # Parts of 35 in shards of 16.

@@ -5,10 +5,16 @@ and each is cut, so that the order, the mini-batches and every random number dra
 are those of a training that does not accumulate. A micro-batch of m_j samples of M counts with
 weight m_j / M, so that the sum of their gradients is that of the mean over the mini-batch. A step,
 its loss and its fingerprints are those of the whole mini-batch.
+
+Hooks around a step are those of the mini-batch too: `on_train_batch_start` and `on_train_batch_end`
+of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
+first micro-batch, the others with the last one, and all with the mini-batch's number. A moving
+average that one of them keeps would else be moved by every micro-batch.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
 import pytorch_lightning as pl
 import torch
@@ -29,6 +35,8 @@ class MicroBatches:
         """The mini-batch under way."""
         self.factor = 1.0
         """By how much a micro-batch counts more than an equal one: m_j / M x their number."""
+        self.part = 0
+        """Which micro-batch of it is under way, from 0."""
         # Where Lightning looks for `set_epoch`.
         self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
         # Where checkpoints look for what they must keep, or cannot.
@@ -49,11 +57,55 @@ class MicroBatches:
                     f"a mini-batch of {size} is not enough for {self._number} micro-batches"
                 )
             start = 0
-            for shard in shards(size, self._number):
+            for part, shard in enumerate(shards(size, self._number)):
+                self.part = part
                 # Lightning divides each loss by accumulate_grad_batches; what is left is m_j / M.
                 self.factor = self._number * shard / size
                 yield _cut(whole, start, start + shard)
                 start += shard
+
+
+class HooksOfSteps:
+    """Calls hooks of a module or callback once for each mini-batch."""
+
+    def __init__(self, made: list[MicroBatches], number: int) -> None:
+        self._made, self._number = made, number
+
+    def watch(
+        self,
+        owner: pl.LightningModule | pl.Callback,
+        kind: type[pl.LightningModule] | type[pl.Callback],
+    ) -> None:
+        """Exchange the hooks that an owner has of its own for those of whole steps."""
+        for name, decide in (
+            ("on_train_batch_start", self._is_first),
+            ("on_train_batch_end", self._is_last),
+            ("on_after_backward", self._is_last),
+        ):
+            is_own = name in vars(owner) or getattr(type(owner), name) is not getattr(kind, name)
+            if is_own:
+                has_index = name != "on_after_backward"
+                hook = self._of_step(getattr(owner, name), decide, has_index=has_index)
+                vars(owner)[name] = hook
+
+    def _is_first(self) -> bool:
+        return self._made[0].part == 0
+
+    def _is_last(self) -> bool:
+        return self._made[0].part == self._number - 1
+
+    def _of_step(
+        self, hook: Callable[..., object], is_called: Callable[[], bool], *, has_index: bool
+    ) -> Callable[..., object]:
+        @functools.wraps(hook)
+        def of_step(*arguments: object) -> object:
+            if not is_called():
+                return None
+            if has_index:
+                arguments = (*arguments[:-1], cast(int, arguments[-1]) // self._number)
+            return hook(*arguments)
+
+        return of_step
 
 
 class WholeSteps(Tracer):
@@ -131,6 +183,8 @@ def accumulate(
     # Lightning reads the signature of `training_step` to choose what it hands over.
     @functools.wraps(plain_step)
     def training_step(*arguments: object, **options: object) -> STEP_OUTPUT:
+        if len(arguments) > 1:  # a step may do without the number of its batch
+            arguments = (arguments[0], cast(int, arguments[1]) // micro_batches, *arguments[2:])
         found, factor = plain_step(*arguments, **options), made[0].factor
         # Micro-batches of one size add no operation to the step.
         if factor == 1 or found is None:
@@ -141,7 +195,24 @@ def accumulate(
         return found * factor
 
     data.train_dataloader, module.training_step = train_dataloader, training_step
+    _watch_hooks(module, HooksOfSteps(made, micro_batches))
     return WholeSteps(made, micro_batches)
+
+
+def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:
+    """Have the hooks of a module, and of the callbacks that it brings, called once a mini-batch."""
+    steps.watch(module, pl.LightningModule)
+    plain = module.configure_callbacks
+
+    @functools.wraps(plain)
+    def configure_callbacks() -> list[pl.Callback]:
+        found = plain()
+        callbacks = list(found) if isinstance(found, Sequence) else [found]
+        for callback in callbacks:
+            steps.watch(callback, pl.Callback)
+        return callbacks
+
+    module.configure_callbacks = configure_callbacks
 
 
 def _size(batch: object) -> int:

@@ -11,7 +11,8 @@ first worker's own.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias, cast
 
 import pytorch_lightning as pl
@@ -52,11 +53,13 @@ class WholeBatch(pl.Callback):
         self._own_gradients: list[torch.Tensor] = []
         self._intervals: list[tuple[Mark, Mark]] = []
         self._is_in_step = False
-        self._is_checked = False
+        self._alone = ExitStack()
+        self._steps = 0
+        self._next_check = 1
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stand between the module and its log, and watch its layers, which are made by now."""
-        self._is_checked = False
+        self._steps, self._next_check = 0, 1
         if self._statistics is not None:
             self._statistics.watch(pl_module)
         pl_module.log = self._joined(pl_module.log, trainer)
@@ -86,7 +89,6 @@ class WholeBatch(pl.Callback):
         **__: object,
     ) -> None:
         """Exchange the loss, the statistics of batch normalisation and requests to stop."""
-        self._is_in_step = False
         loss = loss_of(outputs)
         weight = self._workers.weight
         # Not 0 * loss: the loss of a sample that counts nothing may be NaN.
@@ -103,10 +105,47 @@ class WholeBatch(pl.Callback):
         self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
         if self._statistics is not None:
             self._statistics.update(seen[:, 4:])
-        # ASSUME buffers that agree after the first step agree after all: a check is an exchange.
-        if not self._is_checked:
+        self._steps += 1
+        # A check is an exchange: after steps 1, 2, 4, 8, ..., and at the end of each epoch, since a
+        # running mean may begin after a warm-up.
+        if self._steps == self._next_check:
             check_buffers(pl_module, self._workers)
-            self._is_checked = True
+            self._next_check *= 2
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Let every worker measure alone, since each validates on the whole set."""
+        self._is_in_step = False
+        self._alone.enter_context(not_synchronised(pl_module))
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Have the metrics of the training summed up over the workers again."""
+        self._alone.close()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Make sure that all workers keep the same buffers."""
+        # Not where a step ends: the module's own hook, which may log, is called after this one's.
+        self._is_in_step = False
+        check_buffers(pl_module, self._workers)
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Let every worker measure alone, since each tests on the whole set."""
+        self._alone.enter_context(not_synchronised(pl_module))
+
+    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put back how the metrics are summed up."""
+        self._alone.close()
+
+    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Let every worker predict alone: a module may keep metrics of it."""
+        self._alone.enter_context(not_synchronised(pl_module))
+
+    def on_predict_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put back how the metrics are summed up."""
+        self._alone.close()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Make sure of it once more, also of a training that was stopped in mid-epoch."""
+        check_buffers(pl_module, self._workers)
 
     def seconds(self) -> float:
         """Return the seconds since the last call in which workers exchanged or waited."""
@@ -134,10 +173,13 @@ class WholeBatch(pl.Callback):
         """Return a log that makes of this worker's value the whole mini-batch's."""
 
         def joined(name: str, value: object, *flags: bool, **options: Any) -> None:
-            # ASSUME Lightning joins sums, extremes and torchmetrics as a user means them.
+            # ASSUME Lightning joins sums, extremes and torchmetrics of a training as a user means
+            # them.
             is_mean = options.get("reduce_fx", "mean") in ("mean", "avg", torch.mean)
             # Every worker validates on the whole set, so that no exchange is needed there.
             options["sync_dist"] = trainer.training
+            if isinstance(value, Metric) and not trainer.training:
+                self._alone.enter_context(not_synchronised(value))  # no submodule, perhaps
             if self._is_in_step and is_mean and not isinstance(value, Metric):
                 shard = self._workers.shard
                 size = (options.get("batch_size") or shard) if shard else 0
@@ -159,6 +201,24 @@ class WholeBatch(pl.Callback):
         total, sizes = self._workers.gather(torch.tensor(own, dtype=torch.float64)).sum(0).tolist()
         kind = value.dtype if value.is_floating_point() else torch.get_default_dtype()
         return torch.tensor(total / sizes, dtype=kind, device=value.device), int(sizes)
+
+
+@contextmanager
+def not_synchronised(module: torch.nn.Module) -> Iterator[None]:
+    """Keep the torchmetrics of a module, itself included, to what this worker has seen."""
+    metrics = [metric for metric in module.modules() if isinstance(metric, Metric)]
+    before = [metric.distributed_available_fn for metric in metrics]
+    for metric in metrics:
+        metric.distributed_available_fn = _no_others
+    try:
+        yield
+    finally:
+        for metric, found in zip(metrics, before, strict=True):
+            metric.distributed_available_fn = found
+
+
+def _no_others() -> bool:
+    return False
 
 
 def _weighted_sum(state: WholeBatch, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
