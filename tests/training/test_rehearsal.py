@@ -236,6 +236,8 @@ def counted(monkeypatch, tmp_path):
 
     def fake(parts, *_):
         launched.extend(parts)
+        for name in fake.leaves:
+            Path(name).write_text("half of the digits")
         return [{**part.outcome(), "mistakes": fake.mistakes} for part in parts]
 
     def count(is_anew=False, **change):
@@ -244,7 +246,7 @@ def counted(monkeypatch, tmp_path):
         start_rehearsal.rehearse(config_of(tmp_path, **change), ["."], is_anew=is_anew)
         return len(launched)
 
-    fake.mistakes = []
+    fake.mistakes, fake.leaves = [], []
     monkeypatch.setattr(start_rehearsal, "_launched", fake)
     count.fake = fake
     return count
@@ -262,6 +264,15 @@ def test_it_is_remembered_until_code_config_or_data_change(counted, tmp_path):
     assert counted() == 1
     assert counted(is_anew=True) == 1
     assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] == ".") == [".snakemake"]
+
+
+def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
+    """Red before: a cache that the rehearsal wrote was read by all runs, and nothing said so."""
+    said = []
+    monkeypatch.setattr(start_rehearsal, "say", said.append)
+    counted.fake.leaves = ["features.pt"]
+    assert counted() == 1
+    assert any("it wrote features.pt in the working directory" in line for line in said)
 
 
 def test_another_data_file_is_rehearsed_again(counted, tmp_path):

@@ -21,6 +21,10 @@ OF_EVERY_RUN = (
     "(use_distributed_sampler=False)",
     "a fingerprint taken at every step",
 )
+REHEARSED = (
+    "one step rehearsed in a process of its own before the first run (rehearsal: true): what the "
+    "module writes to the disk there, every run finds"
+)
 UNIDENTIFIED = "data not identified"
 
 
@@ -33,8 +37,13 @@ class SetForRuns(TypedDict):
     """All of them."""
 
 
-def set_for_runs(runs: Sequence[ReportedRun]) -> SetForRuns | None:
-    """Return what was set for some runs of one workload and variant; None if none has trained."""
+def set_for_runs(runs: Sequence[ReportedRun], *, is_rehearsed: bool) -> SetForRuns | None:
+    """Return what was set for some runs of one workload and variant; None if none has trained.
+
+    Args:
+        runs: with what each of them really had.
+        is_rehearsed: whether the config has its workloads rehearsed before any run.
+    """
     started = [run for run in runs if run["actual"] is not None]
     if not started:
         return None
@@ -52,7 +61,8 @@ def set_for_runs(runs: Sequence[ReportedRun]) -> SetForRuns | None:
         )
     return {
         "summary": ", ".join(short),
-        "clauses": [*clauses, *switches, *_of_trainer(started), *OF_EVERY_RUN],
+        "clauses": [*clauses, *switches, *_of_trainer(started), *OF_EVERY_RUN]
+        + ([REHEARSED] if is_rehearsed else []),
     }
 
 

@@ -82,7 +82,7 @@ def _rests_on(row: VerdictRow, results: Results) -> SetForRuns | None:
     if row["key"] == "first_operation" or not row["evidence"].startswith(OF_RUNS):
         return None
     runs = results.runs_of(row["workload"], row["variant"])
-    return set_for_runs(runs)
+    return set_for_runs(runs, is_rehearsed=results.config.get("rehearsal", True))
 
 
 def summary(verdicts: Iterable[VerdictRow]) -> Summary:

@@ -23,6 +23,7 @@ from twinrun.process.imported_code import distributions_hash, hash_of_code
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.slurm import srun_of_job
+from twinrun.training.files_left import left_behind, listing
 from twinrun.training.rehearsal_plan import SEED, Part, Rehearsed, parts_of
 from twinrun.wording import some
 
@@ -63,7 +64,11 @@ def rehearse(
     done: dict[str, Rehearsed] = {}
     if waiting:
         say(f"Rehearsing one step of {_named(waiting)} (rehearsal: false leaves this out)")
+        before = listing(Path())
         launched = _launched(waiting, settings, search_path, memory.parent, resources)
+        # Of the whole process: which of the parts wrote a file, nobody knows.
+        for first in launched[:1]:
+            first["notes"] += left_behind(before, listing(Path()))
         done = {found["label"]: found for found in launched}
     mistakes = list(dict.fromkeys(m for found in done.values() for m in found["mistakes"]))
     if mistakes:
