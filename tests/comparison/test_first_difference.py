@@ -73,6 +73,29 @@ def test_gradients_that_diverge_between_workers_are_the_exchanges(tmp_path):
     assert found["cause"] == "collective"
 
 
+@pytest.mark.parametrize(
+    ("devices", "change", "answer"),
+    [
+        (1, {"settings.variant.devices": 2}, "equal"),
+        (2, {"settings.variant.sharding": "partitioned"}, "equal"),
+        (2, {"settings.variant.precision": "bf16-mixed"}, "differs"),
+    ],
+)
+def test_workers_own_gradients_count_where_their_samples_are_the_same(
+    tmp_path, devices, change, answer
+):
+    """One worker has none, and those of other shards are others: the sums over them count."""
+    both = {"settings.variant.devices": devices}
+    planted = [(step, "own_gradients", None) for step in range(1, 7)]
+    runs = [
+        write_run(tmp_path, 1, changes=both),
+        write_run(tmp_path, 2, planted=planted, changes=both | change | {"variant": "other"}),
+    ]
+    summary, _, _ = compared(tmp_path, *runs, across=True)
+    assert summary["answer"] == answer
+    assert (summary["first_difference"] is None) == (answer == "equal")
+
+
 SAMPLES = np.arange(6 * 4, dtype=np.uint64).reshape(6, 4)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
+import torch
 from example_comparisons import DIVERGENCE
 from example_runs import MANIFEST, fail, seal, write_run
 from small import Points, Restless, Small
@@ -346,3 +347,40 @@ def test_fingerprints_that_look_like_one_number_are_two(tmp_path):
     )
     (stop,) = read_stops(tmp_path / "stops.json")["stops"]
     assert stop["lost"].startswith("the parameters are not those of the stop")
+
+
+LOGGED = {"train_loss": [0.5, 0.25], "val_loss": [0.6, 0.4]}
+
+
+@pytest.mark.parametrize(
+    ("options", "lost"),
+    [
+        ({"epochs": LOGGED}, "logged values"),
+        ({"changes": {"metrics": {"test_loss": 2.0}}}, "test metrics"),
+        ({"predictions": {"scores": torch.zeros(3)}}, "predictions"),
+    ],
+)
+def test_a_stop_that_loses_outputs_has_lost_something(tmp_path, options, lost):
+    """The weights are equal: a module kept what it logs or scales with in a plain attribute."""
+    plain = {"predictions": {"scores": torch.ones(3)}}
+    resumed = {"metrics": {"test_loss": 1.0}, "resumed_at": [3], "was_stopped": True}
+    resumed |= {"settings.variant.stop": "mid_epoch"} | options.get("changes", {})
+    whole = write_run(tmp_path / "whole", changes={"metrics": {"test_loss": 1.0}}, **plain)
+    stopped = write_run(tmp_path / "stopped", **plain | options | {"changes": resumed})
+    diagnose(
+        [{"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)}],
+        workload="small",
+        variant="plain",
+        seed=1,
+        folder=tmp_path / "comparisons",
+        table=tmp_path / "stops.csv",
+        summary=tmp_path / "stops.json",
+    )
+    found = read_stops(tmp_path / "stops.json")
+    (stop,) = found["stops"]
+    assert (stop["answer"], stop["relative_l2"]) == ("differs", 0.0)
+    assert stop["lost"].startswith(f"every parameter and buffer is the same; but {lost} differ: ")
+    (row,) = resume([Evidence(path="stops.json", found=found)], [], [])
+    assert row["answer"] == "differs"
+    assert row["measured"].startswith("0 of 1 kind of stop loses nothing; differs: between two")
+    assert f"(in {lost})" in row["measured"]

@@ -130,7 +130,8 @@ class TestResume:
     def table(self, **checkpoints):
         """A table of stops, by checkpoint: the answer after each kind of stop."""
         stops = [
-            {"stop": stop, "resume": checkpoint, "answer": answer, "lost": f"lost at {stop}"}
+            {"stop": stop, "resume": checkpoint, "answer": answer, "outputs": []}
+            | {"lost": f"lost at {stop}"}
             for checkpoint, of_stops in checkpoints.items()
             for stop, answer in of_stops.items()
         ]

@@ -18,6 +18,33 @@ EPOCH = 1  # the second
 FILE = "interruption.ckpt"
 
 
+def stop_after(stop: str, batches: int, micro_batches: int) -> int | None:
+    """Return after how many micro-batches of an epoch a stop comes; None where it has no such one.
+
+    Args:
+        stop: see `Interrupt`.
+        batches: micro-batches of an epoch.
+        micro_batches: of a mini-batch; the last one of an epoch may have fewer.
+
+    >>> stop_after("mid_epoch", 8, 2), stop_after("mid_accumulation", 8, 2)
+    (4, 5)
+    >>> stop_after("mid_epoch", 2, 2), stop_after("mid_accumulation", 2, 2)
+    (None, 1)
+    >>> stop_after("mid_epoch", 3, 2), stop_after("mid_accumulation", 3, 2)
+    (2, 1)
+    """
+    if stop == "last_batch":
+        return batches
+    # At the end of a mini-batch, where no accumulated gradient can be lost. 0 is the epoch's start.
+    middle = -(-batches // micro_batches) // 2 * micro_batches
+    if stop == "mid_epoch":
+        return middle or None
+    if stop != "mid_accumulation" or micro_batches == 1:
+        return None
+    # Lightning steps at the last micro-batch of an epoch, however few its mini-batch has.
+    return next((start + 1 for start in (middle, 0) if start + 1 < batches), None)
+
+
 # The Trainer moves subclasses of Checkpoint behind all other callbacks (`_reorder_callbacks`).
 class Interrupt(pl.callbacks.Checkpoint):
     """Ends the process at a kind of point; Lightning calls it after all other callbacks."""
@@ -42,12 +69,10 @@ class Interrupt(pl.callbacks.Checkpoint):
         batch_idx: int,
     ) -> None:
         """Stop after a batch of the right number, if it is to be after a batch."""
-        micro_batches, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
-        # At the end of a mini-batch, where no accumulated gradient can be lost.
-        middle = max(batches // micro_batches // 2, 1) * micro_batches
-        done = {"mid_epoch": middle, "mid_accumulation": middle + 1, "last_batch": batches}
-        is_between_micro_batches = micro_batches > 1 or self._stop != "mid_accumulation"
-        if done.get(self._stop) == batch_idx + 1 and is_between_micro_batches:
+        point = stop_after(
+            self._stop, int(trainer.num_training_batches), trainer.accumulate_grad_batches
+        )
+        if point == batch_idx + 1:
             self._end(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -38,6 +38,20 @@ def beside_resumptions(found: Comparison) -> list[str]:
     ]
 
 
+def outputs_that_differ(found: Comparison) -> dict[str, str]:
+    """Return what a pair gives beside its weights and does not agree in: its name, and how."""
+    outputs = {
+        "logged values": found["logged"],
+        "test metrics": found["metrics"],
+        "predictions": found["predictions"],
+    }
+    return {
+        name: agreement["measured"]
+        for name, agreement in outputs.items()
+        if agreement is not None and agreement["answer"] == "differs"
+    }
+
+
 def conditions_of_seeds(comparisons: Sequence[Comparison]) -> list[str]:
     """Return the clauses of several seeds, each once; what holds of some names its seeds."""
     seeds: dict[str, list[int]] = {}
@@ -115,15 +129,9 @@ def _unseen(classes: Sequence[str]) -> Iterator[str]:
 
 def _outputs(found: Comparison) -> Iterator[str]:
     """Name outputs that differ where the answer speaks of equal weights and steps."""
-    if found["answer"] != "equal":
-        return
-    for name, agreement in (
-        ("logged values", found["logged"]),
-        ("test metrics", found["metrics"]),
-        ("predictions", found["predictions"]),
-    ):
-        if agreement is not None and agreement["answer"] == "differs":
-            yield f"but {name} differ: {agreement['measured']}"
+    if found["answer"] == "equal":
+        for name, measured in outputs_that_differ(found).items():
+            yield f"but {name} differ: {measured}"
 
 
 def _compilers(found: Comparison) -> Iterator[str]:

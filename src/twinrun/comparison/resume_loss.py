@@ -1,9 +1,10 @@
 """What resuming loses: runs that were stopped and resumed, compared with the one that was not.
 
 For each kind of stop there is a run resumed by Lightning's own checkpoint and one by Twinrun's. Of
-each it is said whether it ends in the same bits, and if not, what was lost, by the fingerprints of
-the first step after the resumption: which batch it took, which RNG states had moved, and what
-differed first where the batch was the right one. Does without torch.
+each it is said whether it ends in the same bits and gives the same logged values, test metrics and
+predictions. If not, it is said what was lost, by the fingerprints of the first step after the
+resumption: which batch it took, which RNG states had moved, and what differed first where
+the batch was the right one. Does without torch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
-from twinrun.comparison.conditions import beside_resumptions
+from twinrun.comparison.conditions import beside_resumptions, outputs_that_differ
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
@@ -76,6 +77,7 @@ def _row(pair: StopPair, folder: Path) -> StoppedRun:
         resumed_at=None,
         steps=None,
         lost="",
+        outputs=[],
         relative_l2=None,
     )
     for which, run in (("whole", pair["whole"]), ("stopped", pair["stopped"])):
@@ -110,6 +112,10 @@ def _row(pair: StopPair, folder: Path) -> StoppedRun:
     if found["answer"] == "differs":
         whole, resumed = (_steps_of(run) for run in (pair["whole"], pair["stopped"]))
         row["lost"] = "; ".join(losses(whole, resumed, at=at, found=found))
+    elif found["answer"] == "equal" and (others := list(outputs_that_differ(found))):
+        # What was trained is the same, and what the training gives is not: that was lost.
+        row["answer"], row["outputs"] = "differs", others
+        row["lost"] = "every parameter and buffer is the same"
     row["lost"] = "; ".join([row["lost"], *beside_resumptions(found)])
     return row
 

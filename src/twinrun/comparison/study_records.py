@@ -86,13 +86,17 @@ class StoppedRun(TypedDict):
     resume: str
     """One of `resume_variants.RESUMES`."""
     answer: PairAnswer
-    """Whether it ends in the same bits."""
+    """Whether it ends in the same bits, and gives the same logged values, test metrics and
+    predictions."""
     resumed_at: int | None
     """Steps done when it was resumed."""
     steps: int | None
     """Steps of the resumed run, with those before the stop."""
     lost: str
     """What resuming lost, or why there is no answer."""
+    outputs: list[str]
+    """Where the weights are the same: which of logged values, test metrics and predictions are
+    not."""
     relative_l2: float | None
     """|resumed - whole| / |whole| of the parameters after training."""
 

@@ -198,6 +198,7 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
     # Of one type: a run in float64 keeps its sample in it, one in float32 does not.
     samples = [run.fingerprints["sample"][:size].astype(np.float64) for run in (first, second)]
     rows = [squares(a, b, "float64") for a, b in zip(*samples, strict=True)]
+    others = {} if _share_shards(first, second) else {"own_gradients_equal": np.ones(size, bool)}
     # reshape, since without a step the list is empty and has no second dimension.
     apart, sizes = np.sqrt(np.reshape(rows, (size, 2))).T
     return pd.DataFrame(
@@ -211,12 +212,23 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
             # In place of those above: the joined fingerprint of a run on a GPU has a generator
             # more.
             **{f"{key}_equal": _rng_states_equal(first, second, key, size) for key in RNG_STATES},
+            **others,
             "loss_difference": differences(
                 left["loss"].to_numpy(), right["loss"].to_numpy(), "float64"
             ),
             "relative_l2": relative(apart, sizes),
         }
     )
+
+
+def _share_shards(first: Run, second: Run) -> bool:
+    """Say whether a worker of two runs has the same samples in both.
+
+    If not, its own gradients are others, and one worker alone has none. That is no difference of
+    what is computed: the sums over the workers are.
+    """
+    left, right = (run_files.variant_of(run.manifest) for run in (first, second))
+    return (left.devices, left.sharding) == (right.devices, right.sharding)
 
 
 def _rng_states_equal(first: Run, second: Run, key: str, size: int) -> np.ndarray:

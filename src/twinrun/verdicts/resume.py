@@ -1,4 +1,4 @@
-"""Verdicts on resuming: does a training that was stopped end in the bits of one that was not?"""
+"""Verdicts on resuming: does a training that was stopped give what one gives that was not?"""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ RESUMES_FROM = "Does resuming from {checkpoint} reproduce the uninterrupted run,
 
 
 def resumes(tables: Sequence[Evidence[ResumeTable]], missing: Sequence[Missing]) -> list[Verdict]:
-    """Say for each type of checkpoint after which stops a training ends in the same bits."""
+    """Say for each type of checkpoint after which stops a training gives the same in all of it."""
     rows: list[Verdict] = []
     for checkpoint, name in RESUMES.items():
         key, question = KEYS[checkpoint], RESUMES_FROM.format(checkpoint=name)
@@ -44,7 +44,7 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
     and where there is no other one, nothing was run.
     """
     stops_of = {
-        answer: [STOPS[stop["stop"]] for stop in stops if stop["answer"] == answer]
+        answer: [_named(stop) for stop in stops if stop["answer"] == answer]
         for answer in ("equal", "differs", "not comparable", "not run")
     }
     # Of the kinds of stop that happened: one that the training has not is no loss.
@@ -63,3 +63,8 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
     for name in ("differs", "not comparable", "not run"):
         clauses += [f"{name}: {', '.join(stops_of[name])}"] if stops_of[name] else []
     return answer, "; ".join(clauses)
+
+
+def _named(stop: StoppedRun) -> str:
+    """Name a stop, with what alone was lost where the weights are the same."""
+    return STOPS[stop["stop"]] + (f" (in {', '.join(stop['outputs'])})" if stop["outputs"] else "")
