@@ -3,15 +3,24 @@
 import contextlib
 import itertools
 import pickle
+import random
 import shutil
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from example_trainings import FILES, VARIANT, WORKLOAD, arguments
 from small import Points, Restless
-from torch.utils.data import RandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+)
 
 from twinrun import artifacts
 from twinrun.checkpoint import resumable
@@ -155,6 +164,89 @@ def test_a_state_that_is_more_than_data_is_refused(tmp_path, monkeypatch):
     assert len(said) == 1
     assert "more than data" in said[0]
     assert_refused(tmp_path, "more than data (")
+
+
+class OwnOrder(torch.utils.data.Sampler):
+    """Draws its order from a generator of NumPy's, of which torch knows nothing."""
+
+    def __init__(self, size):
+        self._size, self._random = size, np.random.default_rng(3)
+
+    def __len__(self):
+        return self._size
+
+    def __iter__(self):
+        return iter(self._random.permutation(self._size).tolist())
+
+
+class NumpySampler(Points):
+    def train_dataloader(self):
+        return self._loader(sampler=OwnOrder(len(self.inputs)))
+
+
+class NumpyBatchSampler(Points):
+    def train_dataloader(self):
+        data = TensorDataset(self.inputs, self.targets)
+        batches = BatchSampler(OwnOrder(len(self.inputs)), batch_size=16, drop_last=False)
+        return DataLoader(data, batch_sampler=batches)
+
+
+class Augmented(TensorDataset):
+    def __init__(self, *tensors):
+        super().__init__(*tensors)
+        self.noise = {"random": random.Random(3)}
+
+
+class WrappedDataset(Points):
+    def train_dataloader(self):
+        data = ConcatDataset([Subset(Augmented(self.inputs, self.targets), range(40))])
+        return DataLoader(data, batch_size=16)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (NumpySampler, "OwnOrder._random is a random number generator (numpy's Generator)"),
+        (NumpyBatchSampler, "OwnOrder._random is a random number generator"),
+        (WrappedDataset, "Augmented.noise is a random number generator (random's Random)"),
+    ],
+)
+def test_generators_that_no_checkpoint_holds_are_refused(tmp_path, data, words):
+    """Red before: the resumed training drew the first epoch's order again."""
+    *_, said = fit(tmp_path, data)
+    assert len(said) == 1
+    assert words in said[0]
+    assert_refused(tmp_path, words)
+
+
+class Average(pl.Callback):
+    """Keeps a moving average of a weight, and forgets to save it."""
+
+    def __init__(self):
+        self.average, self.rate = None, 0.5
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        weight = pl_module.output.weight.detach().clone()
+        old = weight if self.average is None else self.average
+        self.average = old + self.rate * (weight - old)
+
+
+class SavedAverage(Average):
+    def state_dict(self):
+        return {"average": self.average}
+
+    def load_state_dict(self, state_dict):
+        self.average = state_dict["average"]
+
+
+def test_a_callback_that_changes_and_has_no_state_dict_is_refused(tmp_path, monkeypatch):
+    """Red before: the resumed training went on with a new average."""
+    monkeypatch.setattr(Restless, "configure_callbacks", lambda self: [Average()])
+    *_, said = fit(tmp_path / "unsaved")
+    assert len(said) == 1
+    assert "Average.average changes while the training runs" in said[0]
+    monkeypatch.setattr(Restless, "configure_callbacks", lambda self: [SavedAverage()])
+    assert fit(tmp_path / "saved")[-1] == []
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,11 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun import artifacts
+from twinrun.checkpoint.unsaved_state import (
+    changed_callbacks,
+    states_of_callbacks,
+    unsaved_generators,
+)
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import restore_rng_states, rng_states
 
@@ -79,6 +84,7 @@ class Resumable(pl.Callback):
         self._written = time.monotonic()
         self._is_writing = False
         self._restored: dict[str, Any] | None = None
+        self._states_at_start: dict[str, str] | None = None
 
     def last(self) -> str | None:
         """Return the path of the last checkpoint, None if there is none that can be used."""
@@ -117,12 +123,16 @@ class Resumable(pl.Callback):
         if self._restored is not None:
             self._restore(trainer, pl_module, self._restored)
             self._restored = None
+            self._states_at_start = states_of_callbacks(trainer)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
+        if self._states_at_start is None:
+            self._states_at_start = states_of_callbacks(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch == 0 or self._is_hindered or not is_due:
             return
-        hindrance = next(_hindrances(trainer), None)
+        hindrances = (*_hindrances(trainer), *self._changed(trainer))
+        hindrance = next(iter(hindrances), None)
         if hindrance is not None:
             self._give_up(hindrance)
             return
@@ -154,6 +164,9 @@ class Resumable(pl.Callback):
         """Keep what is to be put back later."""
         # Lightning restores callbacks before it asks for the training loader and its generators.
         self._restored = checkpoint.get(KEY)
+
+    def _changed(self, trainer: pl.Trainer) -> Iterator[str]:
+        return changed_callbacks(self._states_at_start or {}, states_of_callbacks(trainer))
 
     def _give_up(self, why: str) -> None:
         self._is_hindered = True
@@ -242,6 +255,7 @@ def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
         yield "not every epoch is validated (check_val_every_n_epoch)"
     if any(getattr(loader, "persistent_workers", False) for loader in _loaders(trainer)):
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
+    yield from unsaved_generators(trainer, _loaders(trainer), _generators(trainer))
     for callback in vars(trainer)["callbacks"]:
         hindrance = getattr(callback, "hindrance", None)
         if callable(hindrance) and (found := hindrance()):
