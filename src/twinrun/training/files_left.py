@@ -20,10 +20,10 @@ Listing = Mapping[str, tuple[int, int]]
 def listing(folder: Path) -> Listing | None:
     """List the files below a folder, without hidden folders; None if they are too many."""
     found: dict[str, tuple[int, int]] = {}
-    for place, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if f not in NOT_THE_MODULES and not f.startswith(".")]
         for name in files:
-            path = Path(place, name)
+            path = Path(parent, name)
             try:
                 state = path.stat()
             except OSError:  # gone already, or a link to nothing
