@@ -69,7 +69,7 @@ PLANTED = [
     ("process/fresh_process.py", "error=sentence_of(error)", "reason=sentence_of(error)"),
     ("training/prepare_dataset.py", "libraries={", "library={"),
     ("checkpoint/resumable.py", "sha256=artifacts", "sha_256=artifacts"),
-    ("config/consistency.py", "variant.persistent_workers", "variant.persistent_worker"),
+    ("config/variant_consistency.py", "variant.persistent_workers", "variant.persistent_worker"),
     ("config/settings.py", 'size=asked.get("size")', 'sized=asked.get("size")'),
 ]
 
