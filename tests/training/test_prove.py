@@ -241,6 +241,14 @@ def test_numbers_are_compared(fast, message):
             comparison()
 
 
+def test_a_value_of_another_shape_is_told_with_both_shapes():
+    plain = Recorded(tensors={"buffer seen": torch.zeros(3, 2)})
+    fast = Recorded(tensors={"buffer seen": torch.zeros(4)})
+    words = "buffer seen has the shape 4 in the fast training and 3x2 in the plain one"
+    with pytest.raises(TwinrunError, match=words):
+        compared(plain, fast=fast)
+
+
 def test_a_diverged_training_is_compared_too():
     plain = evidence(first=float("nan"), second=float("inf"))
     found = compared(plain)

@@ -90,9 +90,12 @@ def compare(
             continue
         if found is None and expected is None:  # of the perturbed training alone
             continue
-        if found is None or expected is None or found.shape != expected.shape:
+        if found is None or expected is None:
             there = "fast" if expected is None else "plain"
             raise TwinrunError(f"{name} is there in the {there} training only")
+        if found.shape != expected.shape:
+            shapes = f"{_shape(found)} in the fast training and {_shape(expected)} in the plain one"
+            raise TwinrunError(f"{name} has the shape {shapes}")
         # Without a floor: what rounding moves below it, another order of sums moves above it.
         if not all(_are_near(each, expected, most) for each in moved):
             tally.left_out.append(name)
@@ -229,3 +232,7 @@ def _distance(found: torch.Tensor, expected: torch.Tensor, floor: float) -> floa
     if difference <= floor:
         return 0.0
     return difference / size if size else math.inf
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "of a scalar"
