@@ -1,5 +1,6 @@
 """What a user's classes really import is found in a process, hashed, and looked at again."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -119,6 +120,40 @@ def test_a_slow_import_is_said(project, monkeypatch, capfd):
     assert capfd.readouterr().err.startswith("Importing slow_model to see what code a job depends")
     discover(["slow_model"], ["mine"], project / "imports.json")
     assert capfd.readouterr().err == ""
+
+
+def installed(folder, *, code, url=True, script="/one/bin/python"):
+    """Leave what an installer leaves of a distribution; give the folder of packages."""
+    packages = folder / "site-packages"
+    notes = packages / "helper-1.0.dist-info"
+    notes.mkdir(parents=True)
+    (packages / "helper.py").write_text(code)
+    (notes / "METADATA").write_text("Metadata-Version: 2.1\nName: helper\nVersion: 1.0\n")
+    hashes = {
+        "helper.py": hash_of_text(code),
+        "../../bin/helper": hash_of_text(script),
+        "helper-1.0.dist-info/direct_url.json": hash_of_text(str(folder)),
+    }
+    (notes / "RECORD").write_text("".join(f"{n},sha256={h},1\n" for n, h in hashes.items()))
+    if url:
+        (notes / "direct_url.json").write_text('{"url": "file:///home/me/helper", "dir_info": {}}')
+    return str(packages)
+
+
+def hash_of_text(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_a_helper_installed_from_a_folder_changes_under_one_version(tmp_path, monkeypatch):
+    def found(name, **options):
+        monkeypatch.setattr(sys, "path", [installed(tmp_path / name, **options)])
+        return distributions()
+
+    one = found("one", code="SCALE = 1")
+    assert found("elsewhere", code="SCALE = 1", script="/two/bin/python") == one
+    assert found("two", code="SCALE = 2") != one
+    assert one["helper"].startswith("1.0 (files ")
+    assert found("indexed", code="SCALE = 1", url=False) == {"helper": "1.0"}
 
 
 def test_distributions_do_not_depend_on_what_is_imported(tmp_path, monkeypatch):

@@ -203,13 +203,34 @@ def hash_of_code(
 
 
 def distributions() -> dict[str, str]:
-    """Return the version of every installed distribution."""
+    """Return the version of every installed distribution.
+
+    One that was not installed from an index by its version, but from a folder, an archive or a
+    repository, keeps its version while it changes: a hash of its files is added, as its installer
+    has recorded them.
+    """
     # Not all of sys.path: setuptools, once imported, adds what it brings along to it, so that the
     # answer would depend on what else a process has imported.
     folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     installed = metadata.distributions(path=folders)
-    found = {d.metadata["Name"]: d.version for d in installed if d.metadata["Name"]}
+    found = {d.metadata["Name"]: _version_of(d) for d in installed if d.metadata["Name"]}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+
+
+def _version_of(distribution: metadata.Distribution) -> str:
+    # https://packaging.python.org/en/latest/specifications/direct-url/
+    is_indexed = distribution.read_text("direct_url.json") is None
+    # Twinrun's own code is hashed file by file.
+    if is_indexed or distribution.metadata["Name"] == PACKAGE.name:
+        return distribution.version
+    # Without scripts, which name the environment's folder, and the installer's own notes.
+    files = sorted(
+        line
+        for line in (distribution.read_text("RECORD") or "").splitlines()
+        if not line.startswith("..") and ".dist-info/" not in line and "__pycache__" not in line
+    )
+    digest = hashlib.sha256("\n".join(files).encode()).hexdigest()
+    return f"{distribution.version} (files {digest[:12]})"
 
 
 def distributions_hash(found: dict[str, str] | None = None) -> str:
