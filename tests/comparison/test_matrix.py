@@ -12,7 +12,7 @@ from twinrun.comparison.compare import compare
 from twinrun.comparison.matrix import tabulate
 from twinrun.figures.matrix import cells as draw
 from twinrun.verdicts.evidence import Evidence
-from twinrun.verdicts.matrix import baseline_repeats, withstands_changes
+from twinrun.verdicts.matrix import baseline_repeats, seed_matters, withstands_changes
 
 STEPS = 6
 IDENTITY = {"workload": "denoiser", "baseline": "plain", "seed": 1}
@@ -215,6 +215,34 @@ def test_where_nothing_differs_that_must_it_is_said(tmp_path, name, options, wor
     row = study.tabulated()[1]["cells"][1]
     assert row["answer"] == "equal"
     assert words in row["sentence"]
+
+
+def test_another_seed_that_moves_rng_states_alone_decides_nothing(tmp_path):
+    """Its RNG states are others from the first step on, and nothing is ever drawn from them."""
+    study = Study(tmp_path)
+    study.add("repeat")
+    study.add("seed", seed=2, planted=[(n, "random", "torch") for n in range(1, STEPS + 1)])
+    study.add("drawn", planted=[(n, "random", "torch") for n in range(3, STEPS + 1)])
+    _, summary = study.tabulated()
+    _, seed, drawn = summary["cells"]
+    assert (seed["answer"], seed["quantity"], seed["size"]) == ("differs", "RNG states", None)
+    assert seed["sentence"] == (
+        "differs from step 1, first in the RNG states of torch (cause: RNG state); at the end "
+        "every parameter and buffer is the same; though the seed is another one: it decides "
+        "nothing of this training."
+    )
+    assert drawn["sentence"].endswith("at the end every parameter and buffer is the same.")
+    (row,) = seed_matters(Evidence(path="x", found=summary))
+    assert (row["key"], row["answer"]) == ("seed_matters", "no")
+    assert seed["sentence"] in row["measured"]
+
+
+def test_another_seed_that_changes_a_buffer_matters(tmp_path):
+    study = Study(tmp_path)
+    study.baseline = study.run("baseline", 1, buffers={"seen": torch.zeros(2)})
+    study.add("repeat", buffers={"seen": torch.zeros(2)})
+    study.add("seed", seed=2, buffers={"seen": torch.ones(2)})
+    assert seed_matters(Evidence(path="x", found=study.tabulated()[1])) == []
 
 
 def test_a_cell_names_a_resumed_run_and_a_loss_that_is_no_number(tmp_path):

@@ -83,7 +83,15 @@ class TestMatrix:
             | {"reason": "no GPU" if answer == "not run" else None}
             for number, answer in enumerate(answers, start=1)
         ]
-        cells.append({"cell": "seed", "label": "seed: 2", "answer": "differs", "reason": None})
+        cells.append(
+            {
+                "cell": "seed",
+                "label": "seed: 2",
+                "answer": "differs",
+                "reason": None,
+                "same_weights": False,
+            }
+        )
         for cell in cells:
             cell["conditions"] = []
         found = {

@@ -126,6 +126,7 @@ def _row(
         cause=None,
         relative_l2=None,
         buffers_relative_l2=None,
+        same_weights=False,
         size=None,
         judged_by=None,
         apart=None,
@@ -161,11 +162,15 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
     row["answer"], row["steps"] = found["answer"], found["steps"]
     row["relative_l2"] = found["relative_l2"]
     row["buffers_relative_l2"] = buffers_apart(found)
+    row["same_weights"] = not any(
+        found[kind]["elements_differing"] for kind in ("parameters", "buffers")
+    )
     row["predictions_changed"], row["predictions"] = predictions_changed(comparison.folders)
     row["conditions"] = [*_findings(row, comparison), *conditions(found)]
     first = found["first_difference"]
     size = size_of(found, comparison.steps)
-    if size is not None:
+    # What came to nothing has no size, whatever it began with: another RNG state, say.
+    if size is not None and not row["same_weights"]:
         row["size"], row["judged_by"] = size.size, size.judged_by
         row["apart"], row["bound"], row["doubt"] = size.apart, size.bound, size.doubt
     if first is not None:
@@ -175,11 +180,12 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
 
 def _findings(row: MatrixCell, comparison: CellComparison) -> Iterator[str]:
     """Say where nothing differs that must."""
+    # Equal is no good news here: a seed or a precision that changes nothing is a finding. By the
+    # weights: another seed has other RNG states, which a training may never draw from.
+    if row["cell"] == "seed" and row["same_weights"]:
+        yield "though the seed is another one: it decides nothing of this training"
     if row["answer"] != "equal":
         return
-    # Equal is no good news here: a seed or a precision that changes nothing is a finding.
-    if row["cell"] == "seed":
-        yield "though the seed is another one: it decides nothing of this training"
     precisions = {
         run_files.variant_of(run).precision for run in (comparison.baseline, comparison.changed)
     }
@@ -210,9 +216,12 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
             doubt=row["doubt"],
         )
         yield size.sentence()
-    of_buffers = row["buffers_relative_l2"]
-    beside = "" if of_buffers is None else f", of the buffers that differ {measure(of_buffers)}"
-    yield f"at the end a relative L2 of {measure(row['relative_l2'])}{beside}"
+    if row["same_weights"]:
+        yield "at the end every parameter and buffer is the same"
+    else:
+        of_buffers = row["buffers_relative_l2"]
+        beside = "" if of_buffers is None else f", of the buffers that differ {measure(of_buffers)}"
+        yield f"at the end a relative L2 of {measure(row['relative_l2'])}{beside}"
     if row["predictions_changed"] is not None:
         yield f"{percent(row['predictions_changed'])} of the {row['predictions']} change"
     yield from row["conditions"]

@@ -35,8 +35,11 @@ class MatrixCell(TypedDict):
     """|changed - baseline| / |baseline| of the parameters after training."""
     buffers_relative_l2: float | None
     """The same of the buffers that differ after training; None if none does."""
+    same_weights: bool
+    """Whether every parameter and buffer ends in the same bytes, whatever differed on the way."""
     size: Literal["rounding", "algorithmic", "undecided"] | None
-    """What the difference can come from; see `difference_size`. None where nothing shows it."""
+    """What the difference can come from; see `difference_size`. None where nothing shows it,
+    and of the same weights."""
     judged_by: Literal["cause", "losses", "parameters", "updates"] | None
     """What the size was judged by."""
     apart: float | None

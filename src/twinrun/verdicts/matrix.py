@@ -33,7 +33,8 @@ def seed_matters(matrix: Evidence[MatrixTable]) -> list[Verdict]:
     """Say that another seed leads to the same training; nothing if it does not, or did not run."""
     found = matrix.found
     # Only bad news is said: that another seed changes something is what all expect.
-    same = [c for c in found["cells"] if c["cell"] == "seed" and c["answer"] == "equal"]
+    # By the weights: the RNG states of another seed are others, whether or not anything is drawn.
+    same = [cell for cell in found["cells"] if cell["cell"] == "seed" and cell["same_weights"]]
     return [
         {
             "key": "seed_matters",
