@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from comparing import compared
-from example_runs import with_settings, write_run
+from example_runs import STEPS_PER_EPOCH, with_settings, write_run
 
 from twinrun.comparison.causes import CAUSE_OF_QUANTITY, CAUSES
 from twinrun.comparison.first_difference import WORDS
@@ -180,3 +180,12 @@ def test_every_quantity_and_cause_is_one_that_a_record_may_name():
     assert get_args(Quantity) == tuple(CAUSE_OF_QUANTITY)
     assert get_args(Cause) == CAUSES
     assert WORDS.keys() == {*QUANTITIES, *INITIAL} - {"batch"}
+
+
+@pytest.mark.parametrize("steps", [(3, 6), (6, 3), (1, 5)])
+def test_of_trainings_of_unlike_length_the_first_step_that_one_lacks_is_named(tmp_path, steps):
+    runs = [write_run(tmp_path, repeat, num_steps=n) for repeat, n in enumerate(steps, start=1)]
+    summary, _, _ = compared(tmp_path, *runs)
+    found = summary["first_difference"]
+    assert (found["quantity"], found["cause"]) == ("number of steps", "data order")
+    assert (found["step"], found["epoch"]) == (min(steps) + 1, 1 + min(steps) // STEPS_PER_EPOCH)

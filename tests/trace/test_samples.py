@@ -133,6 +133,12 @@ def test_inputs_and_targets_that_are_exchanged_are_other_samples():
     assert not set(fingerprint_samples((first, second))) & set(fingerprint_samples((second, first)))
 
 
+def test_values_under_another_name_are_other_samples():
+    """Boxes that are given as masks are no other order of the same samples."""
+    first, second = ([{name: [x, x + 1]} for x in range(SIZE)] for name in ("boxes", "masks"))
+    assert not set(fingerprint_samples(first)) & set(fingerprint_samples(second))
+
+
 def test_rows_that_are_exchanged_between_tensors_are_other_samples():
     order = torch.tensor(ORDER)
     pictures, labels = torch.rand(SIZE, 2, 3), torch.arange(SIZE)
