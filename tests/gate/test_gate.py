@@ -52,7 +52,7 @@ def resumed(answer, checkpoint="twinrun"):
 
 
 def write_matrix(path):
-    nothing = dict.fromkeys(MatrixCell.__annotations__) | {"conditions": []}
+    nothing = dict.fromkeys(MatrixCell.__annotations__) | {"conditions": [], "same_weights": False}
     cells = [
         nothing | {"cell": cell, "label": cell, "answer": answer, "sentence": sentence}
         for cell, (answer, sentence) in SENTENCES.items()
@@ -339,6 +339,31 @@ class TestFingerprint:
         assert outcome(tmp_path, accepted, runs=[unknown]) == "not comparable"
         for runs in ([moved, unknown], [unknown, moved]):
             assert outcome(tmp_path, accepted, runs=runs) == "fail"
+
+    @pytest.mark.parametrize("threads", [2, 1])
+    def test_an_expected_run_that_is_not_made_any_more_does_not_pass(
+        self, tmp_path, accepted, threads, capsys
+    ):
+        entries = expected_fingerprints.read(accepted["fingerprint"])
+        runs = entries[0]["runs"]
+        gone = {"shapes/deterministic/seed1/repeat1": next(iter(runs.values()))}
+        if threads == 2:
+            runs |= gone
+        else:
+            entries.append(
+                {"environment": entries[0]["environment"] | {"threads": 1}, "runs": gone}
+            )
+        expected_fingerprints.write(accepted["fingerprint"], entries)
+        assert outcome(tmp_path, accepted, runs=[write_run(tmp_path)]) == "not comparable"
+        said = "shapes/deterministic/seed1/repeat1 is expected and not among the runs: take out of"
+        assert said in capsys.readouterr().out
+
+    def test_what_is_expected_elsewhere_is_not_asked_for_here(self, tmp_path, accepted):
+        entries = expected_fingerprints.read(accepted["fingerprint"])
+        runs = {"shapes/plain/seed1/repeat1": next(iter(entries[0]["runs"].values()))}
+        entries.append({"environment": entries[0]["environment"] | {"cpu": "B"}, "runs": runs})
+        expected_fingerprints.write(accepted["fingerprint"], entries)
+        assert outcome(tmp_path, accepted, runs=[write_run(tmp_path)]) == "pass"
 
     def test_no_run_is_nothing_to_judge(self, tmp_path, accepted):
         """Red at b8e0cc1: pass, "0 runs end in the expected weights"."""

@@ -76,6 +76,17 @@ def test_a_comment_makes_nothing_stale(made):
     assert stale_reasons([RUN], made) == []
 
 
+@pytest.mark.parametrize("key", ["torch", "python", "distributions"])
+def test_another_host_excuses_no_other_version(made, monkeypatch, key):
+    """Each container has a name of its own."""
+    versions = environment.planned_identity() | {key: "99"}
+    identity = environment.present_identity() | versions | {"cpu": "another"}
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
+    monkeypatch.setattr("twinrun.gate.stale.this_host", lambda: "a new container")
+    (reason,) = stale_reasons([RUN], made)
+    assert reason.startswith(f"{key} has become 99, from ")
+
+
 def test_an_upgrade_is_named(made, monkeypatch):
     identity = environment.present_identity() | {"torch": "99"}
     monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
@@ -140,9 +151,11 @@ def test_a_training_that_failed_is_asked_nothing(made):
     assert stale_reasons([RUN], made) == []
 
 
-def test_another_machines_versions_are_not_compared_with_ours(made, monkeypatch):
+def test_another_machine_is_not_compared_with_ours(made, monkeypatch):
+    other = {"cpu": "another", "driver": "9", "variable OMP_PROC_BIND": "true"}
+    identity = environment.present_identity() | other
     monkeypatch.setattr("twinrun.gate.stale.this_host", lambda: "elsewhere")
-    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: {"torch": "99"})
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
     assert stale_reasons([RUN], made) == []
 
 

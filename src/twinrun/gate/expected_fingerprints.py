@@ -142,6 +142,12 @@ def outcome_of(
                 moved.append(f"{name}: {'; '.join(movements(known['runs'][name], run))}")
             else:
                 kept += 1
+    gone = [name for entry in expected for name in _not_made(entry, found)]
+    if gone:
+        unknown.append(
+            f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} expected and not among the "
+            f"runs: take out of the file what nothing is to be expected of"
+        )
     # One run that moved is a fault, whatever else could not be compared.
     if moved:
         return "fail", "; ".join(moved)
@@ -151,6 +157,18 @@ def outcome_of(
     if not kept:
         return "not comparable", "no run was made whose weights are expected"
     return "pass", f"{plural(kept, 'run')} end{'s' if kept == 1 else ''} in the expected weights"
+
+
+def _not_made(expected: Entry, found: Sequence[Entry]) -> list[str]:
+    """Name the runs that are expected on this machine and that were not made, with any threads."""
+    here = [entry["environment"] for entry in found]
+    if not any(_without_threads(expected["environment"]) == _without_threads(e) for e in here):
+        return []
+    return [name for name in expected["runs"] if not any(name in e["runs"] for e in found)]
+
+
+def _without_threads(environment: Mapping[str, str | int]) -> dict[str, str | int]:
+    return {key: value for key, value in environment.items() if key != "threads"}
 
 
 def _other_environment(expected: Sequence[Entry], entry: Entry) -> str:

@@ -6,11 +6,16 @@ looks once more at everything that each run recorded: the user's code, the data,
 machine.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from twinrun import artifacts
-from twinrun.process.environment import present_gpus, present_identity, this_host
+from twinrun.process.environment import (
+    planned_identity,
+    present_gpus,
+    present_identity,
+    this_host,
+)
 from twinrun.process.imported_code import changed_since
 from twinrun.run_files import left_network, read_ended
 from twinrun.run_records import RunManifest
@@ -27,6 +32,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
     """
     reasons: dict[str, tuple[str, list[str]]] = {}  # by what changed: how to say it, and of whom
     identity, gpus = present_identity(), present_gpus()
+    versions = planned_identity()
     hashes: dict[str, str] = {}
     for run in runs:
         path = folder / run
@@ -37,7 +43,7 @@ def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
         ended = read_ended(path)
         if not left_network(ended):
             continue  # it left nothing that an answer could rest on
-        for what, why in _changes(ended, folder, identity, gpus, hashes):
+        for what, why in _changes(ended, folder, identity, gpus, versions, hashes):
             reasons.setdefault(what, (why, []))[1].append(str(run))
     said = [_said(why, named) for why, named in reasons.values()]
     # Once, of all together: what makes one of them again leaves the others as they are.
@@ -66,6 +72,7 @@ def _changes(
     folder: Path,
     identity: dict[str, str],
     gpus: Sequence[str],
+    versions: Collection[str],
     hashes: dict[str, str],
 ) -> Iterable[tuple[str, str]]:
     """Yield what changed and how to say it."""
@@ -80,15 +87,17 @@ def _changes(
         if hashes[data["path"]] != data["sha256"]:
             yield data["path"], f"{data['path']} has changed"
     environment = manifest["environment"]
-    # What another machine made is compared with nothing of this one.
-    if environment["context"]["host"] != this_host():
-        return
+    # Another host, such as a container's, excuses another machine and another shell, no versions.
+    is_here = environment["context"]["host"] == this_host()
     gpu = environment["identity"].get("gpu", "none")
+    gpus = gpus if is_here else ()
     # A machine may have several kinds, and torch adds to the name what part of one it was given:
     # NVIDIA A100-SXM4-40GB MIG 1g.5gb.
     if gpu != "none" and gpus and not any(gpu.startswith(name) for name in gpus):
         yield "gpu", f"gpu has become {' or '.join(gpus)}, from {gpu},"
     for key, value in identity.items():
+        if not is_here and key not in versions:
+            continue
         # A run that saw no GPU recorded no driver, though the machine may have one.
         if key == "driver" and gpu == "none":
             continue
