@@ -333,7 +333,21 @@ def test_shares_are_put_together():
     assert whole["x"].tolist() == [[0, 0]] * 3 + [[1, 1]] * 2
     assert whole["y"][0].tolist() == [0, 0, 0, 1, 1]
     assert whole["y"][1] == 7
-    assert put_together([["a", "b"], ["c"]]) == [["a", "b"], ["c"]]
+    assert put_together([["a", "b"], ["c"]]) == ["a", "b", "c"]
+    assert put_together([[1, 2], [3]]) == [[1, 2], [3]]
+
+
+@pytest.mark.parametrize("second", [["c", "d"], ["c"]])
+def test_texts_of_all_shards_are_those_of_one_worker(second):
+    """One worker alone has them in one list; of two, those of the first alone counted."""
+    shards = [
+        {"ids": torch.arange(2), "texts": ("a", "b"), "names": ["a", "b"]},
+        {"ids": torch.arange(2, 2 + len(second)), "texts": tuple(second), "names": second},
+    ]
+    whole = put_together(shards)
+    assert whole["texts"] == ("a", "b", *second)
+    assert whole["names"] == ["a", "b", *second]
+    assert whole["ids"].tolist() == list(range(2 + len(second)))
 
 
 def test_time_covered_by_overlapping_intervals_counts_once():

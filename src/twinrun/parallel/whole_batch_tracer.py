@@ -55,19 +55,30 @@ class WholeBatchTracer(Tracer):
 
 
 def put_together(shards: Sequence[object]) -> object:
-    """Join the shards of a mini-batch, tensor by tensor along the first dimension.
+    """Join the shards of a mini-batch: tensors along the first dimension, texts one after another.
 
-    Shares of unlike structure (lists of strings, say) come back as they are.
+    Shards of unlike structure come back as they are.
     """
-    flattened = [tree_flatten(shard) for shard in shards]
+    flattened = [tree_flatten(shard, is_leaf=_are_texts) for shard in shards]
     structure = flattened[0][1]
     if any(found != structure for _, found in flattened):
         return list(shards)
-    leaves = [
-        torch.cat(parts)
-        if all(isinstance(part, torch.Tensor) and part.ndim for part in parts)
-        # ASSUME what is no tensor with rows is the same in all shards.
-        else parts[0]
-        for parts in zip(*(leaves for leaves, _ in flattened), strict=True)
-    ]
-    return tree_unflatten(leaves, structure)
+    leaves = zip(*(leaves for leaves, _ in flattened), strict=True)
+    return tree_unflatten([_joined(parts) for parts in leaves], structure)
+
+
+def _are_texts(value: object) -> bool:
+    """Say whether a value is a column of texts, one of each sample, as torch collates them."""
+    if type(value) not in (list, tuple) or not isinstance(value, Sequence):
+        return False
+    return bool(value) and all(isinstance(item, str | bytes) for item in value)
+
+
+def _joined(parts: Sequence[object]) -> object:
+    if all(isinstance(part, torch.Tensor) and part.ndim for part in parts):
+        return torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
+    if all(map(_are_texts, parts)):
+        texts = [text for part in parts if isinstance(part, Sequence) for text in part]
+        return tuple(texts) if isinstance(parts[0], tuple) else texts
+    # ASSUME what is no tensor with rows, and no column of texts, is the same in all shards.
+    return parts[0]
