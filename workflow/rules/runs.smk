@@ -37,6 +37,7 @@ rule train:
             "twinrun.training.run",
             "twinrun.training.train",
             "twinrun.training.failed_run",
+            "twinrun.training.trial_metric",
             "twinrun.process.gpu_locks",
             *PARAMS.modules_of_workload(wildcards),
         ),
