@@ -31,6 +31,9 @@ SENTENCES = {
     "repeat": ("equal", "every bit stays the same."),
     "devices-2": ("not run", "not run, no GPU."),
 }
+PLANNED = {"workloads": {}, "variants": {}, "datasets": {}}
+PLANNED |= {"studies": {"reproducibility": ["denoiser"], "resume": ["denoiser"]}}
+PLANNED |= {"configs": {}, "config": "c" * 64}
 IDENTITY = {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "cpu_capability": "AVX2"}
 
 
@@ -99,7 +102,7 @@ def write_run(
     return str(path)
 
 
-def judge(folder, requirements, *, rows=(), timing=COST, runs=()):
+def judge(folder, requirements, *, rows=(), timing=COST, runs=(), rests_on=()):
     """Write the outcome of requirements."""
     write_rows(folder / "verdicts.csv", rows)
     summary.write(folder / "timing.json", timing)
@@ -110,7 +113,8 @@ def judge(folder, requirements, *, rows=(), timing=COST, runs=()):
         timings=[str(folder / "timing.json")],
         matrices=[str(folder / "matrix.json")],
         runs=runs,
-        rests_on=[],
+        rests_on=rests_on,
+        planned=PLANNED,
         output=folder / "gate.json",
     )
 
@@ -127,6 +131,17 @@ def test_examples_in_the_docstrings_hold(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
     assert found.failed == 0
+
+
+@pytest.mark.parametrize("requirement", ["resume", "deterministic_pair"])
+def test_answers_about_the_workloads_of_another_config_are_not_judged(tmp_path, requirement):
+    """Two configs may take turns in one folder, and Snakemake may look at times alone."""
+    row = resumed("equal") if requirement == "resume" else verdict("equal")
+    other = row | {"workload": "renamed"}
+    assert outcome(tmp_path, {requirement: "equal"}, rows=[row]) == "pass"
+    assert outcome(tmp_path, {requirement: "equal"}, rows=[other]) == "not comparable"
+    broken = other | {"answer": "differs"}
+    assert outcome(tmp_path, {requirement: "equal"}, rows=[row, broken]) == "pass"
 
 
 def test_the_exit_codes_tell_four_outcomes_apart():
@@ -251,7 +266,7 @@ def test_each_line_says_why(tmp_path, capsys):
     outcome(tmp_path, {"determinism_cost": "<= 1", "deterministic_pair": "equal"})
     assert capsys.readouterr().out.splitlines() == [
         "fail: determinism_cost: <= 1: denoiser deterministic: 1.20 (95% interval 1.10 to 1.40)",
-        "not comparable: deterministic_pair: equal: there is no result to judge",
+        "not comparable: deterministic_pair: equal: denoiser: there is no result to judge",
         "gate: fail",
     ]
 

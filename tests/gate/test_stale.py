@@ -7,11 +7,15 @@ import pytest
 from example_runs import CONTEXT, fail, write_manifest
 
 from twinrun import artifacts
-from twinrun.gate.gate import EXIT_CODES, main
-from twinrun.gate.outcome import write_outcome
+from twinrun.config.config_files import hashes_of_contents
+from twinrun.errors import TwinrunError
+from twinrun.gate.gate import EXIT_CODES, check, main
+from twinrun.gate.judged import hashes_of, other_settings
+from twinrun.gate.outcome import read_outcome, write_outcome
 from twinrun.gate.stale import stale_reasons
 from twinrun.process import environment
 from twinrun.process.imported_code import hash_of_file
+from twinrun.run_files import read_run
 
 RUN = "results/runs/w/v/seed1/repeat1/run.json"
 
@@ -42,7 +46,16 @@ def made(tmp_path, monkeypatch):
     line = {"requirement": "v_pair: equal", "outcome": "pass", "why": "equal"}
     write_outcome(
         tmp_path / "results/gate.json",
-        {"outcome": "pass", "lines": [line], "fingerprint": None, "rests_on": [RUN], "found": []},
+        {
+            "outcome": "pass",
+            "lines": [line],
+            "fingerprint": None,
+            "rests_on": [RUN],
+            "judged": {},
+            "configs": {},
+            "config": "c" * 64,
+            "found": [],
+        },
     )
     return tmp_path
 
@@ -85,6 +98,73 @@ def test_another_host_excuses_no_other_version(made, monkeypatch, key):
     monkeypatch.setattr("twinrun.gate.stale.this_host", lambda: "a new container")
     (reason,) = stale_reasons([RUN], made)
     assert reason.startswith(f"{key} has become 99, from ")
+
+
+def judged_anew(made, **changes):
+    gate = read_outcome(made / "results/gate.json")
+    write_outcome(made / "results/gate.json", gate | changes)
+    return main(["results/gate.json"])
+
+
+def test_results_that_were_made_again_since_the_gate_judged_do_not_pass(made, capsys):
+    verdicts = made / "results/verdicts.csv"
+    verdicts.write_text("equal\n")
+    judged = hashes_of(["results/verdicts.csv"])
+    assert judged_anew(made, judged=judged) == EXIT_CODES["pass"]
+    verdicts.write_text("differs\n")
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert "results/verdicts.csv changed since the gate judged" in capsys.readouterr().out
+    verdicts.unlink()
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+
+
+@pytest.mark.parametrize("content", ["studies: [matrix]\n", "studies: [\n", None])
+def test_a_config_that_was_edited_since_the_gate_judged_does_not_pass(made, capsys, content):
+    config = made / "mine.yaml"
+    config.write_text("studies: [reproducibility]  # whether it repeats\n")
+    configs = hashes_of_contents(["mine.yaml"])
+    config.write_text("# another comment\nstudies: [reproducibility]\n")
+    assert judged_anew(made, configs=configs) == EXIT_CODES["pass"]
+    config.unlink() if content is None else config.write_text(content)
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert "mine.yaml changed since the gate judged" in capsys.readouterr().out
+
+
+def test_what_the_command_line_changed_counts_in_the_workflow(made):
+    gate = made / "results/gate.json"
+    check(gate, "c" * 64)
+    with pytest.raises(TwinrunError, match="the config changed since the gate judged"):
+        check(gate, "d" * 64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        ("workloads", {"epochs": 9}, "epochs is 9 in the config and 2 in the run"),
+        ("workloads", {"hyperparameters": {"lr": 1.0}}, 'hyperparameters is {"lr": 1.0} in the'),
+        ("variants", {"threads": 4}, "threads is 4 in the config and "),
+        ("datasets", "other.npz", "dataset is other.npz in the config and data.npz in the run"),
+        ("workloads", {}, None),
+    ],
+)
+def test_runs_of_other_settings_than_the_config_has_are_named(made, kind, change, words):
+    """Snakemake was told not to look at params: --rerun-triggers mtime."""
+    settings = read_run(RUN)["settings"]
+    planned = {
+        "workloads": {"w": dict(settings["workload"])},
+        "variants": {"v": dict(settings["variant"])},
+        "datasets": {"w": "data.npz"},
+        "studies": {},
+        "configs": {},
+        "config": "c" * 64,
+    }
+    if kind == "datasets":
+        planned[kind]["w"] = change
+    else:
+        planned[kind][{"workloads": "w", "variants": "v"}[kind]] |= change
+    said = list(other_settings([RUN], planned))
+    assert len(said) == (words is not None)
+    assert all(line.startswith(f"{RUN} was made with other settings: {words}") for line in said)
 
 
 def test_an_upgrade_is_named(made, monkeypatch):

@@ -70,6 +70,22 @@ def test_a_gate_that_requires_nothing_is_refused_before_any_job(project):
     assert not (project.directory / "results").exists()
 
 
+@pytest.mark.parametrize("stem", [BY_THE_SNAKEFILE[0], BY_THE_REHEARSAL[0], "nothing_required"])
+def test_a_start_that_is_refused_leaves_no_pass_of_an_earlier_one(project, stem):
+    config = "studies: [reproducibility]\nreproducibility: {workloads: [factorization]}\n"
+    if stem != "nothing_required":
+        _, config = words_and_config(stem)
+        config += "\nrequire: {serial_pair: equal}\n" if "require:" not in config else ""
+    for module in (ROOT / "tests/configs/bad/rehearsed").glob("*.py"):
+        shutil.copy(module, project.directory)
+    gate = project.directory / "results/gate.json"
+    gate.parent.mkdir()
+    gate.write_text('{"outcome": "pass"}')
+    done = project.snakemake("gate", "--rerun-triggers", "mtime", config=config, check=1)
+    assert "Traceback" not in done.text
+    assert not gate.exists(), done.text
+
+
 def test_the_rehearsal_is_remembered_and_can_be_switched_off(project):
     config = {
         "studies": ["reproducibility"],

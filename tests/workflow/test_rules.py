@@ -62,7 +62,7 @@ def test_a_rule_begins_with_a_sentence(rule):
 def test_a_rule_that_computes_names_all_that_snakemake_asks_for(rule):
     names = ["input", "output", "log", "benchmark", "conda", "threads", "resources", "params"]
     missing = {name for name in names if directive(rule, name) is None}
-    exceptions = {"prepare": {"input"}, "gate": {"output", "params"}}.get(rule, set())
+    exceptions = {"prepare": {"input"}, "gate": {"output"}}.get(rule, set())
     if rule in NOT_BENCHMARKED:
         exceptions.add("benchmark")
     assert missing == exceptions

@@ -11,7 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 from twinrun.config.config_files import mistakes_of, module_folders
 from twinrun.config.inputs import Inputs
-from twinrun.config.params import Params
+from twinrun.config.params import Params, discard_judgement
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA, STANDARD, shipped
 from twinrun.config.studies import STUDIES as STUDY_CLASSES
@@ -41,6 +41,8 @@ try:
         mistakes=[m for file in CONFIG_FILES for m in mistakes_of(file)],
     )
 except TwinrunError as error:
+    if workflow.is_main_process:
+        discard_judgement()
     raise WorkflowError(str(error)) from None
 
 SEARCH_PATH = module_folders(CONFIG_FILES)
@@ -85,13 +87,17 @@ def rehearse_workloads():
         if SETTINGS.config["rehearsal"]:
             rehearse(SETTINGS, SEARCH_PATH, resources=resources)
     except TwinrunError as error:
+        discard_judgement()
         raise WorkflowError(str(error)) from None
 
 
 def check_gate():
-    """Refuse a gate that would pass whatever the results are."""
+    """Discard what is judged anew, as jobs may fail; refuse a gate that would pass in any case."""
     is_asked = any(job.rule.name == "require" for job in workflow.dag.jobs)
-    if is_asked and not SETTINGS.config["require"]:
+    is_refused = is_asked and not SETTINGS.config["require"]
+    if is_refused or any(j.rule.name == "require" for j in workflow.dag.needrun_jobs()):
+        discard_judgement()
+    if is_refused:
         raise WorkflowError(
             "require: the gate has nothing to judge; name what must hold, such as "
             "{deterministic_pair: equal}"

@@ -9,6 +9,7 @@ rule require:
         matrices=INPUTS.matrices_of_gate,
         runs=INPUTS.runs_of_fingerprint,
         expected=INPUTS.expected_fingerprint,
+        rests_on=lambda wildcards: TARGETS.runs(),
     output:
         gate="results/gate.json",
     log:
@@ -24,7 +25,7 @@ rule require:
     params:
         source=hash_of("scripts/require.py", "twinrun.gate.gate"),
         requirements=SETTINGS.config["require"],
-        rests_on=lambda wildcards: TARGETS.runs(),
+        planned=lambda wildcards: PARAMS.planned_of_gate(workflow.configfiles),
     script:
         "../scripts/require.py"
 
@@ -41,5 +42,7 @@ rule gate:
     resources:
         mem_mb=1000,
         runtime=15,
+    params:
+        config=PARAMS.hash_of_config(),
     script:
         "../scripts/gate.py"

@@ -3,4 +3,4 @@ from twinrun.process.job import job
 
 if __name__ == "__main__":
     with job(snakemake):
-        check(snakemake.input.gate)
+        check(snakemake.input.gate, snakemake.params.config)

@@ -9,6 +9,7 @@ if __name__ == "__main__":
             timings=snakemake.input.timings,
             matrices=snakemake.input.matrices,
             runs=snakemake.input.runs,
-            rests_on=snakemake.params.rests_on,
+            rests_on=snakemake.input.rests_on,
+            planned=snakemake.params.planned,
             output=snakemake.output.gate,
         )

@@ -6,6 +6,7 @@ looks at the file itself for that. `merged` unites files as Snakemake does, to c
 without Snakemake.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -71,6 +72,24 @@ def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:
             # Without mistakes of ours it is what Snakemake alone refuses.
             raise TwinrunError("\n".join(mistakes) or f"{file}: {sentence_of(error)}") from error
     return config, mistakes
+
+
+def hashes_of_contents(files: Iterable[str | Path]) -> dict[str, str]:
+    """Return what `hash_of_content` says of each file, by its path from here."""
+    return {file: hash_of_content(file) for file in dict.fromkeys(map(os.path.relpath, files))}
+
+
+def hash_of_content(file: str | Path) -> str:
+    """Return a hash of what a config file says; comments and the order of keys do not count.
+
+    A file that cannot be read has a text in its place that no hash equals.
+    """
+    try:
+        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        text = json.dumps(content, sort_keys=True, default=str)
+    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        return f"unreadable: {type(error).__name__}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def mistakes_of(file: str | Path) -> list[str]:

@@ -5,13 +5,22 @@ those of the last time and reruns a job when they changed. Threads and resources
 Wildcards are mappings of text, as Snakemake gives them to a function.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 
+from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards
+
+
+def discard_judgement() -> None:
+    """Remove what a gate judged at an earlier start: one that is refused must leave no pass."""
+    Path("results/gate.json").unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,29 @@ class Params:
     def surface_of_workload(self, wildcards: Wildcards) -> list[str]:
         """Name the predictions that are drawn as surfaces."""
         return self.inputs.settings.config["workloads"][wildcards["workload"]]["shows"]["surface"]
+
+    def planned_of_gate(self, configs: Sequence[str | Path]) -> dict[str, object]:
+        """Return what the config says now: the gate compares it with what it was.
+
+        Args:
+            configs: its files.
+        """
+        return {
+            "workloads": self._workloads,
+            "variants": self._variants,
+            "datasets": {name: self.inputs.dataset_of(name) for name in self._workloads},
+            "studies": {
+                name: self.inputs.settings.config[name]["workloads"]
+                for name in ("reproducibility", "resume")
+            },
+            "configs": hashes_of_contents(configs),
+            "config": self.hash_of_config(),
+        }
+
+    def hash_of_config(self) -> str:
+        """Hash the whole config, which the command line may have changed."""
+        text = json.dumps(self.inputs.settings.config, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     # What a job asks for
 

@@ -20,6 +20,7 @@ from twinrun.comparison.study_records import MatrixTable, read_matrix
 from twinrun.errors import TwinrunError
 from twinrun.formatting import measure
 from twinrun.gate import expected_fingerprints
+from twinrun.gate.judged import Planned, hashes_of, other_settings, why_not_judged
 from twinrun.gate.outcome import (
     GateLine,
     GateOutcome,
@@ -58,6 +59,7 @@ def require(
     matrices: Sequence[str],
     runs: Sequence[str],
     rests_on: Sequence[str],
+    planned: Planned,
     output: str | Path,
 ) -> None:
     """Judge every requirement and write the outcome.
@@ -69,6 +71,7 @@ def require(
         matrices: JSON of the matrices.
         runs: run.json of what an expected fingerprint is about.
         rests_on: run.json of every run that the answers rest on.
+        planned: what the config now says, of these runs too.
         output: path of the JSON.
 
     Raises:
@@ -77,7 +80,6 @@ def require(
     if not requirements:
         raise TwinrunError("require: nothing is required; name at least one requirement")
     rows, found = read_rows(verdicts), expected_fingerprints.observed(runs)
-    fingerprint: str | None = None
     lines: list[GateLine] = []
     for name, wanted in requirements.items():
         judged: list[Judged]
@@ -86,28 +88,38 @@ def require(
         elif name == "determinism_cost":
             judged = [line for path in timings for line in _costs(summary.read(path), wanted)]
         elif name == "fingerprint":
-            fingerprint = wanted
-            judged = [expected_fingerprints.outcome_of(expected_fingerprints.read(wanted), found)]
-            # A training that failed has no fingerprint, and must not pass by being left out.
-            for why in expected_fingerprints.failures(runs):
-                judged.append(("fail", why))
+            judged = _fingerprints(wanted, found, runs)
         else:
-            judged = [_answer(row, wanted) for row in rows if _is_about(row, name, wanted)]
+            judged = _answers(rows, name, wanted, planned["studies"])
         # Nothing was found to be wrong, and nothing to be right: never a pass.
         judged = judged or [("not comparable", "there is no result to judge")]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
-        for outcome, why in judged:
-            lines.append({"requirement": requirement, "outcome": outcome, "why": why})
+        lines += [{"requirement": requirement, "outcome": o, "why": why} for o, why in judged]
+    for why in other_settings(rests_on, planned):
+        lines.append({"requirement": UP_TO_DATE, "outcome": "not comparable", "why": why})
+    fingerprint = requirements.get("fingerprint")
     write_outcome(
         output,
         {
             "outcome": severest(lines),
             "lines": lines,
-            "fingerprint": fingerprint,
+            "fingerprint": fingerprint if isinstance(fingerprint, str) else None,
             "rests_on": list(rests_on),
+            "judged": hashes_of(dict.fromkeys([verdicts, *timings, *matrices, *runs, *rests_on])),
+            "configs": planned["configs"],
+            "config": planned["config"],
             "found": found,
         },
     )
+
+
+def _fingerprints(
+    file: str, found: Sequence[expected_fingerprints.Entry], runs: Sequence[str]
+) -> list[Judged]:
+    """Compare runs with a file of expected ones."""
+    # A training that failed has no fingerprint, and must not pass by being left out.
+    failed: list[Judged] = [("fail", why) for why in expected_fingerprints.failures(runs)]
+    return [expected_fingerprints.outcome_of(expected_fingerprints.read(file), found), *failed]
 
 
 def _is_about(row: VerdictRow, requirement: str, wanted: str) -> bool:
@@ -119,6 +131,20 @@ def _is_about(row: VerdictRow, requirement: str, wanted: str) -> bool:
     keys = PAIR_KEYS if wanted == "equal" else ("repeats",)
     is_pair = row["study"] == "reproducibility" and row["key"] in keys
     return is_pair and row["variant"] == requirement.removesuffix(PAIR)
+
+
+def _answers(
+    rows: Sequence[VerdictRow], name: str, wanted: str, studies: Mapping[str, Sequence[str]]
+) -> list[Judged]:
+    """Judge the answers about the workloads of the config; others are those of another config."""
+    workloads = studies["resume" if name == "resume" else "reproducibility"]
+    about = [row for row in rows if _is_about(row, name, wanted)]
+    judged = [_answer(row, wanted) for row in about if row["workload"] in workloads]
+    answered = {row["workload"] for row in about}
+    for workload in workloads:
+        if workload not in answered:
+            judged.append(("not comparable", f"{workload}: there is no result to judge"))
+    return judged
 
 
 def _answer(row: VerdictRow, wanted: str) -> Judged:
@@ -174,15 +200,23 @@ def _cell(matrix: MatrixTable, name: str) -> Judged:
     return "pass" if cell["answer"] == "equal" else "fail", why
 
 
-def judged_now(gate: str | Path) -> GateOutcome:
+def judged_now(gate: str | Path, config: str | None = None) -> GateOutcome:
     """Read what was judged; what rests on runs that are out of date is not comparable.
+
+    Nor is what was judged of another config or of other results than those that are there.
+
+    Args:
+        gate: results/gate.json.
+        config: hash of the whole config as it is now; None where only its files are known.
 
     Raises:
         TwinrunError: if the file or a manifest is corrupt.
     """
     found = read_outcome(gate)
     # results/gate.json: paths of runs are relative to the folder of results/.
-    reasons = stale_reasons(found["rests_on"], Path(gate).resolve().parents[1])
+    folder = Path(gate).resolve().parents[1]
+    reasons = [*why_not_judged(found, folder, config)]
+    reasons += stale_reasons(found["rests_on"], folder)
     stale: list[GateLine] = [
         {"requirement": UP_TO_DATE, "outcome": "not comparable", "why": reason}
         for reason in reasons
@@ -191,13 +225,17 @@ def judged_now(gate: str | Path) -> GateOutcome:
     return {**found, "lines": lines, "outcome": severest(lines)}
 
 
-def check(gate: str | Path) -> None:
+def check(gate: str | Path, config: str | None = None) -> None:
     """Say what was judged, from inside a job.
+
+    Args:
+        gate: results/gate.json.
+        config: as for `judged_now`.
 
     Raises:
         TwinrunError: if the outcome is not pass; it names every line that does not.
     """
-    found = judged_now(gate)
+    found = judged_now(gate, config)
     for line in found["lines"]:
         say(shown(line))
     wanting = [shown(line) for line in found["lines"] if line["outcome"] != "pass"]
