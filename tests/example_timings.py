@@ -41,6 +41,7 @@ def timing_summary(**changes: Any) -> TimingSummary:
         "proofs": [],
         "agreement": [],
         "extents": [],
+        "had": [],
         "skipped": [],
         "without_epoch_hooks": [],
         **changes,

@@ -17,7 +17,7 @@ from faithfulness import table
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches, traced_only
 from twinrun.config.definitions import Timing, TimingFiles, Training, Variant, Workload
-from twinrun.timing import timed_variant
+from twinrun.timing import round_length, timed_variant
 from twinrun.timing.bare_step import HookedStep, LeanStep, bare_step
 from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
@@ -69,7 +69,7 @@ def timed(folder, *module, phases=PHASES, variants=None, **of_workload):
 
 @pytest.fixture(autouse=True)
 def _short_rounds(monkeypatch):
-    monkeypatch.setattr(timed_variant, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(round_length, "MOST_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("name", table.NAMES)
@@ -228,7 +228,7 @@ def test_epochs_of_bare_steps_end_outside_of_the_clock(name, changes, monkeypatc
     monkeypatch.setattr(timed_variant, "timer", lambda: float(len(clock)))
     variant = replace(PLAIN, **changes)
     with closing(initial_of(name, epochs=2)) as initial, traced_only(), compiler_switches():
-        timed = TimedVariant(initial, variant, steps=4)
+        timed = TimedVariant(initial, variant)
         timed.prepare("train")
         module = timed._fits["train"].module
         timed.warm_up("train")
@@ -237,7 +237,9 @@ def test_epochs_of_bare_steps_end_outside_of_the_clock(name, changes, monkeypatc
         )
         before = module.ended
         for number in range(1, 6):
-            assert timed.round("train", number)["seconds"] == 0.0  # no hook is on the clock
+            assert (
+                timed.round("train", number, 4, stretch=4)["seconds"] == 0.0
+            )  # no hook is on the clock
     # An epoch has three batches. It ends at the next pause of the clock: before a stretch of four
     # steps, unless the warm-up has just begun one.
     assert module.ended - before == len(clock) == 4
@@ -270,9 +272,10 @@ def test_validation_is_done_only_where_training_needs_it_and_outside_the_clock(m
     for name, validations in (("StopsEarly", 2), ("Predicts", 0)):
         with closing(initial_of(name, epochs=4)) as initial:
             loop = TrainerLoop(initial, PLAIN)
-            # Every look at the clock takes a second: what is left is the second look of each.
-            assert loop.seconds(7) == 1 + validations
-            assert loop._fit.validation_seconds == validations
+            # Every look at the clock takes a second: what is left is the second look of each,
+            # and of the two looks around the seeding of each of the three epochs, one each.
+            assert loop.seconds(7) == 1 + 2 * 3 + validations
+            assert loop._fit.untimed_seconds == 2 * 3 + validations
 
 
 def test_the_transfer_of_every_variant_moves_what_was_loaded_before(monkeypatch):
@@ -284,6 +287,6 @@ def test_the_transfer_of_every_variant_moves_what_was_loaded_before(monkeypatch)
             timed_variant, "timer", lambda: looks.append(list(batches.LOADED)) or 0.0
         )
         for _ in range(2):
-            TimedVariant(initial, PLAIN, steps=1).prepare("predict")
+            TimedVariant(initial, PLAIN).prepare("predict")
     assert batches.MOVED == [False] * 6
     assert looks == [[0, 1, 2]] * 4

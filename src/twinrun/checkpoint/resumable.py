@@ -19,7 +19,7 @@ import pickle
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -153,7 +153,7 @@ class Resumable(pl.Callback):
         drop_hyperparameters(checkpoint)
         checkpoint[KEY] = {
             "random": rng_states(),
-            "generators": [generator.get_state() for generator in _generators(trainer)],
+            "generators": [each.get_state() for each in generators_of(_loaders(trainer))],
             "metrics": dict(trainer.callback_metrics),
             "buffers": dict(_transient_buffers(pl_module)),
         }
@@ -204,7 +204,8 @@ class Resumable(pl.Callback):
     def _restore(
         self, trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
     ) -> None:
-        for generator, saved in zip(_generators(trainer), state["generators"], strict=True):
+        found = generators_of(_loaders(trainer))
+        for generator, saved in zip(found, state["generators"], strict=True):
             generator.set_state(saved)
         # A callback may monitor what was logged before the stop.
         trainer.callback_metrics.update(
@@ -255,7 +256,7 @@ def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
         yield "not every epoch is validated (check_val_every_n_epoch)"
     if any(getattr(loader, "persistent_workers", False) for loader in _loaders(trainer)):
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
-    yield from unsaved_generators(trainer, _loaders(trainer), _generators(trainer))
+    yield from unsaved_generators(trainer, _loaders(trainer), generators_of(_loaders(trainer)))
     for callback in vars(trainer)["callbacks"]:
         hindrance = getattr(callback, "hindrance", None)
         if callable(hindrance) and (found := hindrance()):
@@ -266,10 +267,10 @@ def _loaders(trainer: pl.Trainer) -> list[object]:
     return tree_leaves([trainer.train_dataloader, trainer.val_dataloaders])
 
 
-def _generators(trainer: pl.Trainer) -> list[torch.Generator]:
+def generators_of(loaders: Iterable[object]) -> list[torch.Generator]:
     """Find the generators that loaders and their samplers were given, each once."""
     found: dict[int, torch.Generator] = {}
-    for loader in _loaders(trainer):
+    for loader in loaders:
         batches = getattr(loader, "batch_sampler", None)
         for owner in (
             loader,

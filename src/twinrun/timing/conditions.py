@@ -3,6 +3,10 @@
 Each variant gets what a process of its own would give it, so that none pays for another's settings:
 torch's default algorithms keep cuBLAS's own workspaces and cuDNN's search for the fastest
 algorithm, where the module has asked for it; deterministic ones have neither.
+
+A module may set switches by itself, when it is imported or constructed, in a hook, in a step. In a
+run they are set after the variant's, and stay. So they do here (`OwnConditions`), and the summary
+says what a variant had in the end.
 """
 
 import os
@@ -12,7 +16,14 @@ from contextlib import contextmanager
 import torch
 
 from twinrun.config.definitions import Variant
-from twinrun.process.determinism import SWITCHES, determinism
+from twinrun.process.determinism import (
+    SWITCHES,
+    State,
+    capture,
+    determinism,
+    impose,
+    restore_switches,
+)
 from twinrun.process.launching import DETERMINISTIC_WORKSPACE
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -30,6 +41,38 @@ def conditions(variant: Variant) -> Iterator[None]:
         if not variant.deterministic:
             torch.backends.cudnn.benchmark = benchmark
         yield
+
+
+class OwnConditions:
+    """The switches of one variant, with what the user's code has set under them so far."""
+
+    def __init__(self, variant: Variant, before: State, after: State) -> None:
+        """Take what the user's code has set for the process: see `determinism.impose`."""
+        self._variant, self._before, self._after = variant, before, after
+        self._left: State | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Set them for the body, as the last body left them; put back what was there."""
+        with conditions(self._variant):
+            if self._left is None:
+                impose(self._before, self._after)
+            else:
+                restore_switches(self._left)
+            try:
+                yield
+            finally:
+                self._left = capture()
+
+
+@contextmanager
+def unchanged_switches() -> Iterator[State]:
+    """Yield the switches before the body, and put them back after it."""
+    before = capture()
+    try:
+        yield before
+    finally:
+        restore_switches(before)
 
 
 @contextmanager

@@ -11,16 +11,15 @@ started, which is all that a module sees of them; weights and the optimizer's st
 learned.
 """
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import _MockOptimizer
 from pytorch_lightning.loops.fetchers import _DataFetcher
-from pytorch_lightning.loops.progress import _BaseProgress
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer import call
 from pytorch_lightning.trainer.states import TrainerFn, TrainerStatus
@@ -30,6 +29,7 @@ from torch.utils.benchmark import timer  # synchronises the device, then reads t
 from twinrun.acceleration.placement import device_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
+from twinrun.timing.beginning import Beginning
 from twinrun.timing.initial_state import InitialState
 from twinrun.training.assemble import trainer_of
 from twinrun.training.without_checkpoints import without_checkpoints
@@ -62,8 +62,8 @@ class Fit:
             JobError: if the device is missing.
         """
         self.module = module
-        self.validation_seconds = 0.0
-        """That were spent in validation so far."""
+        self.untimed_seconds = 0.0
+        """That were spent so far in what is no part of a training step."""
         self._initial, self._data, self._epochs = initial, initial.data, initial.epochs
         without_checkpoints(module)
         with initial.seeded():  # layers that are made now get the same weights for each variant
@@ -152,7 +152,7 @@ class Fit:
         loop, validation = self.trainer.fit_loop, self.trainer.fit_loop.epoch_loop.val_loop
         vars(validation)["run"] = self._clocked(validation.run)
         self.begin()
-        beginning = _Beginning(self.trainer)
+        beginning = Beginning(self.trainer)
         while True:
             self.begin_epoch()
             yield from self._epoch()
@@ -166,22 +166,47 @@ class Fit:
     def _epoch(self) -> Iterator[None]:
         loop, batches = self.trainer.fit_loop.epoch_loop, _fetcher(self.trainer)
         loop.reset()
-        loop.on_run_start(batches)
-        count = 0
-        while not loop._is_training_done:
-            try:
-                loop.advance(batches)
-                loop.on_advance_end(batches)
-            except StopIteration:
-                break
-            finally:
-                loop.on_iteration_done()
-            count += 1
+        with self._ordered():
+            if self.trainer.current_epoch == 0:
+                # There Lightning takes the iterator for one that was made just now.
+                iter(batches)
+            loop.on_run_start(batches)
+            goes_on = self._takes_a_step(batches)
+        if not goes_on:
+            raise TwinrunError("an epoch of the Trainer took no step")
+        while goes_on:
             self.trainer.should_stop = False
             yield
             self._data.trainer = self.trainer
-        if not count:
-            raise TwinrunError("an epoch of the Trainer took no step")
+            goes_on = self._takes_a_step(batches)
+
+    def _takes_a_step(self, batches: _DataFetcher) -> bool:
+        """Take a step, and say whether there was one left in the epoch."""
+        loop = self.trainer.fit_loop.epoch_loop
+        if loop._is_training_done:
+            return False
+        try:
+            loop.advance(batches)
+            loop.on_advance_end(batches)
+        except StopIteration:
+            return False
+        finally:
+            loop.on_iteration_done()
+        return True
+
+    @contextmanager
+    def _ordered(self) -> Iterator[None]:
+        """Begin the epoch with the same batches as every variant, and as the bare steps.
+
+        A loader draws its order when the first batch is fetched.
+        """
+        with ExitStack() as drawn:
+            started = timer()
+            drawn.enter_context(self._initial.ordered(self.trainer.train_dataloader))
+            self.untimed_seconds += timer() - started
+            yield
+            started = timer()
+        self.untimed_seconds += timer() - started
 
     def _set_up(self) -> None:
         trainer = self.trainer
@@ -207,7 +232,7 @@ class Fit:
         def clocked() -> object:
             started = timer()
             found = run()
-            self.validation_seconds += timer() - started
+            self.untimed_seconds += timer() - started
             return found
 
         return clocked
@@ -221,77 +246,8 @@ def _stop() -> NoReturn:
     raise _SetUp
 
 
-class _Beginning:
-    """What a training begins with, and a module sees and may change on the way.
-
-    Counts, schedules, which parameters are trained, groups, settings and hooks of the optimizers.
-    """
-
-    def __init__(self, trainer: pl.Trainer) -> None:
-        self._progress = {name: copy.deepcopy(of.state_dict()) for name, of in _counts(trainer)}
-        self._configs = list(trainer.lr_scheduler_configs)
-        self._schedules = [
-            copy.deepcopy(config.scheduler.state_dict()) for config in trainer.lr_scheduler_configs
-        ]
-        self._options = [
-            [_options(group) for group in optimizer.param_groups]
-            for optimizer in trainer.optimizers
-        ]
-        self._hooks = [
-            [dict(hooks) for hooks in _hooks(optimizer)] for optimizer in trainer.optimizers
-        ]
-        self._trained = {
-            name: parameter.requires_grad
-            for name, parameter in trainer.lightning_module.named_parameters()
-        }
-
-    def restore(self, trainer: pl.Trainer) -> None:
-        for name, of in _counts(trainer):
-            of.load_state_dict(copy.deepcopy(self._progress[name]))
-        # A callback may have put another schedule in place, as StochasticWeightAveraging does.
-        trainer.strategy.lr_scheduler_configs = list(self._configs)
-        for config, state in zip(self._configs, self._schedules, strict=True):
-            config.scheduler.load_state_dict(copy.deepcopy(state))
-        for optimizer, options, hooks in zip(
-            trainer.optimizers, self._options, self._hooks, strict=True
-        ):
-            # Groups may have been added, which would be added once more.
-            del optimizer.param_groups[len(options) :]
-            for group, before in zip(optimizer.param_groups, options, strict=True):
-                group.update(before)
-            for own, before in zip(_hooks(optimizer), hooks, strict=True):
-                for added in [key for key in own if key not in before]:
-                    del own[added]
-        for name, parameter in trainer.lightning_module.named_parameters():
-            parameter.requires_grad_(self._trained.get(name, parameter.requires_grad))
-        # In the first epoch Lightning takes the iterator for one that was made just now.
-        iter(_fetcher(trainer))
-
-
-def _hooks(optimizer: torch.optim.Optimizer) -> list[dict[int, Callable[..., object]]]:
-    hooks = (optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
-    # torch types each by the signature of its functions.
-    return [cast(dict[int, Callable[..., object]], each) for each in hooks]
-
-
 def _fetcher(trainer: pl.Trainer) -> _DataFetcher:
     """Return what fetches the batches, which is there once the loop has set up its data."""
     found = trainer.fit_loop._data_fetcher
     assert found is not None  # noqa: S101
     return found
-
-
-def _options(group: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in group.items() if key != "params"}
-
-
-def _counts(trainer: pl.Trainer) -> list[tuple[str, _BaseProgress]]:
-    loop = trainer.fit_loop
-    steps = loop.epoch_loop
-    return [
-        ("epochs", loop.epoch_progress),
-        ("batches", steps.batch_progress),
-        ("schedules", steps.scheduler_progress),
-        ("updates", steps.automatic_optimization.optim_progress),
-        ("manual updates", steps.manual_optimization.optim_step_progress),
-    ]

@@ -11,11 +11,16 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities.combined_loader import CombinedLoader
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
+from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes
+from twinrun.checkpoint.resumable import generators_of
 from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError
+from twinrun.process.determinism import State, capture
+from twinrun.trace.fingerprints import fingerprint_tree, join
 from twinrun.training.assemble import build
+from twinrun.training.load_workload import build_module, load_workload
 
 # What is kept of a loader, and goes round and round; each variant has a copy on its device.
 BATCHES_BYTES = 2**28
@@ -25,8 +30,13 @@ MOST_BATCHES = 1000
 class InitialState:
     """A workload that was constructed, and that every variant takes copies from."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: Training, before: State | None = None) -> None:
         """Build the workload; of the variant only what concerns the data counts.
+
+        Args:
+            training: what is built.
+            before: the switches before any of the user's code was imported, which happens once in a
+                process; None for those of now.
 
         Raises:
             TwinrunError: if it cannot be built.
@@ -37,8 +47,13 @@ class InitialState:
         self._folder = tempfile.TemporaryDirectory(prefix="twinrun-")
         self.root = self._folder.name
         """An empty folder for the Trainers."""
+        self._training = training
+        self.switches_before = before or capture()
+        """The switches of the process without the user's code."""
         with isolate_rng():
             self._module, self.data = build(training)
+        self.switches_after = capture()
+        """Those that its imports and constructors have left."""
         _set_up_once(self.data)
         self._found: dict[tuple[str, int], list[object]] = {}
         self._extents: dict[str, int | None] = {}
@@ -50,6 +65,14 @@ class InitialState:
     def module(self) -> pl.LightningModule:
         """Return a module of one's own with the initial weights."""
         return copy.deepcopy(self._module)
+
+    def construct(self) -> None:
+        """Construct a module and forget it, for what its constructor sets in this process.
+
+        Copies would not do it. In a run it happens after the variant's own settings.
+        """
+        with self.seeded():
+            build_module(self._training.workload, self._training.search_path)
 
     def has(self, phase: str) -> bool:
         """Say whether the data module has a loader for a phase."""
@@ -76,12 +99,41 @@ class InitialState:
                     self.data.setup("predict")
                 loader = getattr(self.data, name)()
                 self._extents[phase] = _length(loader)
+            with self.ordered(loader):
                 # ASSUME these stand for the epoch, where it has more batches than are kept.
                 found = list(_while_small(islice(_batches_of(loader, phase), most)))
             if not found:
                 raise TwinrunError(f"{name} gives no batch")
             self._found[phase, most] = found
         return self._found[phase, most]
+
+    @contextmanager
+    def ordered(self, loaders: object) -> Iterator[None]:
+        """Let the body begin an epoch in the order in which every epoch of a timing is.
+
+        Args:
+            loaders: one, or several as Lightning takes them, which may have generators of their
+                own: the variants share the data module, and would take turns in drawing from them.
+        """
+        several = loaders.iterables if isinstance(loaders, CombinedLoader) else loaders
+        with self.seeded():
+            for generator in generators_of(tree_leaves(several)):
+                generator.manual_seed(self._seed)
+            yield
+
+    def fingerprint(self, hyperparameter: str | None) -> int | None:
+        """Fingerprint the batches of training that a hyperparameter makes, as far as they are kept.
+
+        Returns:
+            None for a hyperparameter that the module takes too, which may do anything with it, and
+            where no training was measured.
+        """
+        kept = [found for (phase, _), found in self._found.items() if phase == "train"]
+        training = self._training
+        _, _, of_module, _ = load_workload(training.workload, training.search_path)
+        if not kept or hyperparameter is None or hyperparameter in of_module:
+            return None
+        return join([fingerprint_tree(batch) for batch in max(kept, key=len)])
 
     def extent(self, phase: str) -> int | None:
         """Return how many batches a loader has that was asked for batches, if it says so."""

@@ -7,9 +7,10 @@ optimizer, with the hooks that it brings along, as fast as the variant makes the
 `predict_step`; of `trainer`, a training step through Lightning's Trainer, with loading, transfer,
 hooks, logging and schedules. `transfer` (moving the batches) and `first_call` (compilation,
 allocation and capture) are reported apart, and untimed calls follow them. A round measures every
-variant once, the batches going round, and the next round begins with another variant. The device is
-synchronised at both ends of the clock. Before all that fast steps are proven, and each variant
-predicts the same batch, which is compared with the baseline's.
+variant once, all on the same batches (see `round_length`), which go round, and the next round
+begins with another variant. The device is synchronised at both ends of the clock. Before all that
+fast steps are proven, and each variant predicts the same batch, which is compared with the
+baseline's.
 
 What cannot run on this machine is reported with the reason, and the others are still measured.
 """
@@ -27,7 +28,10 @@ from twinrun.errors import TwinrunError
 from twinrun.process import environment
 from twinrun.process.memory_limit import bounded_memory
 from twinrun.timing import ratios, summary
+from twinrun.timing.conditions import unchanged_switches
 from twinrun.timing.rounds import Measured, measure_size
+from twinrun.timing.same_batches import judged_once
+from twinrun.timing.without_effect import ratios_in_effect
 
 
 def measure(
@@ -70,8 +74,8 @@ def measure(
         dataset=dataset,
         search_path=search_path,
     )
-    found: list[Measured] = []
-    with compiler_switches(), bounded_memory():
+    measured_sizes: list[tuple[int | None, Measured]] = []
+    with compiler_switches(), bounded_memory(), unchanged_switches() as before:
         for size in timing.sizes or [None]:
             label = name if size is None else f"{name}, {timing.size} {size}"
             # A dimension that had another size before, in the same lines of code, is one that
@@ -80,22 +84,25 @@ def measure(
             # The Trainer's loop takes much the same at any size: it is timed at the largest.
             is_largest = size is None or size == max(timing.sizes)
             phases = [phase for phase in timing.phases if is_largest or phase != "trainer"]
-            found.append(
-                measure_size(
-                    replace(training, workload=workload.with_hyperparameter(timing.size, size)),
-                    variants,
-                    replace(timing, phases=phases),
-                    size=size,
-                    # A prediction that is compiled only for this costs seconds of compilation.
-                    compares=is_largest or "predict" in phases,
-                    label=label,
-                )
+            measured = measure_size(
+                replace(training, workload=workload.with_hyperparameter(timing.size, size)),
+                variants,
+                replace(timing, phases=phases),
+                size=size,
+                # A prediction that is compiled only for this costs seconds of compilation.
+                compares=is_largest or "predict" in phases,
+                label=label,
+                before=before,
             )
+            measured_sizes.append((size, measured))
+    found = list(judged_once(measured_sizes, timing.size, list(variants)))
     identity = {"timing": name, "workload": timing.workload}
     rows = [row for measured in found for row in measured.rows]
     columns = ["variant", "device", "size", "phase", "round", "steps", "seconds"]
     table = pd.DataFrame(rows, columns=columns)
     artifacts.write_csv(files.rounds, table.assign(**identity)[[*identity, *columns]])
+    had = [row for measured in found for row in measured.had]
+    kept, others = ratios_in_effect(ratios.ratios(table, baseline), had, variants)
     summary.write(
         files.summary,
         {
@@ -110,13 +117,14 @@ def measure(
             },
             "environment": described,
             "medians": ratios.medians(table),
-            "ratios": ratios.ratios(table, baseline),
+            "ratios": kept,
             "trainer": ratios.overheads(table),
             "proofs": [row for measured in found for row in measured.proofs],
             "compilation": [row for measured in found for row in measured.compilation],
             "agreement": [row for measured in found for row in measured.agreement],
             "extents": [row for measured in found for row in measured.extents],
-            "skipped": [row for measured in found for row in measured.skipped],
+            "had": had,
+            "skipped": [*(row for measured in found for row in measured.skipped), *others],
             "without_epoch_hooks": [
                 row for measured in found for row in measured.without_epoch_hooks
             ],

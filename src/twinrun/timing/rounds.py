@@ -13,14 +13,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from twinrun.acceleration.steps import is_fast
+from twinrun.acceleration.steps import calls_to_warm_up, is_fast
 from twinrun.config.definitions import Timing, Training, Variant
 from twinrun.errors import TwinrunError, sentence_of
+from twinrun.process.determinism import State
 from twinrun.process.fresh_process import report_progress
 from twinrun.timing.agreement import Outputs, agreement
 from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
-from twinrun.timing.summary import Agreement, Compilation, Extent, Skipped, TimedProof
+from twinrun.timing.round_length import steps_of_round
+from twinrun.timing.summary import Agreement, Compilation, Extent, Had, Skipped, TimedProof
 from twinrun.timing.timed_variant import MOST_BATCHES, Phase, Row, TimedVariant
 from twinrun.training.prove import OtherComputationError
 from twinrun.training.remembered_proofs import proof_of
@@ -28,6 +30,8 @@ from twinrun.training.remembered_proofs import proof_of
 PROGRESS_SECONDS = 10.0
 # The order in which phases are prepared: predictions are made by the module that `train` prepared.
 ORDER: Sequence[Phase] = ("trainer", "train", "predict")
+# The Trainer's steps are compared with the bare ones of the same variant.
+TOGETHER: Sequence[tuple[Phase, ...]] = (("trainer", "train"), ("predict",))
 
 Found = TypeVar("Found")
 
@@ -57,8 +61,12 @@ class Measured:
     """For each compiled variant and phase, calls, compilations and reasons."""
     extents: list[Extent] = field(default_factory=list)
     """Batches of an epoch of training, and of the whole prediction."""
+    had: list[Had] = field(default_factory=list)
+    """For each variant that was measured, what torch was set to in the end."""
     agreement: list[Agreement] = field(default_factory=list)
     """For each variant but the baseline, how far its prediction is off."""
+    batches: int | None = None
+    """Fingerprint of the batches, see `InitialState.fingerprint`."""
 
 
 def measure_size(
@@ -69,6 +77,7 @@ def measure_size(
     size: int | None,
     compares: bool,
     label: str,
+    before: State | None = None,
 ) -> Measured:
     """Measure variants in turn, at one size.
 
@@ -79,9 +88,10 @@ def measure_size(
         size: the value of the hyperparameter that the timing varies.
         compares: whether the predictions of the variants are compared with the baseline's.
         label: for progress.
+        before: torch's switches before the user's code was imported.
     """
     try:
-        initial = InitialState(training)
+        initial = InitialState(training, before)
     except Exception as error:  # a size may be too large, or none that the workload has
         traceback.print_exc()
         reason = sentence_of(error)
@@ -93,7 +103,9 @@ def measure_size(
         )
     with closing(initial):
         rounds = Rounds(initial, training, variants, timing, size=size, label=label)
-        return rounds.measure(compares=compares)
+        found = rounds.measure(compares=compares)
+        found.batches = initial.fingerprint(timing.size)
+        return found
 
 
 class Rounds:
@@ -126,8 +138,9 @@ class Rounds:
             self._enter(name, outputs, compares=compares)
         progress = _Progress(self._label, self._timing.rounds)
         for number in range(1, self._timing.rounds + 1):
+            steps = self._steps_of_round()
             for name in _rotated(list(self._timed), number):
-                self._measure_round(name, number)
+                self._measure_round(name, number, steps)
             progress.say(number)
         for name, timed in self._timed.items():
             found.rows += [self._row(name, row) for row in timed.once()]
@@ -135,6 +148,7 @@ class Rounds:
                 found.without_epoch_hooks.append(
                     {"variant": name, "size": self._size, "phase": "train", "reason": why}
                 )
+            found.had.append({"variant": name, "size": self._size, **timed.had()})
             found.compilation += [
                 Compilation(variant=name, size=self._size, phase=phase, **counts)
                 for phase, counts in timed.compilation()
@@ -172,8 +186,9 @@ class Rounds:
             )
 
     def _enter(self, name: str, outputs: Outputs, *, compares: bool) -> None:
-        variant, steps = self._variants[name], self._timing.steps
-        timed = self._attempt(name, None, lambda: TimedVariant(self._initial, variant, steps=steps))
+        variant, calls = self._variants[name], max(map(calls_to_warm_up, self._variants.values()))
+        make = partial(TimedVariant, self._initial, variant, warm_up_calls=calls)
+        timed = self._attempt(name, None, make)
         if timed is None:
             return
         self._timed[name] = timed
@@ -195,11 +210,25 @@ class Rounds:
         for phase in self._phases_left(name):
             self._attempt(name, phase, partial(timed.warm_up, phase))
 
-    def _measure_round(self, name: str, number: int) -> None:
-        timed = self._timed[name]
+    def _steps_of_round(self) -> dict[Phase, int]:
+        """Return how many steps of each phase all variants do in the round that comes."""
+        found: dict[Phase, int] = {}
+        for together in TOGETHER:
+            seconds = [
+                timed.seconds_per_step[phase]
+                for name, timed in self._timed.items()
+                for phase in self._phases_left(name)
+                if phase in together
+            ]
+            number = steps_of_round(self._timing.steps, seconds or [1.0])
+            found |= dict.fromkeys(together, number)
+        return found
+
+    def _measure_round(self, name: str, number: int, steps: Mapping[Phase, int]) -> None:
+        timed, stretch = self._timed[name], self._timing.steps
         for phase in self._phases_left(name):
-            row = self._attempt(name, phase, partial(timed.round, phase, number))
-            if row is not None:
+            act = partial(timed.round, phase, number, steps[phase], stretch=stretch)
+            if (row := self._attempt(name, phase, act)) is not None:
                 self._measured.rows.append(self._row(name, row))
 
     def _attempt(self, name: str, phase: Phase | None, act: Callable[[], Found]) -> Found | None:

@@ -9,8 +9,8 @@ from typing import Literal, TypedDict
 
 from twinrun import artifacts
 from twinrun.config.definitions import Timing, Variant, Workload
-from twinrun.process.environment import Environment
-from twinrun.run_records import Proof
+from twinrun.process.environment import Environment, Switches
+from twinrun.run_records import Departure, Proof
 
 # What is measured in rounds, and what once before them.
 TimedPhase = Literal["train", "trainer", "predict"]
@@ -139,6 +139,24 @@ class Extent(TypedDict):
     """Batches of the prediction."""
 
 
+class SwitchesHad(TypedDict):
+    """What torch was set to when the rounds of a variant had been measured."""
+
+    switches: Switches
+    """As the user's code had left them."""
+    departures: list[Departure]
+    """Where they are not what the variant says."""
+
+
+class Had(SwitchesHad):
+    """The same of one variant at one size."""
+
+    variant: str
+    """The variant."""
+    size: int | None
+    """As for `Median`."""
+
+
 class Skipped(TypedDict):
     """A variant, or one phase of it, that could not be measured."""
 
@@ -168,7 +186,8 @@ class TimingSummary(TypedDict):
     medians: list[Median]
     """A row for each variant, size and phase that was measured."""
     ratios: list[Ratio]
-    """A row for each variant but the baseline, size and phase measured in rounds."""
+    """A row for each variant but the baseline, size and phase measured in rounds, if the settings
+    in which the two differ took effect; otherwise there is a row in `skipped`."""
     trainer: list[Overhead]
     """A row for each variant whose step was measured through the Trainer too."""
     compilation: list[Compilation]
@@ -179,8 +198,10 @@ class TimingSummary(TypedDict):
     """A row for each variant but the baseline that predicts."""
     extents: list[Extent]
     """A row for each size."""
+    had: list[Had]
+    """A row for each variant that was measured, and size."""
     skipped: list[Skipped]
-    """A row for each variant, size and phase that could not be measured."""
+    """A row for each variant, size and phase that could not be measured, or not compared."""
     without_epoch_hooks: list[Skipped]
     """A row for each variant and size whose bare steps were timed with no end of an epoch between
     them, because a hook of the epoch's end failed there."""

@@ -24,13 +24,14 @@ from twinrun.config.definitions import Variant
 from twinrun.errors import sentence_of
 from twinrun.run_records import CompilationCounts
 from twinrun.timing.bare_step import Call, bare_step, in_precision, pass_epoch
-from twinrun.timing.conditions import conditions, wake
+from twinrun.timing.conditions import OwnConditions, wake
 from twinrun.timing.fit import Fit
 from twinrun.timing.initial_state import MOST_BATCHES, InitialState
+from twinrun.timing.summary import SwitchesHad
 from twinrun.timing.trainer_loop import TrainerLoop
+from twinrun.training.what_happened import departures_of_switches, switches
 
 WARM_UP_CALLS = 2  # after those that compile or allocate
-ROUND_SECONDS = 0.1  # at least; what else a machine does for some milliseconds would drown less
 
 Phase = Literal["train", "predict", "trainer"]
 Shape = tuple[torch.Size | type, ...]
@@ -54,22 +55,25 @@ class Row(TypedDict):
 class TimedVariant:
     """A variant's training and prediction."""
 
-    def __init__(self, initial: InitialState, variant: Variant, *, steps: int) -> None:
+    def __init__(self, initial: InitialState, variant: Variant, *, warm_up_calls: int = 0) -> None:
         """Find the device; `prepare` does the rest.
 
         Args:
             initial: what all variants start from.
             variant: its settings.
-            steps: of a round, at least.
+            warm_up_calls: the most that a variant of the timing needs; all do as many.
 
         Raises:
-            TwinrunError: if the settings contradict each other, the device or this torch.
+            TwinrunError: if the settings contradict each other, the device or this torch, or the
+                module cannot be constructed under them.
             JobError: if the device is missing.
         """
         self._device = device_of(variant)
         check(variant)
         self._initial, self._variant = initial, variant
-        self._steps, self._warming_up = steps, calls_to_warm_up(variant)
+        self._own = OwnConditions(variant, initial.switches_before, initial.switches_after)
+        self._first_calls = calls_to_warm_up(variant)
+        self._warming_up = max(self._first_calls, warm_up_calls)
         self._fits: dict[str, Fit] = {}
         self._loop: TrainerLoop | None = None
         self._calls: dict[Phase, Call] = {}
@@ -79,6 +83,10 @@ class TimedVariant:
         self.without_epoch_hooks: str | None = None
         """Why no epoch ended between bare steps, where a hook failed that waits for more."""
         self._transfer = self._first_call = self._first_prediction = 0.0
+        self.seconds_per_step: dict[Phase, float] = {}
+        """Of each phase, when it was called last."""
+        with self._conditions():
+            initial.construct()
         self.epsilon = epsilon_of(variant.precision, variant.accelerator)
         """How far 1 and the next number are apart in what `output` was computed with."""
 
@@ -117,11 +125,14 @@ class TimedVariant:
         with self._conditions():
             if phase == "trainer":
                 with self._must_take_effect(phase):
-                    self._seconds(phase, self._warming_up + WARM_UP_CALLS)
+                    self._seconds(phase, self._warming_up)
+                    last = self._seconds(phase, WARM_UP_CALLS)
+                self.seconds_per_step[phase] = last / WARM_UP_CALLS
                 return
             if phase == "train":
                 with self._cache(), self._must_take_effect(phase):
-                    self._first_call += self._seconds(phase, self._warming_up)
+                    self._first_call += self._seconds(phase, self._first_calls)
+                self._seconds(phase, self._warming_up - self._first_calls)
             shapes = [_shapes(batch) for batch in self._batches[phase]]
             # Each shape once, in the order of the batches: that of a set is left to chance.
             for shape in dict.fromkeys(shapes):
@@ -129,9 +140,9 @@ class TimedVariant:
                     self._next[phase] = shapes.index(shape)
                     self._seconds(phase, 1)
             # The jumps to the shapes are undone: all variants begin their rounds with the same
-            # batch.
-            self._next[phase] = 0
-            self._seconds(phase, WARM_UP_CALLS)
+            # batch, and bare steps with that of the Trainer's loop.
+            self._next[phase] = self._warming_up
+            self.seconds_per_step[phase] = self._seconds(phase, WARM_UP_CALLS) / WARM_UP_CALLS
 
     def output(self) -> list[torch.Tensor]:
         """Predict the first batch, clocked, before any step changes the weights."""
@@ -161,15 +172,19 @@ class TimedVariant:
             self._row("first_call", 0, 1, first),
         ]
 
-    def round(self, phase: Phase, number: int) -> Row:
-        """Measure one round of a phase: its steps, and as often again as makes it long enough."""
-        seconds, steps = 0.0, 0
+    def round(self, phase: Phase, number: int, steps: int, *, stretch: int) -> Row:
+        """Measure one round of a phase, in stretches of steps: an epoch may end between them."""
         with self._conditions():
             # ASSUME a sum of short measurements is as good as a long one: each is synchronised.
-            while not steps or seconds < ROUND_SECONDS:
-                seconds += self._seconds(phase, self._steps)
-                steps += self._steps
+            seconds = sum(self._seconds(phase, stretch) for _ in range(steps // stretch))
+        self.seconds_per_step[phase] = seconds / steps
         return self._row(phase, number, steps, seconds)
+
+    def had(self) -> SwitchesHad:
+        """Return torch's switches as the variant has them now, and where it asks for others."""
+        with self._conditions():
+            found = switches()
+        return {"switches": found, "departures": departures_of_switches(found, self._variant)}
 
     def compilation(self) -> list[tuple[Phase, CompilationCounts]]:
         """Return the counts of each compiled phase so far; [] of a variant in eager mode."""
@@ -230,7 +245,7 @@ class TimedVariant:
     @contextmanager
     def _conditions(self) -> Iterator[None]:
         # Switches belong to the process: every variant sets its own and puts the former ones back.
-        with conditions(self._variant):
+        with self._own():
             wake(self._device)
             yield
 

@@ -3,7 +3,8 @@
 The Trainer is set up as a run's, but for what a run keeps: it fetches the batches from the data
 module's loader, moves them, calls hooks, logs and steps schedules. The clock runs from the end of
 one step to the end of another, so what a fit costs once stays outside. Validation does too; it is
-done, with one batch, only where the training may need its metrics.
+done, with one batch, only where the training may need its metrics. Every epoch has the batches in
+the order of the bare steps', so that both, and all variants, measure the same batches.
 """
 
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
@@ -35,7 +36,7 @@ class TrainerLoop:
 
     def seconds(self, steps: int) -> float:
         """Train on, and give the seconds of the steps."""
-        before, started = self._fit.validation_seconds, timer()
+        before, started = self._fit.untimed_seconds, timer()
         for _ in range(steps):
             next(self._steps)
-        return timer() - started - (self._fit.validation_seconds - before)
+        return timer() - started - (self._fit.untimed_seconds - before)

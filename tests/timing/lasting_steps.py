@@ -1,0 +1,87 @@
+"""A module whose steps take as long as their sample is, by a clock of their own."""
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Clock:
+    """Stands for the clock; only steps let it go on."""
+
+    now = 0.0
+
+    @classmethod
+    def read(cls):
+        return cls.now
+
+
+class Sorted(pl.LightningDataModule):
+    """Samples sorted by their length, as loaders of texts are, or in an order that is drawn."""
+
+    def __init__(self, order="sorted", batch_size=1):
+        super().__init__()
+        self.batch_size, self.order = batch_size, order
+        self.generator = torch.Generator().manual_seed(5)
+
+    def train_dataloader(self):
+        lengths = torch.arange(1.0, 61.0)[:, None]
+        options = {
+            "sorted": {},
+            "drawn": {"shuffle": True},
+            "drawn by its own": {"shuffle": True, "generator": self.generator},
+        }
+        return DataLoader(TensorDataset(lengths), batch_size=self.batch_size, **options[self.order])
+
+    predict_dataloader = train_dataloader
+
+
+class Lasting(pl.LightningModule):
+    """Under deterministic algorithms a step takes `times` as long."""
+
+    def __init__(self, times=3.0):
+        super().__init__()
+        self.times = times
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, batch_idx):
+        return self.predict_step(batch, batch_idx).square().mean()
+
+    def predict_step(self, batch, batch_idx):
+        is_slow = torch.are_deterministic_algorithms_enabled()
+        # A power of 2: sums of these are exact.
+        Clock.now += batch[0].sum().item() * 2**-10 * (self.times if is_slow else 1)
+        return self.layer(batch[0])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1e-6)
+
+
+class InConstructor(Lasting):
+    """Asks for deterministic algorithms by itself, as many modules do."""
+
+    def __init__(self, times=3.0):
+        super().__init__(times)
+        torch.use_deterministic_algorithms(True)
+
+
+class InHook(Lasting):
+    """Asks for them when it is trained."""
+
+    def on_fit_start(self):
+        torch.use_deterministic_algorithms(True)
+
+
+class InStep(Lasting):
+    """Asks for them in its first step."""
+
+    def training_step(self, batch, batch_idx):
+        torch.use_deterministic_algorithms(True)
+        return super().training_step(batch, batch_idx)
+
+
+class Threads(Lasting):
+    """Sets the threads."""
+
+    def __init__(self, times=3.0):
+        super().__init__(times)
+        torch.set_num_threads(1)

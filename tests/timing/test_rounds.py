@@ -1,0 +1,163 @@
+"""Variants do the same steps on the same batches, under the switches that a run would have."""
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from example_trainings import VARIANT
+
+from twinrun import artifacts
+from twinrun.config.definitions import Timing, TimingFiles, Variant, Workload
+from twinrun.timing.measure import measure
+from twinrun.timing.round_length import steps_of_round
+from twinrun.timing.summary import read
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.speed import costs, training_speeds
+
+PLAIN = Variant(**{**VARIANT, "deterministic": False})
+SLOW = Variant(**{**VARIANT, "deterministic": True})
+
+
+@pytest.fixture
+def clocked(monkeypatch, tmp_path):
+    """Time the variants by the clock of the module, in which only its steps take time."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.delitem(sys.modules, "lasting_import", raising=False)
+    clock = importlib.import_module("lasting_steps").Clock
+    for module in ("timed_variant", "trainer_loop", "fit"):
+        monkeypatch.setattr(f"twinrun.timing.{module}.timer", clock.read)
+
+    def timed(
+        phases,
+        *,
+        sizes=(),
+        module="lasting_steps:Lasting",
+        plain=PLAIN,
+        slow=SLOW,
+        **hyperparameters,
+    ):
+        files = TimingFiles(rounds=str(tmp_path / "t.csv"), summary=str(tmp_path / "t.json"))
+        measure(
+            name="t",
+            timing=Timing(
+                workload="w",
+                variants=[],
+                rounds=12,
+                steps=7,
+                phases=phases,
+                size="batch_size" if sizes else None,
+                sizes=list(sizes),
+            ),
+            workload=Workload(
+                module=module,
+                data="lasting_steps:Sorted",
+                dataset=None,
+                hyperparameters=hyperparameters,
+                epochs=2,
+            ),
+            variants={"plain": plain, "slow": slow},
+            dataset=None,
+            search_path=[],
+            files=files,
+        )
+        summary = {**artifacts.read_json(files.summary), "path": files.summary}
+        return pd.read_csv(files.rounds), summary
+
+    return timed
+
+
+@pytest.mark.parametrize("order", ["sorted", "drawn", "drawn by its own"])
+@pytest.mark.parametrize("times", [3.0, 128.0])
+def test_a_ratio_is_that_of_the_same_batches_in_every_round(clocked, order, times):
+    """Seen red: variants filled their rounds, and the fast one went on to longer samples."""
+    phases = ["train", "trainer", "predict"]
+    found, summary = clocked(phases, order=order, times=times)
+    assert summary["skipped"] == []
+    ratios = {row["phase"]: row for row in summary["ratios"]}
+    assert ratios.keys() == set(phases)
+    for row in ratios.values():
+        # But for the rounding of seconds by steps.
+        assert (row["time_ratio"], row["low"], row["high"]) == pytest.approx((times, times, times))
+    # Nothing but the steps takes time, so the Trainer costs none where both had the same batches.
+    for row in summary["trainer"]:
+        assert (row["time_ratio"], row["low"], row["high"]) == (1, 1, 1)
+    steps = found[found["round"] > 0].groupby(["phase", "round"])["steps"].nunique()
+    assert (steps == 1).all()
+
+
+OWN = "lasting_steps:InConstructor", "lasting_steps:InHook", "lasting_steps:InStep"
+
+
+@pytest.mark.parametrize("module", [*OWN, "lasting_import:Lasting"])
+def test_what_the_module_sets_by_itself_stays_as_in_a_run(clocked, module):
+    """Seen red: "yes, 3 times", where all runs were deterministic and said so."""
+    _, summary = clocked(["train"], module=module)
+    seconds = [row["seconds_per_step"] for row in summary["medians"] if row["phase"] == "train"]
+    assert seconds[0] == seconds[1]
+    plain, slow = summary["had"]
+    assert plain["switches"]["deterministic"]
+    assert [found["setting"] for found in plain["departures"]] == ["deterministic"]
+    assert slow["departures"] == []
+    timing = Evidence(path="t.json", found=read(summary["path"]))
+    (cost,), (speed,) = costs(timing), training_speeds(timing)
+    assert summary["ratios"] == []
+    why = "under plain, deterministic is True, where the variant says False"
+    for verdict in (cost, speed):
+        assert (verdict["answer"], verdict["measured"]) == ("not run", why)
+
+
+def test_threads_that_the_module_sets_are_no_threads_of_the_variant(clocked):
+    slow = replace(PLAIN, threads=2)
+    _, summary = clocked(["train"], module="lasting_steps:Threads", slow=slow)
+    plain, other = summary["had"]
+    assert plain["switches"]["threads"] == other["switches"]["threads"] == 1
+    assert [found["setting"] for found in other["departures"]] == ["threads"]
+
+
+def test_a_setting_that_both_variants_lack_leaves_the_answer(clocked):
+    """They were to differ in the algorithms alone, and did."""
+    plain, slow = (replace(variant, threads=2) for variant in (PLAIN, SLOW))
+    _, summary = clocked(["train"], module="lasting_steps:Threads", plain=plain, slow=slow)
+    (row,) = costs(Evidence(path="t.json", found=read(summary["path"])))
+    assert row["answer"] == "yes"
+
+
+@pytest.mark.parametrize("order", ["sorted", "drawn"])
+def test_a_size_that_gives_the_batches_of_another_is_no_size(clocked, order):
+    """Seen red: a batch of all 60 samples was judged "at 600" too, and at 6,000."""
+    sizes = (8, 60, 600, 6000)
+    found, summary = clocked(["train", "trainer"], sizes=sizes, order=order)
+    assert found["size"].unique().tolist() == [8, 60]
+    assert [(row["size"], row["phase"]) for row in summary["ratios"]] == [
+        (8, "train"),
+        (60, "train"),
+        (60, "trainer"),
+    ]
+    assert [(row["variant"], row["size"], row["reason"]) for row in summary["skipped"]] == [
+        (variant, size, f"batch_size {size} gives the batches of batch_size 60")
+        for size in (600, 6000)
+        for variant in ("plain", "slow")
+    ]
+    answers = training_speeds(Evidence(path="t.json", found=read(summary["path"])))
+    assert [row["answer"] for row in answers] == ["no", "no", *["not run"] * 4]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ([1.0], 10),  # the least, and long enough
+        ([0.001], 100),
+        ([0.001, 0.002], 100),  # the fastest fills the round
+        ([0.001, 0.009], 30),  # the slowest holds the others up no longer than that
+        ([0.001, 100.0], 10),
+    ],
+)
+def test_a_round_is_long_enough_for_the_fastest_and_not_too_long_for_the_slowest(seconds, expected):
+    assert steps_of_round(10, seconds) == expected
+
+
+def test_a_clock_too_coarse_for_a_step_leaves_a_round_finite():
+    assert steps_of_round(10, [0.0]) <= 10**8 + 10
