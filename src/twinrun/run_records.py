@@ -63,7 +63,7 @@ class Departure(TypedDict):
     sentence: str
     """What it is or became, and what was asked."""
     in_part: NotRequired[bool]
-    """Whether the setting had its effect elsewhere: then it is said, and hinders no comparison."""
+    """Whether the setting took effect in a part of the training; then runs are compared still."""
 
 
 class SettingsEntry(TypedDict):

@@ -103,7 +103,7 @@ def test_a_first_report_takes_two_commands(site, tmp_path):
     assert "Report: results/report.html" in last
     assert "Selected jobs" not in done.stderr  # Snakemake's own log is in a file
     assert (tmp_path / "results/report.html").exists()
-    logs = (tmp_path / "results/logs/train").rglob("*.log")
+    logs = list((tmp_path / "results/logs/train").rglob("*.log"))
     assert logs
     done = twinrun(site, "check", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import suppress
+from dataclasses import fields
 
 import pytest
 from comparing import compared
@@ -10,10 +11,11 @@ from example_trainings import VARIANT, WORKLOAD, arguments
 
 from twinrun.checkpoint import interrupt
 from twinrun.comparison.compare import compare
-from twinrun.comparison.happened import not_in_effect
+from twinrun.comparison.happened import NEEDS, READ, not_in_effect
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_matrix, read_stops
+from twinrun.config.definitions import Variant
 from twinrun.process.fresh_process import rebuilt
 from twinrun.training import run as module_of_run
 from twinrun.training.train import train
@@ -289,3 +291,21 @@ def test_a_resumed_run_is_compared(tmp_path, trained):
     row, cell = stopped(trained, tmp_path, WORKLOAD, "mid_epoch", "twinrun")
     assert (row["answer"], row["resumed_at"], row["lost"]) == ("equal", 5, "nothing was lost")
     assert cell["answer"] == "equal"
+
+
+# Settings that `happened` does not read, each with what tells of it instead.
+SEEN_ELSEWHERE = {
+    "compile": "torch counts what it compiled",
+    "cuda_graph": "a proof precedes every run, and refuses a step that cannot be captured",
+    "nodes": "a run whose number of workers is another one is refused",
+    "environment": "set for the process before it starts",
+    "stop": "the run says whether it was stopped",
+    "resume": "the run says from what it was resumed",
+}
+
+
+def test_of_every_setting_something_tells_whether_it_took_effect():
+    """A new one that is forgotten there would be called equal where it never acted."""
+    names = [field.name for field in fields(Variant)]
+    assert sorted({*READ, *NEEDS, *SEEN_ELSEWHERE}) == sorted(names)
+    assert not {*READ} & {*SEEN_ELSEWHERE}

@@ -1,11 +1,10 @@
 """The proof of fast steps: planted faults are refused by name, and nothing of it stays behind."""
 
 import math
-import random
+import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from example_trainings import VARIANT, WORKLOAD
@@ -16,6 +15,7 @@ from twinrun.acceleration.evidence import Recorded
 from twinrun.acceleration.proof import compare
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.errors import TwinrunError
+from twinrun.process.determinism import capture
 from twinrun.training import prove as proving
 from twinrun.training import remembered_proofs
 from twinrun.training.few_batches import few_of
@@ -157,11 +157,15 @@ def test_a_module_that_knows_no_float64_is_proven_in_its_own_precision(monkeypat
 def test_generators_switches_and_environment_are_as_before(monkeypatch):
     monkeypatch.setenv("PL_GLOBAL_SEED", "7")
     monkeypatch.setenv("PL_SEED_WORKERS", "1")
-    before = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())
+
+    def state():
+        found = capture()
+        rng = found.pop("random")
+        return found, dict(os.environ), repr(rng), torch.get_rng_state().tolist()
+
+    before = state()
     proof_of("Dropout", replace(STEP, compile="none", optimizer="foreach"))
-    after = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state())
-    assert before[:2] == after[:2]
-    assert torch.equal(before[2], after[2])
+    assert state() == before
 
 
 def test_a_plain_variant_has_no_proof():

@@ -1,4 +1,7 @@
+from msgspec import convert
+
 from twinrun.gate.gate import require
+from twinrun.gate.judged import Planned
 from twinrun.process.job import job
 
 if __name__ == "__main__":
@@ -10,6 +13,6 @@ if __name__ == "__main__":
             matrices=snakemake.input.matrices,
             runs=snakemake.input.runs,
             rests_on=snakemake.input.rests_on,
-            planned=snakemake.params.planned,
+            planned=convert(snakemake.params.planned, Planned),
             output=snakemake.output.gate,
         )

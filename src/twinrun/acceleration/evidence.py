@@ -10,7 +10,8 @@ from torch.utils._pytree import tree_flatten_with_path
 from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
 
-LOSS, PARAMETER = "the loss of ", "parameter "  # how the names of these values begin
+# How the names of these values begin.
+LOSS, PARAMETER, RATE = "the loss of ", "parameter ", "the final rate of "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,8 @@ class Recorder(pl.Callback):
                         kept[f"{of} {key} of {name}"] = _copy(value)
             # A schedule that a fast step had thrown off would show in the rate.
             for number, group in enumerate(optimizer.param_groups):
-                self.evidence.numbers[f"the final rate of group {number + 1}"] = float(group["lr"])
+                name = f"{RATE}{of}, group {number + 1}"
+                self.evidence.numbers[name] = float(group["lr"])
         for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
             if callback is not self:
                 state = callback.state_dict()

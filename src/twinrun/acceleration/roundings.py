@@ -22,8 +22,8 @@ def noise_of(epsilon: float) -> float:
 
 
 def perturb(module: torch.nn.Module, size: float, draw: int = 0) -> None:
-    """Change all weights by a relative size, up or down: which, is another one for each `draw`."""
-    # A generator of its own, so that the global ones draw the same in all three trainings.
+    """Change all weights by a relative size, each up or down; another `draw` decides otherwise."""
+    # A generator of its own, so that the global ones draw the same in every training.
     generator = torch.Generator().manual_seed(draw)
     with torch.no_grad():
         for parameter in module.parameters():

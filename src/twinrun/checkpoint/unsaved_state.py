@@ -3,8 +3,8 @@
 A resumed training would begin with such a state as it was made, and draw the first epoch's order or
 augmentations again, or go on without a moving average. Looked at are the attributes of the module
 and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
-wrap another one), and lists, tuples and dictionaries in them; of callbacks the attributes that
-change while the training runs and that no `state_dict` gives.
+wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
+that change while the training runs and that no `state_dict` gives.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ import pytorch_lightning as pl
 import torch
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
@@ -65,10 +66,10 @@ def _attributes(owner: object) -> Mapping[str, object]:
 
 def _inside(value: object) -> Iterator[object]:
     yield value
-    # One level: a dataset may hold millions of samples in nested lists.
+    # One level, and short lists only: a dataset may hold millions of samples in them.
     if isinstance(value, dict):
         yield from value.values()
-    elif isinstance(value, list | tuple) and len(value) <= len(GENERATORS) ** 2:
+    elif isinstance(value, list | tuple) and len(value) <= MOST_LOOKED_AT:
         yield from value
 
 

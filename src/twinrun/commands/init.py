@@ -15,7 +15,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.job import say
 from twinrun.training.load_workload import given_by_run, load_class, takers_of
 
-HERE = ["."]  # where his modules are, if they are not installed
+HERE = ["."]  # where modules are that are not installed
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
 
 CONFIG = """\

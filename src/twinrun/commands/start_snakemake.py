@@ -1,8 +1,8 @@
 """`twinrun run`, `report`, `gate`: Snakemake with the workflow that Twinrun brings along.
 
-The process becomes Snakemake: its options, its profiles, its signals, its exit codes. What is added
-is what can be left out on no command line of Snakemake, or makes it hard to read: how many cores,
-and a log of progress alone.
+The process becomes Snakemake: its options, its profiles, its signals, its exit codes. Two things
+are added where the command line does not say them: the number of cores, without which Snakemake
+does not start, and a log of progress alone.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import NoReturn
 from twinrun.config.shipped import shipped
 
 SNAKEFILE = shipped("workflow/Snakefile")
-# Who gives one of these says himself what may be used, and in how many words.
+# Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
 HOW_LOUD = ("--quiet", "--verbose", "-q")
 

@@ -195,8 +195,8 @@ def _losses_looked_at(
     baseline, changed = (run_files.read_run(Path(run, "run.json")) for run in found["runs"])
     steps_of_baseline = run_files.verified(Path(found["runs"][0], "run.json"), "steps.csv")
     losses = artifacts.read_csv(steps_of_baseline, ["loss"])["loss"].abs().to_numpy()
-    start, parted = _start_of(first), _parted(first, steps)
-    of_update = [] if parted is None else [parted + 1]
+    start, apart_at = _start_of(first), _step_apart(first, steps)
+    of_update = [] if apart_at is None else [apart_at + 1]
     looked = []
     # Of what differs before training, the first two: the first row shows it.
     for index in dict.fromkeys([start, *(of_update if first["step"] else [start + 1])]):
@@ -226,7 +226,7 @@ def _start_of(first: FirstDifference) -> int:
     return max(first["step"] - 1, 0)
 
 
-def _parted(first: FirstDifference, steps: pd.DataFrame) -> int | None:
+def _step_apart(first: FirstDifference, steps: pd.DataFrame) -> int | None:
     """Return the row of the first step after which the parameters differ; None if they never do."""
     start = _start_of(first)
     differing = np.flatnonzero(~steps["parameters_equal"].to_numpy(dtype=bool)[start:])
@@ -239,9 +239,9 @@ def _updates_looked_at(
     steps: pd.DataFrame,
     runs: tuple[RunManifest, RunManifest],
 ) -> list[DifferenceSize]:
-    """Judge how far parameters are apart after the updates that parted them."""
-    parted = _parted(first, steps)
-    if parted is None:
+    """Judge how far parameters are apart after the updates in which they diverged."""
+    step = _step_apart(first, steps)
+    if step is None:
         return []
     # ASSUME the elements that tracing samples stand for all parameters: no step keeps them whole.
     samples = [
@@ -251,8 +251,8 @@ def _updates_looked_at(
     left, right = (sample["sample"].astype(np.float64) for sample in samples)
     looked = []
     # A sample is taken after each step: of the first one nothing tells how far it moved them.
-    before = max(parted - 1, 0)
-    for index in range(before + 1, min(parted + STEPS_LOOKED_AT, len(left), len(right))):
+    before = max(step - 1, 0)
+    for index in range(before + 1, min(step + STEPS_LOOKED_AT, len(left), len(right))):
         moved = float(np.linalg.norm(left[index] - left[before]))
         apart = float(np.linalg.norm(right[index] - left[index]))
         bound = rounding.movement_bound(*runs, size=float(np.linalg.norm(left[index])), moved=moved)

@@ -20,7 +20,7 @@ class SoundPart:
     """A config without what is wrong in it."""
 
     config: dict[str, Any]
-    """Of entries and studies that are wrong, what neither means nor contradicts anything."""
+    """The config; entries and studies with a mistake hold harmless values in their place."""
     wrong: Sequence[Path]
     """Where the schema finds mistakes."""
 

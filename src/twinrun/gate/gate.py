@@ -201,9 +201,10 @@ def _cell(matrix: MatrixTable, name: str) -> Judged:
 
 
 def judged_now(gate: str | Path, config: str | None = None) -> GateOutcome:
-    """Read what was judged; what rests on runs that are out of date is not comparable.
+    """Read what was judged; what is out of date is not comparable.
 
-    Nor is what was judged of another config or of other results than those that are there.
+    That is: what rests on runs that have changed, and what was judged of another config, or of
+    other results than those that are there now.
 
     Args:
         gate: results/gate.json.

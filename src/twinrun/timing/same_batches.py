@@ -1,7 +1,7 @@
-"""Sizes that are not what they say: the batches of one are those of another.
+"""Sizes of a timing that give the same batches: they are judged once.
 
-A batch size above the number of samples gives the batch of all samples, whatever it is. What was
-measured of it is nothing of that size, and a growth with the size would be one of equal batches.
+Every batch size above the number of samples gives one and the same batch. A time measured there
+says nothing of the size, and would hide how the time grows with it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,7 @@ from typing import cast
 
 from twinrun.timing.rounds import Measured
 
+# The lists of `Measured` whose records name their size.
 BY_SIZE = (
     "rows",
     "skipped",
@@ -26,10 +27,10 @@ def judged_once(
     hyperparameter: str | None,
     variants: Sequence[str],
 ) -> Iterator[Measured]:
-    """Yield what was measured of each size; of sizes with the same batches once, as the first.
+    """Yield what was measured at each size, and of sizes with the same batches only one.
 
-    The last of them is kept, at which more is measured (see `measure`), under the name of the
-    first. The others are skipped, with the reason.
+    That is the last of them, as more is measured at the last size (see `measure`); it is given the
+    first one's name. The others are skipped, with the reason.
 
     Args:
         found: what was measured by size, in the order of the config.

@@ -17,14 +17,15 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypedDict
 
 import psutil
 import torch
+from msgspec import convert
 
 from twinrun import artifacts
-from twinrun.acceleration.evidence import Recorded
 from twinrun.config.definitions import Training
 from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.process.compiler_cache import own_cache
@@ -99,6 +100,27 @@ def prove_into(training: Training, outcome: str) -> None:
     artifacts.write_record(outcome, found, Outcome)
 
 
+Failed = Literal["job", "mend", "other"]
+ERRORS: Mapping[Failed, type[Exception]] = {
+    "job": JobError,
+    "mend": TwinrunError,
+    "other": BrokenOffError,
+}
+
+
+class Forked(TypedDict):
+    """What a forked process found."""
+
+    trained: ShortlyTrained | None
+    """None where it failed."""
+    failed: Failed | None
+    """Which kind of error that was."""
+    why: str | None
+    """Its sentence."""
+    code: Imported
+    """The user's modules that it imported."""
+
+
 class _ShortTrainings:
     """Short trainings that all begin with the same state of the process."""
 
@@ -115,6 +137,13 @@ class _ShortTrainings:
         self._forks = sys.platform == "linux" and not is_used
 
     def train(self, asked: ShortTraining) -> ShortlyTrained:
+        """Train shortly, in a forked process where one can be forked.
+
+        Raises:
+            JobError: if the device is missing, or the machine ended the process.
+            TwinrunError: what the training raises.
+            BrokenOffError: for all else, what the module raises in the forked process included.
+        """
         if not self._forks:
             return train_shortly(asked)
         with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
@@ -125,51 +154,35 @@ class _ShortTrainings:
             if not file.exists():
                 why = f"its short training {death(process.exitcode or 0)}"
                 raise JobError(why) if process.exitcode == -signal.SIGKILL else BrokenOffError(why)
-            found = torch.load(file, weights_only=True)
-        self.code |= found.pop("code")
-        match found.pop("failed"):
-            case None:
-                evidence = Recorded(
-                    numbers=found.pop("numbers"),
-                    tensors=found.pop("tensors"),
-                    decisive=set(found.pop("decisive")),
-                )
-                return ShortlyTrained(evidence=evidence, **found)
-            case "job":
-                raise JobError(found["why"])
-            case "mend":
-                raise TwinrunError(found["why"])
-            case _:
-                raise BrokenOffError(found["why"])
-
-
-Failed = Literal["job", "mend", "other"]
+            found = convert(torch.load(file, weights_only=True), Forked)
+        self.code |= found["code"]
+        if found["trained"] is not None:
+            return found["trained"]
+        raise ERRORS[found["failed"] or "other"](found["why"] or "")
 
 
 def _train(asked: ShortTraining, file: Path) -> None:
     """Train in the forked process, and write what was found, or the failure, to a file."""
     pr_set_pdeathsig = 1  # the system ends it with the process that started it
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    found: Forked = {"trained": None, "failed": None, "why": None, "code": {}}
     try:
-        trained = train_shortly(asked)
-        evidence = trained.evidence
-        found: dict[str, object] = {
-            "failed": None,
-            "numbers": evidence.numbers,
-            "tensors": evidence.tensors,
-            "decisive": sorted(evidence.decisive),
-            "epsilon": trained.epsilon,
-            "steps": trained.steps,
-            "shapes": trained.shapes,
-            "in_parts": trained.in_parts,
-        }
+        found["trained"] = train_shortly(asked)
     except Exception as error:  # a user's module or a compiler may raise anything
         traceback.print_exc()
-        failed: Failed = "other"
+        found["failed"], found["why"] = "other", sentence_of(error)
         if isinstance(error, TwinrunError):
-            failed = "job" if isinstance(error, JobError) else "mend"
-        found = {"failed": failed, "why": sentence_of(error)}
+            found["failed"] = "job" if isinstance(error, JobError) else "mend"
     found["code"] = imported_files()
     # Whole or not at all: a process that dies here has left nothing.
-    torch.save(found, file.with_suffix(".part"))
+    torch.save(_plain(found), file.with_suffix(".part"))
     file.with_suffix(".part").rename(file)
+
+
+def _plain(found: Forked) -> dict[str, object]:
+    """Return it as what torch loads as data alone: `Forked` is made of it again."""
+    trained = found["trained"]
+    if trained is None:
+        return dict(found)
+    evidence = {**vars(trained.evidence), "decisive": sorted(trained.evidence.decisive)}
+    return {**found, "trained": {**vars(trained), "evidence": evidence}}

@@ -66,7 +66,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     stop = Stop(folder / "STOP")
     origin = origin_of(run)
 
-    # Prove fast steps, in processes of their own: this one is as one that has nothing to prove.
+    # Prove fast steps, in processes of their own: nothing of a proof is left in this one.
     proof, refusal = proven(run.training)
 
     # Assemble.
