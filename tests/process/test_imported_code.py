@@ -156,6 +156,21 @@ def test_a_helper_installed_from_a_folder_changes_under_one_version(tmp_path, mo
     assert found("indexed", code="SCALE = 1", url=False) == {"helper": "1.0"}
 
 
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_of_two_folders_the_first_ones_version_counts(tmp_path, monkeypatch, first):
+    """Red before: the last one's was recorded, where Python imports the first one's."""
+    folders = {"one": ("ruamel.Yaml", "1.0"), "two": ("ruamel-yaml", "2.0")}
+    for folder, (name, version) in folders.items():
+        notes = tmp_path / folder / "site-packages" / f"ruamel_yaml-{version}.dist-info"
+        notes.mkdir(parents=True)
+        (notes / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+    order = sorted(folders, key=lambda folder: folder != first)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / f / "site-packages") for f in order])
+    assert distributions() == {"ruamel-yaml": folders[first][1]}
+
+
 def test_distributions_do_not_depend_on_what_is_imported(tmp_path, monkeypatch):
     """setuptools adds a folder with distributions of its own to sys.path when it is imported."""
     before = distributions()

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +61,7 @@ def imported_files(modules: Iterable[ModuleType] | None = None) -> Imported:
     for each in recorded:
         entry: ImportedFile = {
             "file": relative(each.file),
-            "sha256": hash_of_content(each.file, each.content),
+            "sha256": hash_of_source(each.file, each.content),
         }
         _add(found, each.name, entry)
     known = {each.file for each in recorded}
@@ -92,11 +93,11 @@ def _file_of(module: ModuleType) -> str | None:
 
 def hash_of_file(file: str | Path) -> str:
     """Return the SHA-256 of what a file does: of its syntax tree, or of the bytes of a library."""
-    return hash_of_content(file, Path(file).read_bytes())
+    return hash_of_source(file, Path(file).read_bytes())
 
 
 @functools.lru_cache(maxsize=4096)  # a run looks at the same ones several times
-def hash_of_content(file: str | Path, content: bytes) -> str:
+def hash_of_source(file: str | Path, content: bytes) -> str:
     """Return what `hash_of_file` would have of a file with this content."""
     if Path(file).suffix == ".py":
         return code_hash(content)
@@ -203,7 +204,7 @@ def hash_of_code(
 
 
 def distributions() -> dict[str, str]:
-    """Return the version of every installed distribution.
+    """Return the version of every installed distribution, by its normalised name.
 
     One that was not installed from an index by its version, but from a folder, an archive or a
     repository, keeps its version while it changes: a hash of its files is added, as its installer
@@ -212,9 +213,13 @@ def distributions() -> dict[str, str]:
     # Not all of sys.path: setuptools, once imported, adds what it brings along to it, so that the
     # answer would depend on what else a process has imported.
     folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    installed = metadata.distributions(path=folders)
-    found = {d.metadata["Name"]: _version_of(d) for d in installed if d.metadata["Name"]}
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+    found: dict[str, metadata.Distribution] = {}
+    for each in metadata.distributions(path=folders):
+        # The first folder's, as Python imports it: --user, PYTHONPATH and system packages may hold
+        # another one, under a name that is spelt otherwise (`ruamel.yaml`, `ruamel-yaml`).
+        if name := each.metadata["Name"]:
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), each)
+    return {name: _version_of(found[name]) for name in sorted(found)}
 
 
 def _version_of(distribution: metadata.Distribution) -> str:
