@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from twinrun.config import config_files, schema_check
-from twinrun.config.config_files import STANDARD, merged, mistakes_of
+from twinrun.config.config_files import STANDARD, hashes_of_contents, merged, mistakes_of
 
 SIGNS = st.text(alphabet="ab:-[]{},&*!#|>'\"%@`?~ \n\t01.e+no", max_size=60)
 
@@ -44,6 +44,41 @@ def test_what_is_right_is_not_refused(tmp_path):
     )
     assert mistakes_of(file) == []
     assert mistakes_of(STANDARD) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ('{\n\t"studies": ["matrix"]\n}', '{\n\t"studies": ["sweep"]\n}', False),
+        ('{\n\t"a": 1, "b": 2\n}', '{"b": 2, "a": 1}', True),
+        ("a: {0: x, other: y}", "a: {0: x, other: z}", False),
+        ("a: {0: x, other: y}", "a: {other: y, 0: x}  # a comment", True),
+        ("a: {0: x}", "a: {'0': x}", False),
+        ("a: {1: x}", "a: {true: x}", False),
+        ("a: 2026-01-02", "a: '2026-01-02'", False),
+        ("a: &b [1, *b]", "a: &b [2, *b]", False),
+        ("? [1, {}]\n: 1", "? [1, {}]\n: 2", False),
+        ("a: !mine 1", "a: !mine 2", False),
+        ("a: [1", "a: [2", False),
+        ("a: 1\n---\na: 2", "a: 1\n---\na: 3", False),
+        (b"\xff1", b"\xff2", False),
+        ("[" * 3000, "[" * 3001, False),
+    ],
+)
+def test_files_that_say_something_else_have_other_hashes(tmp_path, one, other, is_same):
+    """Red before: what the hash could not read was the same whatever it said."""
+    file = tmp_path / "mine.yaml"
+
+    def hashed(content):
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        (found,) = hashes_of_contents([file]).values()
+        return found
+
+    assert hashed(one) == hashed(one)
+    assert (hashed(one) == hashed(other)) == is_same
+    before = hashed(one)
+    file.unlink()
+    assert before not in hashes_of_contents([file]).values()
 
 
 def test_files_are_united_as_snakemake_unites_them(tmp_path):

@@ -75,21 +75,43 @@ def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:
 
 
 def hashes_of_contents(files: Iterable[str | Path]) -> dict[str, str]:
-    """Return what `hash_of_content` says of each file, by its path from here."""
-    return {file: hash_of_content(file) for file in dict.fromkeys(map(os.path.relpath, files))}
+    """Return what `hash_of_config_file` says of each file, by its path from here."""
+    return {file: hash_of_config_file(file) for file in dict.fromkeys(map(os.path.relpath, files))}
 
 
-def hash_of_content(file: str | Path) -> str:
+def hash_of_config_file(file: str | Path) -> str:
     """Return a hash of what a config file says; comments and the order of keys do not count.
 
-    A file that cannot be read has a text in its place that no hash equals.
+    Of a file that is neither JSON nor YAML it is the hash of its bytes, and of one that is gone a
+    text that no hash equals.
     """
     try:
-        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-        text = json.dumps(content, sort_keys=True, default=str)
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+        content = Path(file).read_bytes()
+    except OSError as error:
         return f"unreadable: {type(error).__name__}"
-    return hashlib.sha256(text.encode()).hexdigest()
+    try:
+        text = repr(_sorted(_said_by(content.decode("utf-8"))))
+    # Where PyYAML fails it may raise anything: TypeError of a key that is a list.
+    except Exception:
+        return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _said_by(text: str) -> object:
+    """Read a config file as Snakemake does: as JSON, which may be indented by tabs, or as YAML."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return yaml.safe_load(text)
+
+
+def _sorted(content: object) -> object:
+    """Sort keys by their texts: those of YAML may be of several types, which have no order."""
+    if isinstance(content, dict):
+        return [(repr(key), _sorted(content[key])) for key in sorted(content, key=repr)]
+    if isinstance(content, set):  # of YAML's !!set, which Python orders anew in each process
+        return sorted(map(repr, content))
+    return [_sorted(item) for item in content] if isinstance(content, list) else content
 
 
 def mistakes_of(file: str | Path) -> list[str]:

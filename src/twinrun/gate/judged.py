@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from twinrun import artifacts
-from twinrun.config.config_files import hash_of_content
+from twinrun.config.config_files import hash_of_config_file
 from twinrun.gate.outcome import GateOutcome
 from twinrun.gate.stale import MOST_NAMED
 from twinrun.run_files import read_ended
@@ -50,7 +50,7 @@ def why_not_judged(found: GateOutcome, folder: Path, config: str | None) -> Iter
     changed = [
         name
         for name, digest in found["configs"].items()
-        if hash_of_content(folder / name) != digest
+        if hash_of_config_file(folder / name) != digest
     ]
     if not changed and config not in (None, found["config"]):
         changed = ["the config"]
