@@ -217,6 +217,49 @@ def test_another_gpu_is_named(made, monkeypatch, recorded, present, changed):
     assert said == changed
 
 
+@pytest.mark.parametrize(
+    ("recorded", "present", "changed"),
+    [
+        (None, "COMPATIBLE", ["variable MKL_CBWR has become COMPATIBLE, from unset"]),
+        ("COMPATIBLE", None, ["variable MKL_CBWR has become unset, from COMPATIBLE"]),
+        ("AVX2", "COMPATIBLE", ["variable MKL_CBWR has become COMPATIBLE, from AVX2"]),
+        ("COMPATIBLE", "COMPATIBLE", []),
+        (None, None, []),
+    ],
+)
+def test_a_variable_that_the_shell_sets_or_sets_no_more_is_named(
+    made, monkeypatch, recorded, present, changed
+):
+    """Red before: only what both had was compared."""
+    name = "variable MKL_CBWR"
+    identity = environment.present_identity()
+    now = identity if present is None else identity | {name: present}
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda: now)
+    manifest = artifacts.read_json(made / RUN)
+    if recorded is not None:
+        manifest["environment"]["identity"] |= {name: recorded}
+    write_manifest(made / RUN, manifest)
+    said = [reason.partition(", since")[0] for reason in stale_reasons([RUN], made)]
+    assert said == changed
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_variable_that_a_run_sets_for_itself_may_be_any_in_the_shell(
+    made, monkeypatch, deterministic
+):
+    """Snakemake gives every job numbers of threads, and a variant's own go before the shell's."""
+    manifest = artifacts.read_json(made / RUN)
+    variant = manifest["settings"]["variant"]
+    variant |= {"deterministic": deterministic, "environment": {"MKL_CBWR": "AVX2"}}
+    write_manifest(made / RUN, manifest)
+    shell = {"OMP_NUM_THREADS": "3", "MKL_CBWR": "COMPATIBLE", "PYTHONHASHSEED": "5"}
+    variables = {f"variable {name}": value for name, value in shell.items()}
+    identity = environment.present_identity() | variables
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda: identity)
+    said = [reason.partition(", since")[0] for reason in stale_reasons([RUN], made)]
+    assert said == ([] if deterministic else ["variable PYTHONHASHSEED has become 5, from unset"])
+
+
 def test_what_a_run_did_not_record_has_not_changed(made, monkeypatch):
     """A newer Twinrun records more of a machine: that is no change of the machine."""
     identity = environment.present_identity() | {"firmware": "7"}

@@ -6,18 +6,20 @@ looks once more at everything that each run recorded: the user's code, the data,
 machine.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from twinrun import artifacts
 from twinrun.process.environment import (
+    VARIABLE,
     planned_identity,
     present_gpus,
     present_identity,
     this_host,
 )
 from twinrun.process.imported_code import changed_since
-from twinrun.run_files import left_network, read_ended
+from twinrun.process.launching import environment_of
+from twinrun.run_files import left_network, read_ended, variant_of
 from twinrun.run_records import RunManifest
 
 MOST_NAMED = 8  # of more runs the rule is named, which makes all of them
@@ -96,7 +98,7 @@ def _changes(
     if gpu != "none" and gpus and not any(gpu.startswith(name) for name in gpus):
         yield "gpu", f"gpu has become {' or '.join(gpus)}, from {gpu},"
     for key, value in identity.items():
-        if not is_here and key not in versions:
+        if key.startswith(VARIABLE) or (not is_here and key not in versions):
             continue
         # A run that saw no GPU recorded no driver, though the machine may have one.
         if key == "driver" and gpu == "none":
@@ -105,3 +107,27 @@ def _changes(
         # What a run did not record cannot be said to have changed.
         if recorded not in (None, value):
             yield key, f"{key} has become {value}, from {recorded},"
+    if is_here:
+        yield from _changed_variables(manifest, identity)
+
+
+def _changed_variables(
+    manifest: RunManifest, identity: Mapping[str, str]
+) -> Iterable[tuple[str, str]]:
+    """Yield which inherited variables are others than the run's; one may be unset on either side.
+
+    What a run sets for itself goes before what the shell has, which may then be anything.
+    """
+    recorded, variant = manifest["environment"]["identity"], variant_of(manifest)
+    ours = environment_of(
+        seed=manifest["seed"],
+        deterministic=variant.deterministic,
+        threads=variant.threads,
+        further=variant.environment,
+    )
+    for key in sorted({*recorded, *identity}):
+        if not key.startswith(VARIABLE) or key.removeprefix(VARIABLE) in ours:
+            continue
+        had, has = recorded.get(key, "unset"), identity.get(key, "unset")
+        if had != has:
+            yield key, f"{key} has become {has}, from {had},"

@@ -26,6 +26,7 @@ DRIVER_FILES = {
     "/proc/driver/nvidia/version": r"Kernel Module.*?\s(\d+\.[\d.]+)",
     "/sys/module/amdgpu/version": r"(\S+)",
 }
+VARIABLE = "variable "  # before the name of an inherited one, among what is in an identity
 PACKAGES = ("torch", "pytorch-lightning", "numpy", "safetensors", "xxhash")
 
 
@@ -156,7 +157,7 @@ def present_identity() -> dict[str, str]:
         **planned_identity(),
         **machine.cpu(),
         "driver": _driver(),
-        **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
+        **{f"{VARIABLE}{name}": value for name, value in machine.inherited_variables().items()},
     }
 
 
@@ -185,7 +186,7 @@ def describe() -> Environment:
         "cudnn": str(torch.backends.cudnn.version() or "none"),
         **machine.libraries(),
         "distributions": distributions_hash(packages),
-        **{f"variable {name}": value for name, value in machine.inherited_variables().items()},
+        **{f"{VARIABLE}{name}": value for name, value in machine.inherited_variables().items()},
     }
     context: Context = {
         "host": this_host(),

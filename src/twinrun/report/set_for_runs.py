@@ -8,6 +8,7 @@ settings; what the shell had set already is no doing of ours.
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
+from twinrun.process.environment import VARIABLE
 from twinrun.process.machine import THREADS
 from twinrun.report.results import ReportedRun
 from twinrun.run_files import variant_of
@@ -75,7 +76,7 @@ def _set(run: ReportedRun) -> dict[str, str]:
     return {
         name: value
         for name, value in actual["variables"].items()
-        if inherited.get(f"variable {name}") != value
+        if inherited.get(f"{VARIABLE}{name}") != value
     }
 
 
