@@ -233,6 +233,25 @@ def test_where_losses_and_updates_disagree_it_is_undecided_and_both_are_said(
         assert words in found["sentence"]
 
 
+@pytest.mark.parametrize(("losses", "size"), [(1 + 5e-4, "algorithmic"), (1 + 1e-9, "undecided")])
+def test_a_sample_without_any_parameter_that_parts_is_no_witness(tmp_path, losses, size):
+    """Red before: 0 apart in the sample, though parameters differed, counted as rounding."""
+    planted = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
+    found = cell(tmp_path, planted=planted, losses=losses, sample=moving(0))
+    assert (found["size"], found["judged_by"]) == (size, "losses"), found["sentence"]
+    assert ("no step shows" in found["sentence"]) == (size == "undecided")
+
+
+@pytest.mark.parametrize(("losses", "size"), [(1 + 5e-4, "algorithmic"), (1 + 1e-9, "undecided")])
+@pytest.mark.parametrize("quantity", ["optimizer", "parameters"])
+def test_nor_where_the_optimizer_made_them_of_equal_gradients(tmp_path, quantity, losses, size):
+    """Red before: "rounding", by parameters of which none that differs was looked at."""
+    planted = [(2, quantity, "head.weight"), *from_step(3, "parameters", "head.weight")]
+    planted += [(3, "loss", None)]
+    found = cell(tmp_path, planted=planted, losses=losses, step=3, sample=moving(0))
+    assert found["size"] == size, found["sentence"]
+
+
 def test_updates_alone_decide_where_a_module_gives_no_loss(tmp_path):
     planted = [GRADIENTS, *from_step(1, "parameters", "head.weight")]
     found = cell(

@@ -99,7 +99,7 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     runs = tuple(run_files.read_run(Path(run, "run.json")) for run in found["runs"])
     losses = _losses_looked_at(found, first, table)
     if first["cause"] == "optimizer":
-        losses.append(_parameters_looked_at(found, first, table))
+        losses += _parameters_looked_at(found, first, table)
     # The ones that go farthest beyond their bounds.
     by_loss = max(losses, key=lambda size: size.excess, default=None)
     by_update = max(
@@ -255,6 +255,8 @@ def _updates_looked_at(
     for index in range(before + 1, min(step + STEPS_LOOKED_AT, len(left), len(right))):
         moved = float(np.linalg.norm(left[index] - left[before]))
         apart = float(np.linalg.norm(right[index] - left[index]))
+        if not apart and not steps["parameters_equal"][index]:
+            continue  # the sample holds none of those that differ
         bound = rounding.movement_bound(*runs, size=float(np.linalg.norm(left[index])), moved=moved)
         # With a bound like this the parameters hide any update.
         if np.isfinite(apart) and moved and bound < 1:
@@ -264,12 +266,13 @@ def _updates_looked_at(
 
 def _parameters_looked_at(
     found: Comparison, first: FirstDifference, steps: pd.DataFrame
-) -> DifferenceSize:
+) -> list[DifferenceSize]:
     """Judge the parameters after the step in which equal gradients led to other ones."""
     run = run_files.read_run(Path(found["runs"][0], "run.json"))
     # ASSUME the elements that tracing samples stand for all parameters: no step keeps them whole.
     apart = float(steps["relative_l2"][first["step"] - 1])
-    return _judged("parameters", apart, rounding.update_bound(run))
+    # 0 where the sample holds none of those that differ, or the optimizer's state alone differs.
+    return [_judged("parameters", apart, rounding.update_bound(run))] if apart else []
 
 
 def _judged(
