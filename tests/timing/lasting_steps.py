@@ -1,5 +1,7 @@
 """A module whose steps take as long as their sample is, by a clock of their own."""
 
+from typing import ClassVar
+
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -85,3 +87,24 @@ class Threads(Lasting):
     def __init__(self, times=3.0):
         super().__init__(times)
         torch.set_num_threads(1)
+
+
+class OnlyOnce(Lasting):
+    """Registers a name, as an operator of `torch.library` does: a second time is refused."""
+
+    registered: ClassVar[set[str]] = set()
+
+    def __init__(self, times=3.0):
+        super().__init__(times)
+        if "operator" in self.registered:
+            raise RuntimeError("operator is registered already")
+        self.registered.add("operator")
+
+
+class RefusesDeterminism(Lasting):
+    """Cannot be constructed under deterministic algorithms, in a run neither."""
+
+    def __init__(self, times=3.0):
+        super().__init__(times)
+        if torch.are_deterministic_algorithms_enabled():
+            raise RuntimeError("has no deterministic algorithm")

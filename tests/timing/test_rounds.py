@@ -117,6 +117,21 @@ def test_threads_that_the_module_sets_are_no_threads_of_the_variant(clocked):
     assert [found["setting"] for found in other["departures"]] == ["threads"]
 
 
+def test_a_constructor_that_runs_once_in_a_process_costs_no_variant(clocked, capsys):
+    """Seen red: each variant was to construct a module of its own, and none was timed."""
+    found, summary = clocked(["train"], module="lasting_steps:OnlyOnce")
+    assert summary["skipped"] == []
+    assert set(found["variant"]) == {"plain", "slow"}
+    assert "RuntimeError: operator is registered already" in capsys.readouterr().err
+
+
+def test_a_constructor_that_refuses_a_variants_settings_costs_that_variant(clocked):
+    found, summary = clocked(["train"], module="lasting_steps:RefusesDeterminism")
+    ((variant, reason),) = [(row["variant"], row["reason"]) for row in summary["skipped"]]
+    assert (variant, "has no deterministic algorithm" in reason) == ("slow", True)
+    assert set(found["variant"]) == {"plain"}
+
+
 def test_a_setting_that_both_variants_lack_leaves_the_answer(clocked):
     """They were to differ in the algorithms alone, and did."""
     plain, slow = (replace(variant, threads=2) for variant in (PLAIN, SLOW))

@@ -13,12 +13,13 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils._pytree import tree_leaves
 
-from twinrun.batches import num_bytes
+from twinrun.batches import num_bytes, opaque
 from twinrun.checkpoint.resumable import generators_of
 from twinrun.config.definitions import Training
-from twinrun.errors import TwinrunError
-from twinrun.process.determinism import State, capture
-from twinrun.trace.fingerprints import fingerprint_tree, join
+from twinrun.errors import TwinrunError, sentence_of
+from twinrun.process.determinism import State, capture, restore_switches
+from twinrun.process.fresh_process import report_progress
+from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build
 from twinrun.training.load_workload import build_module, load_workload
 
@@ -57,6 +58,7 @@ class InitialState:
         _set_up_once(self.data)
         self._found: dict[tuple[str, int], list[object]] = {}
         self._extents: dict[str, int | None] = {}
+        self._counts: dict[str, list[tuple[int | None, int | None]]] = {}
 
     def close(self) -> None:
         """Remove the folder."""
@@ -69,8 +71,27 @@ class InitialState:
     def construct(self) -> None:
         """Construct a module and forget it, for what its constructor sets in this process.
 
-        Copies would not do it. In a run it happens after the variant's own settings.
+        Copies would not do it. In a run it happens after the variant's own settings. A constructor
+        that can run only once in a process (it registers a name) is left at that, and said.
+
+        Raises:
+            TwinrunError: if it fails under the variant's settings, and without them it does not.
         """
+        switches = capture()
+        try:
+            self._construct()
+        except Exception as error:
+            restore_switches(self.switches_before)
+            try:
+                self._construct()
+            except Exception:  # whatever the settings: the copies have what it set the first time
+                report_progress(f"the module can be constructed only once: {sentence_of(error)}")
+            else:
+                raise
+            finally:
+                restore_switches(switches)
+
+    def _construct(self) -> None:
         with self.seeded():
             build_module(self._training.workload, self._training.search_path)
 
@@ -98,7 +119,10 @@ class InitialState:
                 if phase == "predict":  # for training the Trainer has set it up
                     self.data.setup("predict")
                 loader = getattr(self.data, name)()
-                self._extents[phase] = _length(loader)
+                # Of several loaders none stands for all.
+                is_one = not isinstance(loader, dict | list | tuple)
+                self._extents[phase] = _length(loader) if is_one else None
+                self._counts[phase] = _counts(loader)
             with self.ordered(loader):
                 # ASSUME these stand for the epoch, where it has more batches than are kept.
                 found = list(_while_small(islice(_batches_of(loader, phase), most)))
@@ -122,18 +146,25 @@ class InitialState:
             yield
 
     def fingerprint(self, hyperparameter: str | None) -> int | None:
-        """Fingerprint the batches of training that a hyperparameter makes, as far as they are kept.
+        """Fingerprint the timed batches that a hyperparameter makes, and how many an epoch has.
 
         Returns:
-            None for a hyperparameter that the module takes too, which may do anything with it, and
-            where no training was measured.
+            None for a hyperparameter that the module takes too, which may do anything with it;
+            where no training was measured; and where it cannot be told: of objects that cannot be
+            looked into, and of loaders without a length that have more batches than are kept.
         """
-        kept = [found for (phase, _), found in self._found.items() if phase == "train"]
         training = self._training
         _, _, of_module, _ = load_workload(training.workload, training.search_path)
-        if not kept or hyperparameter is None or hyperparameter in of_module:
+        # Fewer are kept of what is not timed, such as a prediction that is only compared.
+        timed = {phase: kept for (phase, most), kept in self._found.items() if most == MOST_BATCHES}
+        if "train" not in timed or hyperparameter is None or hyperparameter in of_module:
             return None
-        return join([fingerprint_tree(batch) for batch in max(kept, key=len)])
+        for phase, kept in timed.items():
+            is_whole = len(kept) < MOST_BATCHES and num_bytes(kept) < BATCHES_BYTES
+            is_counted = all(batches is not None for batches, _ in self._counts[phase])
+            if opaque(kept) or not (is_whole or is_counted):
+                return None
+        return fingerprint_tree([timed, {phase: self._counts[phase] for phase in timed}])
 
     def extent(self, phase: str) -> int | None:
         """Return how many batches a loader has that was asked for batches, if it says so."""
@@ -178,13 +209,21 @@ def _batches_of(loader: Iterable[object], phase: str) -> Iterator[object]:
     return iter(loader)
 
 
-def _length(loader: Iterable[object]) -> int | None:
-    # A dataset that is only iterated has no length; of several loaders none stands for all.
+def _length(counted: object) -> int | None:
+    # A dataset that is only iterated has no length.
     try:
-        is_one = not isinstance(loader, dict | list | tuple) and isinstance(loader, Sized)
-        return len(loader) if is_one else None
+        return len(counted) if isinstance(counted, Sized) else None
     except (TypeError, RuntimeError):
         return None
+
+
+def _counts(loaders: object) -> list[tuple[int | None, int | None]]:
+    """Count the batches and the samples of each loader, where it says so."""
+    several = loaders.iterables if isinstance(loaders, CombinedLoader) else loaders
+    return [
+        (_length(loader), _length(getattr(loader, "dataset", None)))
+        for loader in tree_leaves(several)
+    ]
 
 
 def _while_small(batches: Iterable[object]) -> Iterator[object]:

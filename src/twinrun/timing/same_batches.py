@@ -29,26 +29,25 @@ def judged_once(
 ) -> Iterator[Measured]:
     """Yield what was measured at each size, and of sizes with the same batches only one.
 
-    That is the last of them, as more is measured at the last size (see `measure`); it is given the
-    first one's name. The others are skipped, with the reason.
+    That is the largest of them, as more is measured at the largest size (see `measure`); it is
+    given the smallest one's name. The others are skipped, with the reason.
 
     Args:
         found: what was measured by size, in the order of the config.
         hyperparameter: that the sizes are values of.
         variants: that were asked for.
     """
-    first: dict[int, int | None] = {}
-    last: dict[int, Measured] = {}
+    sizes: dict[int, dict[int, Measured]] = {}
     for size, measured in found:
-        if measured.batches is not None:
-            first.setdefault(measured.batches, size)
-            last[measured.batches] = measured
+        if measured.batches is not None and size is not None:
+            sizes.setdefault(measured.batches, {})[size] = measured
     for size, measured in found:
-        if measured.batches is None:
+        if measured.batches is None or size is None:
             yield measured
             continue
-        name = first[measured.batches]
-        if measured is last[measured.batches]:
+        same = sizes[measured.batches]
+        name = min(same)
+        if measured is same[max(same)]:
             yield _renamed(measured, name)
         if size != name:
             reason = f"{hyperparameter} {size} gives the batches of {hyperparameter} {name}"
@@ -60,7 +59,7 @@ def judged_once(
             )
 
 
-def _renamed(measured: Measured, size: int | None) -> Measured:
+def _renamed(measured: Measured, size: int) -> Measured:
     for records in BY_SIZE:
         for record in getattr(measured, records):
             cast(dict[str, object], record)["size"] = size
