@@ -1,6 +1,9 @@
 """What a rehearsal leaves in the working directory is noticed."""
 
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -22,7 +25,7 @@ def test_new_and_changed_files_are_named(folder):
     (folder / "sub/features.pt").write_bytes(b"1")
     (folder / "sub/rewritten.pt").write_bytes(b"34")
     (sentence,) = left_behind(before, listing(folder))
-    assert "it wrote sub/features.pt, sub/rewritten.pt in the working directory" in sentence
+    assert "sub/features.pt, sub/rewritten.pt changed in the working directory" in sentence
 
 
 def test_what_others_write_is_no_file_of_the_module(folder):
@@ -31,6 +34,24 @@ def test_what_others_write_is_no_file_of_the_module(folder):
         (folder / name).mkdir()
         (folder / name / "x").write_text("x")
     assert left_behind(before, listing(folder)) == []
+
+
+@pytest.mark.parametrize(
+    "command", ["{} > run.log", "{} 2> run.log", "sh -c '{}; true' > run.log", "{} | tee run.log"]
+)
+def test_the_log_of_a_shell_is_no_file_of_the_module(folder, command):
+    """Red before: what Twinrun itself had said was taken for a cache of the module."""
+    (folder / "code.py").write_text(
+        "import json, pathlib, time\n"
+        "from twinrun.training.files_left import listing\n"
+        "while not pathlib.Path('run.log').exists():\n"  # tee may start later
+        "    time.sleep(0.01)\n"
+        "pathlib.Path('found.json').write_text(json.dumps(sorted(listing(pathlib.Path()))))\n"
+    )
+    line = command.format(f"{sys.executable} code.py")
+    subprocess.run(["sh", "-c", line], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    found = json.loads((folder / "found.json").read_text())
+    assert found == ["code.py", "kept.pt", "sub/rewritten.pt"]
 
 
 def test_of_too_many_files_nothing_is_said(folder, monkeypatch):

@@ -272,7 +272,7 @@ def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
     monkeypatch.setattr(start_rehearsal, "say", said.append)
     counted.fake.leaves = ["features.pt"]
     assert counted() == 1
-    assert any("it wrote features.pt in the working directory" in line for line in said)
+    assert any("features.pt changed in the working directory" in line for line in said)
 
 
 def test_another_data_file_is_rehearsed_again(counted, tmp_path):

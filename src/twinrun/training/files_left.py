@@ -4,9 +4,12 @@ A data module that keeps a cache on the disk may read it in all runs where a reh
 it, and compute something else than a first training of one's own.
 """
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from twinrun.wording import some
 
@@ -18,8 +21,12 @@ Listing = Mapping[str, tuple[int, int]]
 
 
 def listing(folder: Path) -> Listing | None:
-    """List the files below a folder, without hidden folders; None if they are too many."""
+    """List the files below a folder, without hidden folders; None if they are too many.
+
+    The logs of this process are left out: a shell's `> run.log` grows while a rehearsal speaks.
+    """
     found: dict[str, tuple[int, int]] = {}
+    logs = set(_logs())
     for parent, folders, files in os.walk(folder):
         folders[:] = [f for f in folders if f not in NOT_THE_MODULES and not f.startswith(".")]
         for name in files:
@@ -28,10 +35,35 @@ def listing(folder: Path) -> Listing | None:
                 state = path.stat()
             except OSError:  # gone already, or a link to nothing
                 continue
-            found[str(path.relative_to(folder))] = (state.st_size, state.st_mtime_ns)
+            if _file_of(state) not in logs:
+                found[str(path.relative_to(folder))] = (state.st_size, state.st_mtime_ns)
         if len(found) > MOST_FILES:
             return None
     return found
+
+
+def _logs() -> Iterator[tuple[int, int]]:
+    """Yield device and inode of this process's own output, and of what those around it hold open.
+
+    That is who started it, and what they started beside it: `tee` of a pipe writes its output.
+    """
+    for number in (1, 2):
+        with contextlib.suppress(OSError):  # closed
+            yield _file_of(os.fstat(number))
+    own = psutil.Process()
+    around: set[psutil.Process] = set()
+    for parent in own.parents():
+        with contextlib.suppress(psutil.Error):  # gone by now
+            around |= {parent, *parent.children()}
+    for each in around - {own}:
+        with contextlib.suppress(psutil.Error):  # gone, or another user's
+            for file in each.open_files():
+                with contextlib.suppress(OSError):
+                    yield _file_of(Path(file.path).stat())
+
+
+def _file_of(state: os.stat_result) -> tuple[int, int]:
+    return state.st_dev, state.st_ino
 
 
 def left_behind(before: Listing | None, after: Listing | None) -> list[str]:
@@ -42,6 +74,6 @@ def left_behind(before: Listing | None, after: Listing | None) -> list[str]:
     if not names:
         return []
     return [
-        f"it wrote {some(names)} in the working directory, which every run now finds; a module "
-        f"that reads what an earlier process wrote may train otherwise than in its first run"
+        f"while it ran, {some(names)} changed in the working directory, and every run finds that; "
+        f"a module that reads what an earlier process wrote may train otherwise than at first"
     ]
