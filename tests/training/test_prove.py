@@ -139,6 +139,18 @@ def test_all_weights_are_perturbed_by_one_unit_in_any_precision(dtype):
     assert moved.max() < 1.6 * epsilon
 
 
+def test_only_what_is_rounded_is_perturbed():
+    """Red before: a frozen count made every proof fail."""
+    module = torch.nn.Linear(2, 2)
+    module.count = torch.nn.Parameter(torch.tensor([3]), requires_grad=False)
+    module.phase = torch.nn.Parameter(torch.tensor([1 + 1j]))
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    roundings.perturb(module, 1e-3)
+    for name, each in module.named_parameters():
+        assert torch.equal(each, before[name]) == (name == "count")
+        torch.testing.assert_close(each.detach(), before[name], rtol=1e-2, atol=0)
+
+
 def test_a_module_that_knows_no_float64_is_proven_in_its_own_precision(monkeypatch):
     own_leg = proving._leg
 

@@ -27,6 +27,9 @@ def perturb(module: torch.nn.Module, size: float, draw: int = 0) -> None:
     generator = torch.Generator().manual_seed(draw)
     with torch.no_grad():
         for parameter in module.parameters():
+            # Counts and indices, which a module may keep frozen, are not rounded.
+            if not (parameter.is_floating_point() or parameter.is_complex()):
+                continue
             signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
             # In the parameter's own precision: in float32 there is no number 1 + 2e-16.
             parameter.mul_(1 + size * signs.to(parameter))
