@@ -5,140 +5,20 @@ one that a module makes under way never had them, and a module without images ha
 out. So it is not asked what was set: the operations of an update are looked at, and the strides.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
 
 import torch
-from torch._ops import OpOverload
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.hooks import RemovableHandle
 
 from twinrun.acceleration.features_first import loops_made
+from twinrun.acceleration.optimizer_forms import OptimizerForms
 from twinrun.acceleration.placement import is_tall
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.run_records import Departure
 
-Arguments = tuple[object, ...]
-Options = dict[str, object]
-Form = tuple[tuple[object, object], ...]
 DEFAULT = "default"
-
-
-class _Updates(TorchDispatchMode):
-    """Notes the names of operations; they compute what they would compute."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Leave compiled code compiled: under any other mode torch runs none of it."""
-        return True
-
-    def __torch_dispatch__(
-        self,
-        func: OpOverload,
-        types: Collection[type],
-        args: Arguments = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        self.names.add(func._schema.name.rpartition("::")[2])
-        return func(*args, **(kwargs or {}))
-
-
-class OptimizerForms:
-    """Looks at the first update of every optimizer of the process, and after a change of its form.
-
-    Among them are those that a module makes under way, or keeps from the Trainer.
-    """
-
-    def __init__(self) -> None:
-        self.found: set[str] = set()
-        """`fused`, `foreach` or `for-loop`, and the optimizer's class: `fused (Adam)`."""
-        self._seen: WeakKeyDictionary[torch.optim.Optimizer, Form] = WeakKeyDictionary()
-        self._watched: list[tuple[torch.optim.Optimizer, _Updates]] = []
-        self._hooks: list[RemovableHandle] = []
-
-    def start(self) -> None:
-        """Begin to look, by hooks of all optimizers."""
-        self._hooks = [
-            register_optimizer_step_pre_hook(self._before),
-            register_optimizer_step_post_hook(self._after),
-        ]
-
-    def stop(self) -> None:
-        """Look no more; also after an exception inside of an update."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
-        while self._watched:
-            self._watched.pop()[1].__exit__(None, None, None)
-
-    def _before(
-        self, optimizer: torch.optim.Optimizer, args: Arguments, kwargs: Options
-    ) -> tuple[Arguments, Options] | None:
-        # A module may compile `step`: what is looked at here would break its graph.
-        if torch.compiler.is_compiling() or self._seen.get(optimizer) == _form(optimizer):
-            return None
-        updates = _Updates()
-        updates.__enter__()
-        self._watched.append((optimizer, updates))
-        # Forward pass, backward pass and clipping, which has operations on lists, are no update.
-        args = tuple(self._unwatched(each) for each in args)
-        return args, {name: self._unwatched(each) for name, each in kwargs.items()}
-
-    def _after(self, optimizer: torch.optim.Optimizer, args: Arguments, kwargs: Options) -> None:
-        if torch.compiler.is_compiling():
-            return
-        if not self._watched or self._watched[-1][0] is not optimizer:
-            return
-        _, updates = self._watched.pop()
-        updates.__exit__(None, None, None)
-        if not updates.names:  # no parameter had a gradient
-            return
-        self._seen[optimizer] = _form(optimizer)
-        forms = [
-            form
-            for form in ("fused", "foreach")
-            if any(name.startswith(f"_{form}_") for name in updates.names)
-        ]
-        # The fused forms count their steps with operations on lists.
-        form = forms[0] if forms else "for-loop"
-        name = type(optimizer).__name__
-        self.found.add(f"{form} ({name})")
-        if forms and any(group.get(form) is False for group in optimizer.param_groups):
-            self.found.add(f"for-loop (some groups of {name})")
-
-    def _unwatched(self, value: object) -> object:
-        """Return a closure during which nothing is noted; of anything else itself."""
-        if not callable(value) or isinstance(value, torch.optim.Optimizer):
-            return value
-
-        def closure(*args: object, **kwargs: object) -> object:
-            paused, self._watched = self._watched, []
-            for _, updates in reversed(paused):
-                updates.__exit__(None, None, None)
-            # Of a closure that raises nothing is left to be noted: its step is over.
-            result = value(*args, **kwargs)
-            for _, updates in paused:
-                updates.__enter__()
-            self._watched = paused
-            return result
-
-        return closure
-
-
-def _form(optimizer: torch.optim.Optimizer) -> Form:
-    """Return what a change of is a reason to look once more."""
-    return tuple((group.get("foreach"), group.get("fused")) for group in optimizer.param_groups)
 
 
 class Layouts:

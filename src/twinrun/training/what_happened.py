@@ -13,7 +13,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
-from twinrun.acceleration.in_effect import Layouts, OptimizerForms, departures_of
+from twinrun.acceleration.in_effect import Layouts, departures_of
+from twinrun.acceleration.optimizer_forms import OptimizerForms
 from twinrun.acceleration.placement import lay_out_batch
 from twinrun.config.definitions import Variant
 from twinrun.process.compiler_cache import cache_used

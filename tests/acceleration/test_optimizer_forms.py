@@ -1,0 +1,76 @@
+"""What an update is done with is looked at, and nothing else than the update."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from twinrun.acceleration.optimizer_forms import OptimizerForms
+
+
+class Breaks(torch.optim.SGD):
+    """Breaks off its first step, having done a part of it."""
+
+    is_broken = False
+
+    def step(self, closure=None):
+        if not self.is_broken:
+            self.is_broken = True
+            raise RuntimeError("once")
+        return super().step(closure)
+
+
+@pytest.fixture
+def forms():
+    found = OptimizerForms()
+    found.start()
+    yield found
+    found.stop()
+
+
+def optimizer_of(kind=torch.optim.SGD, **options):
+    layer = torch.nn.Linear(3, 3)
+    layer(torch.ones(1, 3)).sum().backward()
+    return layer, kind(layer.parameters(), lr=0.1, **options)
+
+
+@pytest.mark.parametrize("form", ["for-loop", "foreach"])
+@pytest.mark.parametrize("when", ["pre", "post"])
+def test_hooks_of_a_step_are_no_part_of_the_update(forms, form, when):
+    """Red before: a moving average over lists made every update one over lists."""
+    layer, optimizer = optimizer_of(foreach=form == "foreach")
+    average = [torch.zeros_like(parameter) for parameter in layer.parameters()]
+
+    def lerp(*_):
+        torch._foreach_lerp_(average, [each.detach() for each in layer.parameters()], 0.1)
+
+    getattr(optimizer, f"register_step_{when}_hook")(lerp)
+    optimizer.step()
+    assert forms.found == {f"{form} (SGD)"}
+    assert len(optimizer._optimizer_step_pre_hooks) == (when == "pre")
+    assert len(optimizer._optimizer_step_post_hooks) == (when == "post")
+
+
+def test_nothing_is_noted_after_a_step_that_broke_off(forms):
+    """Red before: clipping after a step that the module had given up was taken for an update."""
+    layer, optimizer = optimizer_of(Breaks, foreach=False)
+    with pytest.raises(RuntimeError, match="once"):
+        optimizer.step()
+    assert _get_current_dispatch_mode() is None
+    assert not optimizer._optimizer_step_pre_hooks
+    torch._foreach_mul_([each.grad for each in layer.parameters()], 0.5)
+    optimizer.step()
+    assert forms.found == {"for-loop (Breaks)"}
+
+
+def test_a_step_whose_closure_breaks_off_leaves_nothing(forms):
+    _, optimizer = optimizer_of(foreach=False)
+
+    def closure():
+        raise RuntimeError("once")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="once"):
+            optimizer.step(closure)
+        assert _get_current_dispatch_mode() is None
+    optimizer.step()
+    assert forms.found == {"for-loop (SGD)"}
