@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from small import Small
 
+IMPORTED_IN = os.getpid()
 NOISE = torch.Generator().manual_seed(3)
 CHOICES = random.Random(4)
 
@@ -88,3 +89,11 @@ class Dies(Small):
 
     def training_step(self, batch, batch_idx):
         os._exit(7)
+
+
+class NotInAFork(Small):
+    """Stands in for one whose file asks for a GPU: torch says no more before it is forked."""
+
+    def on_train_start(self):
+        if os.getpid() != IMPORTED_IN:
+            raise RuntimeError("Cannot re-initialize CUDA in forked subprocess. To use CUDA with")

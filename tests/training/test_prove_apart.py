@@ -107,6 +107,11 @@ def test_a_crash_is_a_refusal_and_not_the_end_of_a_timing():
         prove_apart(training_of("state_outside:Dies"))
 
 
+def test_what_cannot_be_done_in_a_forked_process_is_done_without():
+    """Red before: no fast step of a module whose file asks for a GPU could be proven."""
+    assert prove_apart(training_of("state_outside:NotInAFork"))[0]["steps"] > 0
+
+
 def test_a_missing_gpu_is_no_refusal():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")

@@ -6,8 +6,9 @@ would move it before the training begins: a run that proved would not be a pair 
 the proof remembered. So a fresh process proves, with an empty compiler's cache of its own; and each
 of its short trainings is done by a process that it forks, so that all of them begin with the same
 state, as runs do. It imports the user's classes before and computes nothing, since neither threads
-nor a GPU that are in use survive a fork. Where importing them starts threads or uses a GPU, and on
-macOS, the short trainings are done one after the other in the fresh process.
+nor a GPU that are in use survive a fork. Where importing them starts threads or uses a GPU (a look
+whether there is one may be enough, which shows in the forked process alone), and on macOS, the
+short trainings are done one after the other in the fresh process.
 """
 
 import contextlib
@@ -101,6 +102,9 @@ def prove_into(training: Training, outcome: str) -> None:
 
 
 Failed = Literal["job", "mend", "other"]
+# What torch raises in a forked process where the GPU's driver was loaded before the fork, though
+# `torch.cuda.is_initialized()` was False there.
+NOT_IN_A_FORK = "in forked subprocess"
 ERRORS: Mapping[Failed, type[Exception]] = {
     "job": JobError,
     "mend": TwinrunError,
@@ -156,6 +160,9 @@ class _ShortTrainings:
                 raise JobError(why) if process.exitcode == -signal.SIGKILL else BrokenOffError(why)
             found = convert(torch.load(file, weights_only=True), Forked)
         self.code |= found["code"]
+        if found["trained"] is None and NOT_IN_A_FORK in (found["why"] or ""):
+            self._forks = False
+            return train_shortly(asked)
         if found["trained"] is not None:
             return found["trained"]
         raise ERRORS[found["failed"] or "other"](found["why"] or "")
