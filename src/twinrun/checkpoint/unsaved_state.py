@@ -4,12 +4,18 @@ A resumed training would begin with such a state as it was made, and draw the fi
 augmentations again, or go on without a moving average. Looked at are the attributes of the module
 and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
 wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
-that change while the training runs and that no `state_dict` gives.
+that change while the training runs, that no `state_dict` gives, and that are no part of the module,
+its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds.
 """
 
+import dis
+import functools
 import hashlib
+import inspect
+import io
 import pickle
 import random
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -73,25 +79,90 @@ def _inside(value: object) -> Iterator[object]:
         yield from value
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles a callback's attribute, and of what the checkpoint holds anyway only its place."""
+
+    def __init__(self, file: io.BytesIO, kept: Mapping[int, str]) -> None:
+        super().__init__(file)
+        self._kept = kept
+
+    def persistent_id(self, obj: object) -> str | None:
+        # Functions do not change, and those that have no name in their file cannot be pickled.
+        if isinstance(obj, types.FunctionType):
+            return f"function {obj.__qualname__}"
+        return self._kept.get(id(obj))
+
+
 def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     """Hash the attributes of callbacks that have no `state_dict`, by `Class.attribute`."""
+    kept = _kept_anyway(trainer)
     found = {}
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
-        if kind.__module__.startswith(OURS) or kind.state_dict is not pl.Callback.state_dict:
+        says = next(each for each in kind.__mro__ if "state_dict" in vars(each))
+        if kind.__module__.startswith(OURS) or not says.__module__.startswith(OURS):
             continue
-        for name, value in vars(callback).items():
-            if value is trainer or value is trainer.lightning_module:
-                continue
-            state = value.state_dict() if isinstance(value, torch.nn.Module) else value
+        for name in vars(callback).keys() - _attributes_of_bases(kind):
+            value = vars(callback)[name]
             # Lightning gives each callback the module's `log`, with which all of it is pickled.
-            if callable(state):
+            state = _state_of(value) if isinstance(value, torch.nn.Module) else value
+            if callable(state) or _is_kept(value, kept):
                 continue
             # What cannot be pickled cannot be compared: a file, a connection.
             with suppress(Exception):
-                text = pickle.dumps(state)
-                found[f"{index} {kind.__name__}.{name}"] = hashlib.sha256(text).hexdigest()
+                file = io.BytesIO()
+                _Pickler(file, kept).dump(state)
+                digest = hashlib.sha256(file.getbuffer()).hexdigest()
+                found[f"{index} {kind.__name__}.{name}"] = digest
     return found
+
+
+def _kept_anyway(trainer: pl.Trainer) -> dict[int, str]:
+    """Name what the checkpoint holds, or a resumed training makes anew, by identity."""
+    module = trainer.lightning_module
+    parts = (
+        *(trainer, *module.modules(), *module.parameters(), *module.buffers()),
+        *trainer.optimizers,
+        *(config.scheduler for config in trainer.lr_scheduler_configs),
+        vars(trainer).get("datamodule"),
+    )
+    return {
+        id(part): f"{index} {type(part).__name__}"
+        for index, part in enumerate(parts)
+        if part is not None
+    }
+
+
+def _is_kept(value: object, kept: Mapping[int, str]) -> bool:
+    # Itself, or a list of such: one may be made under way.
+    _, *inside = _inside(value)
+    return id(value) in kept or (bool(inside) and all(id(each) in kept for each in inside))
+
+
+def _state_of(module: torch.nn.Module) -> object:
+    """Return what a module keeps, also beside its state_dict, as metrics do."""
+    beside = [
+        (name, key, value)
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if any(isinstance(each, torch.Tensor) for each in _inside(value)) and key[0] != "_"
+    ]
+    return module.state_dict(), beside
+
+
+@functools.cache
+def _attributes_of_bases(kind: type) -> set[str]:
+    """Name the attributes that Lightning's own classes of a callback set."""
+    bases = [base for base in kind.__mro__ if base.__module__.startswith(OURS)]
+    members = [member for base in bases for member in vars(base).values()]
+    setters = [member.fset for member in members if isinstance(member, property)]
+    return {
+        str(step.argval)
+        for function in (*members, *setters)
+        if isinstance(function, types.FunctionType)
+        for step in dis.get_instructions(inspect.unwrap(function))
+        if step.opname == "STORE_ATTR"
+    }
 
 
 def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
@@ -99,4 +170,7 @@ def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> It
     for key, state in after.items():
         if before.get(key) != state:
             name = key.partition(" ")[2]
-            yield f"{name} changes while the training runs, and the callback has no state_dict"
+            yield (
+                f"{name} changes while the training runs, and the callback has no state_dict"
+                " (one that returns {} says that nothing is to be kept)"
+            )
