@@ -11,7 +11,7 @@ from example_trainings import VARIANT, WORKLOAD, arguments
 
 from twinrun.checkpoint import interrupt
 from twinrun.comparison.compare import compare
-from twinrun.comparison.happened import NEEDS, READ, not_in_effect
+from twinrun.comparison.happened import NEEDS, READ, not_in_effect, without_effect_in_part
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.resume_loss import diagnose
 from twinrun.comparison.study_records import read_matrix, read_stops
@@ -263,6 +263,43 @@ def test_a_departure_counts_by_its_setting_and_not_by_its_words():
     assert not_in_effect(found) == [sentence]
     # Of what no variant sets by itself, however the sentence begins.
     assert not_in_effect([manifest("threads", "deterministic in 2 threads")] * 2) == []
+
+
+SEVERAL = {"devices": 2, "batch_norm": "synchronised"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "had", "refused", "beside"),
+    [
+        # Red before: two workers trained, and a module without BatchNorm made it no comparison.
+        (SEVERAL, {"devices": 2}, [], ["batch_norm"]),
+        (SEVERAL, {"devices": 2, "batch_norm": "synchronised"}, [], []),
+        (SEVERAL, {}, ["devices", "batch_norm"], []),
+        ({"batch_norm": "synchronised"}, {"devices": 2}, ["batch_norm"], []),
+        ({"environment": {"A": "1"}, "validation": False}, {}, [], ["validation"]),
+        # Nobody looked at the layout of a compiled step: it is no reason to believe the rest.
+        ({"compile": "step", "layout": "channels_last"}, {}, ["compile"], []),
+        ({"stop": "mid_epoch", "resume": "twinrun", "threads": 3}, {}, ["threads"], []),
+    ],
+)
+def test_of_several_changes_one_must_have_taken_effect(changes, had, refused, beside):
+    values = {name: VARIANT.get(name) for name in READ}
+    values |= {"batch_norm": "none", "devices": 1, "layout": [], "optimizer": []}
+    runs = []
+    for settings, actual in (({}, {}), (changes, had)):
+        settings = MANIFEST["settings"] | {"variant": VARIANT | settings}
+        runs.append(MANIFEST | {"settings": settings, "actual": values | actual})
+    reasons = not_in_effect(runs)
+    assert len(reasons) == len(refused)
+    assert [each["setting"] for each in without_effect_in_part(runs)] == beside
+    assert all(each["in_part"] for each in without_effect_in_part(runs))
+
+
+def test_a_change_without_effect_beside_one_with_is_compared_and_said(tmp_path, trained):
+    found = cell(trained, tmp_path, WITHOUT, {}, {"deterministic": False, "validation": False})
+    assert found["answer"] in ("equal", "differs")
+    words = ["in part, the training has no validation"]
+    assert [each["sentence"] for each in found["departures"]] == words
 
 
 @pytest.mark.parametrize("departed", [0, 1])

@@ -15,7 +15,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.first_difference import first_difference
-from twinrun.comparison.happened import not_in_effect
+from twinrun.comparison.happened import not_in_effect, without_effect_in_part
 from twinrun.comparison.outputs import (
     logged_values,
     predictions,
@@ -129,6 +129,7 @@ def _judged(
     reasons = not_in_effect(manifests)
     # Repeats that differ do so whatever they are called.
     are_repeats = run_files.variant_of(manifests[0]) == run_files.variant_of(manifests[-1])
+    found[0]["departures"] += without_effect_in_part(manifests)
     if not reasons or (answer == "differs" and are_repeats):
         return found
     of_bits = " (the runs are equal all the same)" if answer == "equal" else ""

@@ -10,14 +10,14 @@ last ends in bits that say something about resuming.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import yaml
 
 from twinrun.config.shipped import SCHEMA
 from twinrun.run_files import variant_of
-from twinrun.run_records import RunManifest
+from twinrun.run_records import Departure, RunManifest
 
 # Of settings that do nothing by themselves: what else a run must have, and how to say it.
 SEVERAL = "the training has one worker"
@@ -35,13 +35,15 @@ READ = (
     *("optimizer", "layout", "batch_norm", "checkpointing", "logging"),
 )
 FORMS = ("optimizer", "layout")  # of a step: see `acceleration.in_effect`
+OF_STOPS = ("stop", "resume")
 
 
 def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
     """Say which settings the runs were to have and did not have, each reason once.
 
-    Of runs of two variants the settings in which these differ count; of repeats those that the
-    variant sets to other values than every variant has by default.
+    Of runs of two variants the settings in which these differ count, unless another of them did
+    take effect (see `without_effect_in_part`); of repeats those that the variant sets to other
+    values than every variant has by default.
 
     Args:
         manifests: of finished runs, the first first.
@@ -49,10 +51,11 @@ def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
     first, *others = manifests
     reasons: list[str] = []
     for other in others:
-        asked, known = asdict(variant_of(other)), asdict(variant_of(first))
-        changed = [name for name in asked if asked[name] != known[name]]
+        asked = asdict(variant_of(other))
+        changed = _changed(first, other)
         if changed:
-            reasons += _of_change(first, other, changed)
+            without, is_any_in_effect = _of_change(first, other, changed)
+            reasons += [] if is_any_in_effect else [text for _, text in without]
         elif first["seed"] == other["seed"]:
             own = [name for name, value in asked.items() if value != _defaults().get(name)]
             reasons += [text for run in (first, other) for text in _departures(run, own)]
@@ -60,25 +63,67 @@ def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def _of_change(first: RunManifest, other: RunManifest, changed: Sequence[str]) -> Iterator[str]:
-    """Say which changes between two runs did not happen."""
+def without_effect_in_part(manifests: Sequence[RunManifest]) -> list[Departure]:
+    """Say which changed settings came to nothing where another one took effect, each once.
+
+    Args:
+        manifests: as for `not_in_effect`.
+    """
+    first, *others = manifests
+    found: dict[str, Departure] = {}
+    for other in others:
+        without, is_any_in_effect = _of_change(first, other, _changed(first, other))
+        for name, text in without if is_any_in_effect else []:
+            # What one run departs in by itself is said already.
+            own = [each["setting"] for run in (first, other) for each in run["departures"]]
+            if name not in own:
+                found[name] = {"setting": name, "sentence": f"in part, {text}", "in_part": True}
+    return list(found.values())
+
+
+def _changed(first: RunManifest, other: RunManifest) -> list[str]:
+    """Name the settings in which the variants of two runs differ."""
+    asked, known = asdict(variant_of(other)), asdict(variant_of(first))
+    return [name for name in asked if asked[name] != known[name]]
+
+
+def _of_change(
+    first: RunManifest, other: RunManifest, changed: Sequence[str]
+) -> tuple[list[tuple[str, str]], bool]:
+    """Return the changes between two runs that did not happen, and whether any other one did."""
+    without: list[tuple[str, str]] = []
+    is_any_in_effect = False
+    for name in changed:
+        found = _of_setting(first, other, name, changed)
+        if isinstance(found, str):
+            without.append((name, found))
+        is_any_in_effect = is_any_in_effect or found is True
+    return without, is_any_in_effect
+
+
+def _of_setting(
+    first: RunManifest, other: RunManifest, name: str, changed: Sequence[str]
+) -> str | bool:
+    """Say why a change between two runs did not happen; True if it did, False if nobody knows."""
+    runs = (first, other)
+    if name == "compile" and (found := [text for run in runs for text in _not_compiled(run)]):
+        return found[0]
+    if departed := [*_departures(other, [name]), *_departures(first, [name])]:
+        return departed[0]
+    if name in OF_STOPS:
+        return any(run["resumed_at"] for run in runs)
     actual, before = other["actual"], first["actual"]
+    if actual is None or before is None:
+        return False
+    if (need := NEEDS.get(name)) and not any(_has(run, need[0]) for run in (actual, before)):
+        return f"{name} changes nothing here: {need[1]}"
     # Of a step made fast in several ways each is looked at in the run itself.
     is_fast = {"compile", "cuda_graph"} & set(changed)
-    if "compile" in changed:
-        yield from (text for run in (first, other) for text in _not_compiled(run))
-    for name in changed:
-        departed = [*_departures(other, [name]), *_departures(first, [name])]
-        if departed:
-            yield departed[0]
-        elif actual is None or before is None:
-            continue
-        elif (need := NEEDS.get(name)) and not any(_has(run, need[0]) for run in (actual, before)):
-            yield f"{name} changes nothing here: {need[1]}"
-        elif name in FORMS and (is_fast or not _is_known(name, actual)):
-            continue
-        elif name in READ and actual[name] == before[name]:
-            yield _unchanged(name, actual[name])
+    if name in FORMS and (is_fast or not _is_known(name, actual)):
+        return False
+    if name in READ and actual[name] == before[name]:
+        return _unchanged(name, actual[name])
+    return True
 
 
 def _not_compiled(run: RunManifest) -> list[str]:
