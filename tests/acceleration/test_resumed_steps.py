@@ -42,6 +42,9 @@ class Forms(pl.Callback):
         self.forms.append(form)
         return form
 
+    def state_dict(self):
+        return {}  # nothing that the training needs
+
 
 def train(name, folder, *, epochs=4, stop=None):
     """Train, from the last checkpoint if there is one; return the weights and the steps' forms."""
