@@ -145,7 +145,9 @@ def swept(runs, folder):
 
 def divergence(runs, folder):
     """A comparison of two runs that diverge in a loss, and its table of steps."""
-    table = pd.DataFrame({"loss_difference": [0.1] * 6, "relative_l2": [0.1] * 6})
+    table = pd.DataFrame(
+        {"loss_difference": [0.1] * 6, "relative_l2": [0.1] * 6, "parameters_equal": [False] * 6}
+    )
     artifacts.write_csv(folder / "steps.csv", table)
     first = {"step": 2, "quantity": "loss", "tensor": None, "cause": "forward"}
     found = {"first_difference": first, "runs": [str(run.parent) for run in runs]}

@@ -179,7 +179,10 @@ MODULE = {"compile": "module"}
         (SHORT, {}, LAST, "layout is default, where the variant says channels_last: no parameter"),
         (of("StoresOtherwise"), {}, LAST, "layout is default, where the variant says channels_la"),
         (SHORT, MODULE, LAST, "layout is default in both runs"),
-        (of("UpdatesItself"), MODULE, FUSED, "optimizer is for-loop (OwnStep) in both runs"),
+        pytest.param(
+            *(of("UpdatesItself"), MODULE, FUSED, "optimizer is for-loop (OwnStep) in both runs"),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_a_form_of_the_step_that_never_was_is_not_run(

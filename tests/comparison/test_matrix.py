@@ -197,7 +197,7 @@ def test_a_compiled_run_in_which_nothing_was_compiled_is_not_run(tmp_path, compi
     row = study.tabulated()[1]["cells"][1]
     assert (row["answer"], row["reason"]) == (
         answer,
-        None if answer == "equal" else "nothing was compiled",
+        None if answer == "equal" else "nothing was compiled (the runs are equal all the same)",
     )
 
 

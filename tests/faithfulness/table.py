@@ -94,23 +94,18 @@ STATISTICS = "its batch statistics are those of micro-batches"
 EACH = "it does something at each micro-batch"
 ANOTHER = {
     "accumulate": {
-        "AverageByCallback": EACH,
         "StepsEverySecond": EACH,
         "OwnBackward": EACH,
-        "AroundBackward": EACH,
         "Dropout": "its random numbers are drawn for each micro-batch",
         "BatchNorm": STATISTICS,
         "Convolution": STATISTICS,
         "Buffers": EACH,
         "MadeInSetup": STATISTICS,
         "MadeInConfigureModel": STATISTICS,
-        "SkippedBatches": EACH,
         "UsesOutputs": EACH,
-        "ChangingHeads": EACH,
         "Annealed": EACH,
         "ReadsBack": "its loss is no mean over the samples",
         "Lbfgs": "its closure computes the last micro-batch alone",
-        "OutsideOptimizer": EACH,
     },
     # From torch, whoever sets it: the loader's generator gives each epoch a seed for its workers,
     # but none to workers that stay, so that the sampler's numbers are others.

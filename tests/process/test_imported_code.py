@@ -193,6 +193,7 @@ def test_two_files_of_one_name_are_both_found(tmp_path):
     assert len({entry["sha256"] for entry in found.values()}) == 2
 
 
+@pytest.mark.exhaustive
 def test_what_a_compiler_generates_is_no_code_of_the_users(tmp_path):
     """Red before: a compiled run's code was gone with its cache, and the gate called it changed."""
     code = (

@@ -42,7 +42,7 @@ def test_a_compiler_that_does_not_choose_the_same_again_is_seen(tmp_path):
     assert caches[0]["folder"] != caches[1]["folder"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_in_a_shared_cache_it_is_not_and_that_is_said(tmp_path):
     hyperparameters = {"size": 70, "tally": str(tmp_path / "tally")}
     workload = WORKLOAD | {"module": "choosing:Choosing", "hyperparameters": hyperparameters}

@@ -44,7 +44,10 @@ def run(folder, module, variant=FOREACH):
 
 @pytest.mark.parametrize(
     ("module", "settings"),
-    [("Outside", {"optimizer": "foreach"}), ("OutsideHooks", {"compile": "module"})],
+    [
+        ("Outside", {"optimizer": "foreach"}),
+        pytest.param("OutsideHooks", {"compile": "module"}, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_run_that_proved_is_the_pair_of_one_that_remembered(
     module, settings, tmp_path, monkeypatch
