@@ -68,9 +68,13 @@ class _Watch:
     """One update that is looked at."""
 
     optimizer: torch.optim.Optimizer
+    """Whose update it is."""
     hooks: list[RemovableHandle]
+    """To be removed when it is over."""
     updates: _Updates = field(default_factory=_Updates)
+    """The operations that were seen."""
     is_over: finalize | None = None
+    """Ends the look where the update breaks off; None before it has begun."""
 
 
 class OptimizerForms:
