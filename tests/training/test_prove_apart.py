@@ -68,6 +68,7 @@ def test_a_run_that_proved_is_the_pair_of_one_that_remembered(
     assert proven["compilation"] == remembered["compilation"]
 
 
+@pytest.mark.exhaustive
 def test_the_first_of_several_workers_proves_for_all(tmp_path):
     variant = FOREACH | {"devices": 2}
     variables = environment_of(seed=1, deterministic=True, threads=1)
@@ -122,6 +123,7 @@ def test_a_missing_gpu_is_no_refusal():
         prove_apart(training_of("small:Small", accelerator="gpu"))
 
 
+@pytest.mark.exhaustive
 def test_the_proof_compiles_in_a_cache_of_its_own(tmp_path, monkeypatch):
     """Red before: the run found its own code compiled."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -137,7 +139,9 @@ def test_nothing_is_started_where_a_proof_is_remembered(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)]
+)
 def test_who_ends_the_asking_process_ends_the_proof(number, tmp_path):
     file = tmp_path / "pid"
     code = (
