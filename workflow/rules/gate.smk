@@ -23,7 +23,11 @@ rule require:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
-        source=hash_of("scripts/require.py", "twinrun.gate.gate"),
+        source=hash_of(
+            "scripts/require.py",
+            "twinrun.gate.gate",
+            "twinrun.process.fresh_process",
+        ),
         requirements=SETTINGS.config["require"],
         planned=lambda wildcards: PARAMS.planned_of_gate(workflow.configfiles),
     script:
