@@ -36,9 +36,9 @@ def in_this_process(monkeypatch):
         signal.signal(number, handler)
 
 
-def workload(module="Base", data="Points"):
+def workload(module="Base", data="Points", faults="faults"):
     return {
-        "module": f"faults:{module}",
+        "module": f"{faults}:{module}",
         "data": f"faults:{data}",
         "dataset": None,
         "hyperparameters": {},

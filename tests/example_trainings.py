@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import torch
 import yaml
 
 from twinrun.config.reference import SCHEMA
+from twinrun.process.determinism import capture
 
 HERE = str(Path(__file__).parent)
 WORKLOAD = {
@@ -48,3 +50,11 @@ def arguments(folder, workload, variant, *, seed=1, minutes=10):
         "checkpoint_minutes": minutes,
     }
     return {"run": run}
+
+
+def state_of_this_process():
+    """Give every switch and the state of every generator, none of them abbreviated."""
+    switches = capture()
+    generators = switches.pop("random")
+    tensors = [generators.pop(name) for name in ("torch", "cuda", "mps")]
+    return switches, generators, torch.utils._pytree.tree_map(torch.Tensor.tolist, tensors)

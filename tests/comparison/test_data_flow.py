@@ -8,7 +8,7 @@ from pathlib import Path
 import faults_in_a_step
 import pandas as pd
 import pytest
-from auditing import PLAIN, compared, in_this_process, located, train
+from auditing import audit, in_this_process
 from example_trainings import HERE
 
 from twinrun.trace.op_rows import KEY
@@ -18,18 +18,6 @@ from twinrun.trace.op_rows import KEY
 def _in_this_process(monkeypatch):
     with in_this_process(monkeypatch):
         yield
-
-
-def audit(folder, module):
-    settings = {
-        "module": f"faults_in_a_step:{module}",
-        "data": "faults:Points",
-        "dataset": None,
-        "hyperparameters": {},
-        "epochs": 1,
-    }
-    found = compared(folder, [train(folder, repeat, settings) for repeat in (1, 2)])
-    return found, located(folder, settings, PLAIN)
 
 
 def faulty_lines(module):
@@ -72,7 +60,7 @@ def faulty_lines(module):
     ],
 )
 def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, phase, op):
-    found, location = audit(tmp_path, module)
+    found, location = audit(tmp_path, module=module, faults="faults_in_a_step")
     assert found["first_difference"]["quantity"] == quantity
     named = location["op"]
     assert (location["answer"], named["phase"], named["op"]) == ("located", phase, op)
@@ -90,12 +78,12 @@ def test_the_fault_is_named_and_nothing_beside_it(tmp_path, module, quantity, ph
 
 @pytest.mark.parametrize("module", ["Throughput", "Memory"])
 def test_what_differs_and_reaches_nothing_is_no_difference(tmp_path, module):
-    found, location = audit(tmp_path, module)
+    found, location = audit(tmp_path, module=module, faults="faults_in_a_step")
     assert (found["answer"], location["answer"]) == ("equal", "equal")
 
 
 def test_where_nothing_can_have_done_it_nothing_is_named(tmp_path):
-    found, location = audit(tmp_path, "PythonGenerator")
+    found, location = audit(tmp_path, module="PythonGenerator", faults="faults_in_a_step")
     assert found["first_difference"]["tensor"] == "python"
     assert (location["answer"], location["op"]) == ("not located", None)
     assert "changed outside of torch's operations" in location["sentence"]
@@ -120,7 +108,7 @@ MARKS = test_the_fault_is_named_and_nothing_beside_it.pytestmark
 
 def test_what_a_module_compiles_by_itself_is_replayed_without_and_said(tmp_path):
     """A whole graph is an error where operations are watched."""
-    found, location = audit(tmp_path, "CompilesItself")
+    found, location = audit(tmp_path, module="CompilesItself", faults="faults_in_a_step")
     assert found["compiler_cache"] is not None
     assert location["fired"] == location["repeats"]
     assert "was not compiled in the repeats" in location["sentence"]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from auditing import PLAIN, compared, in_this_process, located, train
+from auditing import audit, in_this_process
 from example_trainings import HERE
 
 LINES = Path(HERE, "faults_in_hooks.py").read_text().splitlines()
@@ -13,18 +13,6 @@ LINES = Path(HERE, "faults_in_hooks.py").read_text().splitlines()
 def _in_this_process(monkeypatch):
     with in_this_process(monkeypatch):
         yield
-
-
-def audit(folder, module):
-    settings = {
-        "module": f"faults_in_hooks:{module}",
-        "data": "faults:Points",
-        "dataset": None,
-        "hyperparameters": {},
-        "epochs": 1,
-    }
-    found = compared(folder, [train(folder, repeat, settings) for repeat in (1, 2)])
-    return found, located(folder, settings, PLAIN)
 
 
 def lines_of(mark):
@@ -52,7 +40,7 @@ def lines_of(mark):
     ],
 )
 def test_a_fault_in_a_hook_inside_the_step_is_named_and_fires_always(tmp_path, module, mark, phase):
-    _, location = audit(tmp_path, module)
+    _, location = audit(tmp_path, module=module, faults="faults_in_hooks")
     assert location["answer"] == "located", location["sentence"]
     named = location["op"]
     assert (location["fired"], location["repeats"]) == (3, 3)
@@ -74,7 +62,7 @@ def test_a_fault_in_a_hook_inside_the_step_is_named_and_fires_always(tmp_path, m
     ],
 )
 def test_a_fault_in_a_hook_outside_of_the_step_is_said_to_lie_there(tmp_path, module, quantity):
-    _, location = audit(tmp_path, module)
+    _, location = audit(tmp_path, module=module, faults="faults_in_hooks")
     assert location["answer"] == "not located"
     assert quantity in location["sentence"]
     assert "No operation of a step decides it" in location["sentence"]
@@ -84,7 +72,7 @@ def test_a_fault_in_a_hook_outside_of_the_step_is_said_to_lie_there(tmp_path, mo
 def test_gradients_that_are_left_from_the_step_before_are_named_where_they_are_added(
     tmp_path, module
 ):
-    found, location = audit(tmp_path, module)
+    found, location = audit(tmp_path, module=module, faults="faults_in_hooks")
     assert found["first_difference"]["quantity"] == "gradients"
     assert location["answer"] == "located", location["sentence"]
     assert (location["fired"], location["repeats"]) == (3, 3)
@@ -94,5 +82,5 @@ def test_gradients_that_are_left_from_the_step_before_are_named_where_they_are_a
 
 def test_a_batch_that_is_changed_in_place_is_whole_in_each_repeat(tmp_path):
     """Arrays stay arrays, as the run had them."""
-    _, location = audit(tmp_path, "SeesItsBatch")
+    _, location = audit(tmp_path, module="SeesItsBatch", faults="faults_in_hooks")
     assert (location["fired"], location["repeats"]) == (3, 3)

@@ -74,6 +74,19 @@ class LosesLearningRate(Restless):
             optimizer["param_groups"][0]["lr"] *= 2
 
 
+def diagnose_pair(folder, pair):
+    """Leave stops.csv and stops.json of one stopped training and the whole one."""
+    diagnose(
+        [pair],
+        workload="small",
+        variant="plain",
+        seed=1,
+        folder=folder / "comparisons",
+        table=folder / "stops.csv",
+        summary=folder / "stops.json",
+    )
+
+
 def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
     """Train in this process as a fresh one would, and leave the files of a run."""
     pl.seed_everything(1, verbose=False)
@@ -145,15 +158,7 @@ def found(tmp_path, monkeypatch, request):
         "whole": train(tmp_path / "whole", module, data),
         "stopped": stopped_and_resumed(tmp_path / "stopped", module, data, stop, by),
     }
-    diagnose(
-        [pair],
-        workload="small",
-        variant="plain",
-        seed=1,
-        folder=tmp_path / "comparisons",
-        table=tmp_path / "stops.csv",
-        summary=tmp_path / "stops.json",
-    )
+    diagnose_pair(tmp_path, pair)
     return artifacts.read_json(tmp_path / "stops.json")
 
 
@@ -312,15 +317,7 @@ def test_a_batch_that_came_several_times_is_of_its_first_step(batches, seen, los
 def test_where_a_training_failed_nothing_can_be_said_of_resuming(tmp_path, failed):
     pair = {name: str(write_run(tmp_path / name)) for name in ("whole", "stopped")}
     fail(Path(pair[failed]), "no memory")
-    diagnose(
-        [{"stop": "mid_epoch", "resume": "twinrun", **pair}],
-        workload="small",
-        variant="plain",
-        seed=1,
-        folder=tmp_path / "comparisons",
-        table=tmp_path / "stops.csv",
-        summary=tmp_path / "stops.json",
-    )
+    diagnose_pair(tmp_path, {"stop": "mid_epoch", "resume": "twinrun", **pair})
     (stop,) = read_stops(tmp_path / "stops.json")["stops"]
     assert stop["answer"] == "not run"
     assert stop["lost"] == f"the {failed} training failed: no memory"
@@ -336,14 +333,9 @@ def test_fingerprints_that_look_like_one_number_are_two(tmp_path):
         steps["before"] = ["12e4567890123456"] * 3 + [last] * 3
         artifacts.write_csv(run.with_name("steps.csv"), steps)
         seal(run.parent)
-    diagnose(
-        [{"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)}],
-        workload="small",
-        variant="plain",
-        seed=1,
-        folder=tmp_path / "comparisons",
-        table=tmp_path / "stops.csv",
-        summary=tmp_path / "stops.json",
+    diagnose_pair(
+        tmp_path,
+        {"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)},
     )
     (stop,) = read_stops(tmp_path / "stops.json")["stops"]
     assert stop["lost"].startswith("the parameters are not those of the stop")
@@ -367,14 +359,9 @@ def test_a_stop_that_loses_outputs_has_lost_something(tmp_path, options, lost):
     resumed |= {"settings.variant.stop": "mid_epoch"} | options.get("changes", {})
     whole = write_run(tmp_path / "whole", changes={"metrics": {"test_loss": 1.0}}, **plain)
     stopped = write_run(tmp_path / "stopped", **plain | options | {"changes": resumed})
-    diagnose(
-        [{"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)}],
-        workload="small",
-        variant="plain",
-        seed=1,
-        folder=tmp_path / "comparisons",
-        table=tmp_path / "stops.csv",
-        summary=tmp_path / "stops.json",
+    diagnose_pair(
+        tmp_path,
+        {"stop": "mid_epoch", "resume": "twinrun", "whole": str(whole), "stopped": str(stopped)},
     )
     found = read_stops(tmp_path / "stops.json")
     (stop,) = found["stops"]

@@ -1,13 +1,12 @@
 """The proof of fast steps: planted faults are refused by name, and nothing of it stays behind."""
 
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from example_trainings import VARIANT, WORKLOAD
+from example_trainings import VARIANT, WORKLOAD, state_of_this_process
 
 from twinrun.acceleration import between, roundings, whole_step
 from twinrun.acceleration.compilation import traced_only
@@ -15,7 +14,6 @@ from twinrun.acceleration.evidence import Recorded
 from twinrun.acceleration.proof import compare
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.errors import TwinrunError
-from twinrun.process.determinism import capture
 from twinrun.training import prove as proving
 from twinrun.training import remembered_proofs
 from twinrun.training.few_batches import few_of
@@ -166,18 +164,11 @@ def test_a_module_that_knows_no_float64_is_proven_in_its_own_precision(monkeypat
     assert [leg["precision"] for leg in found["legs"]] == ["32-true"]
 
 
-def test_generators_switches_and_environment_are_as_before(monkeypatch):
-    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
-    monkeypatch.setenv("PL_SEED_WORKERS", "1")
-
-    def state():
-        found = capture()
-        rng = found.pop("random")
-        return found, dict(os.environ), repr(rng), torch.get_rng_state().tolist()
-
-    before = state()
+def test_generators_and_switches_are_as_before():
+    """The environment is that of the seed: `prove_apart` keeps it in processes of their own."""
+    before = state_of_this_process()
     proof_of("Dropout", replace(STEP, compile="none", optimizer="foreach"))
-    assert state() == before
+    assert state_of_this_process() == before
 
 
 def test_a_plain_variant_has_no_proof():

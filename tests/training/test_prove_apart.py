@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from example_trainings import HERE, VARIANT, WORKLOAD, arguments
+from example_trainings import HERE, VARIANT, WORKLOAD, arguments, state_of_this_process
 
 from twinrun import artifacts
 from twinrun.config.definitions import Training, Variant, Workload
@@ -86,6 +86,14 @@ def test_state_outside_of_the_module_is_no_obstacle(monkeypatch):
     monkeypatch.setattr(torch.nn.Linear, "patched", 0, raising=False)  # the module patches it
     with pytest.raises(TwinrunError, match="does not repeat by itself"):
         prove(training_of("state_outside:Outside"))
+
+
+def test_the_process_that_asks_stays_as_it_is(monkeypatch):
+    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        monkeypatch.setenv(name, "7")
+    before = state_of_this_process(), dict(os.environ)
+    prove_apart(training_of("small:Small"))
+    assert (state_of_this_process(), dict(os.environ)) == before
 
 
 def test_the_users_modules_are_those_of_the_proofs_processes(tmp_path):

@@ -3,7 +3,7 @@
 import copy
 import functools
 import tempfile
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
@@ -21,6 +21,7 @@ from twinrun.process.determinism import State, capture, restore_switches
 from twinrun.process.fresh_process import report_progress
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build
+from twinrun.training.few_batches import length_of
 from twinrun.training.load_workload import build_module, load_workload
 
 # What is kept of a loader, and goes round and round; each variant has a copy on its device.
@@ -121,7 +122,7 @@ class InitialState:
                 loader = getattr(self.data, name)()
                 # Of several loaders none stands for all.
                 is_one = not isinstance(loader, dict | list | tuple)
-                self._extents[phase] = _length(loader) if is_one else None
+                self._extents[phase] = length_of(loader) if is_one else None
                 self._counts[phase] = _counts(loader)
             with self.ordered(loader):
                 # ASSUME these stand for the epoch, where it has more batches than are kept.
@@ -209,19 +210,11 @@ def _batches_of(loader: Iterable[object], phase: str) -> Iterator[object]:
     return iter(loader)
 
 
-def _length(counted: object) -> int | None:
-    # A dataset that is only iterated has no length.
-    try:
-        return len(counted) if isinstance(counted, Sized) else None
-    except (TypeError, RuntimeError):
-        return None
-
-
 def _counts(loaders: object) -> list[tuple[int | None, int | None]]:
     """Count the batches and the samples of each loader, where it says so."""
     several = loaders.iterables if isinstance(loaders, CombinedLoader) else loaders
     return [
-        (_length(loader), _length(getattr(loader, "dataset", None)))
+        (length_of(loader), length_of(getattr(loader, "dataset", None)))
         for loader in tree_leaves(several)
     ]
 

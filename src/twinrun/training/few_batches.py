@@ -61,7 +61,7 @@ def few_of(loader: Iterable[object]) -> list[object]:
 
 def giving(batches: list[object], loader: Iterable[object]) -> object:
     """Return a loader that gives these batches and has all else of another one."""
-    length, original = _length(loader), type(loader)
+    length, original = length_of(loader), type(loader)
 
     def every(self: object) -> Iterator[object]:
         return iter(batches)
@@ -107,10 +107,11 @@ def _last_batch(loader: DataLoader) -> list[object]:
     return [fetcher.fetch(indices)]
 
 
-def _length(loader: Iterable[object]) -> int | None:
+def length_of(counted: object) -> int | None:
+    """Return the length of a loader or of a dataset; None where it has none, as a stream's."""
     try:
-        return len(loader) if isinstance(loader, Sized) else None
-    except (TypeError, NotImplementedError, RuntimeError):  # a dataset that is only iterated
+        return len(counted) if isinstance(counted, Sized) else None
+    except (TypeError, RuntimeError):  # Lightning's and torch's loaders ask their dataset
         return None
 
 
