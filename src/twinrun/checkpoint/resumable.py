@@ -15,24 +15,18 @@ epoch's steps. What it cannot hold, it says, and leaves the training alone.
 """
 
 import json
-import pickle
-import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
 import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_leaves
 
 from twinrun import artifacts
-from twinrun.checkpoint.unsaved_state import (
-    changed_callbacks,
-    states_of_callbacks,
-    unsaved_generators,
-)
+from twinrun.checkpoint.refusals import check_it_is_data, generators_of, loaders_of, refusals
+from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import restore_rng_states, rng_states
 
@@ -80,7 +74,7 @@ class Resumable(pl.Callback):
         self._identity: dict[str, object] = json.loads(json.dumps(identity or {}))
         self._minutes = minutes
         self._say = say
-        self._is_hindered = False
+        self._is_refused = False
         self._written = time.monotonic()
         self._is_writing = False
         self._restored: dict[str, Any] | None = None
@@ -101,7 +95,7 @@ class Resumable(pl.Callback):
             # None is a value, too: an entry that does not name it is of another version.
             others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
             if is_whole and not others:
-                _check_it_is_data(path)
+                check_it_is_data(path)
         except TwinrunError:
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
@@ -129,12 +123,11 @@ class Resumable(pl.Callback):
         if self._states_at_start is None:
             self._states_at_start = states_of_callbacks(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
-        if trainer.current_epoch == 0 or self._is_hindered or not is_due:
+        if trainer.current_epoch == 0 or self._is_refused or not is_due:
             return
-        hindrances = (*_hindrances(trainer), *self._changed(trainer))
-        hindrance = next(iter(hindrances), None)
-        if hindrance is not None:
-            self._give_up(hindrance)
+        why = next(iter((*refusals(trainer), *self._changed(trainer))), None)
+        if why is not None:
+            self._give_up(why)
             return
         before = rng_states()
         self._write(trainer)
@@ -153,7 +146,7 @@ class Resumable(pl.Callback):
         drop_hyperparameters(checkpoint)
         checkpoint[KEY] = {
             "random": rng_states(),
-            "generators": [each.get_state() for each in generators_of(_loaders(trainer))],
+            "generators": [each.get_state() for each in generators_of(loaders_of(trainer))],
             "metrics": dict(trainer.callback_metrics),
             "buffers": dict(_transient_buffers(pl_module)),
         }
@@ -169,7 +162,7 @@ class Resumable(pl.Callback):
         return changed_callbacks(self._states_at_start or {}, states_of_callbacks(trainer))
 
     def _give_up(self, why: str) -> None:
-        self._is_hindered = True
+        self._is_refused = True
         artifacts.write_text(self._refusal, why)
         self._say(f"no checkpoints are written: {why}")
 
@@ -180,7 +173,7 @@ class Resumable(pl.Callback):
             with artifacts.atomic(path) as temporary:
                 trainer.save_checkpoint(temporary, weights_only=False)
                 # Before it replaces an older one: `fit` loads it with weights_only=True.
-                _check_it_is_data(temporary)
+                check_it_is_data(temporary)
             # After the checkpoint, so that an entry never names one that is not whole.
             entry = CheckpointEntry(
                 file=path.name, sha256=artifacts.sha256(path), identity=self._identity
@@ -204,7 +197,7 @@ class Resumable(pl.Callback):
     def _restore(
         self, trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
     ) -> None:
-        found = generators_of(_loaders(trainer))
+        found = generators_of(loaders_of(trainer))
         for generator, saved in zip(found, state["generators"], strict=True):
             generator.set_state(saved)
         # A callback may monitor what was logged before the stop.
@@ -223,65 +216,6 @@ def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
     """Take from a checkpoint what no resumed training needs, and what may be of any type."""
     for key in ("hyper_parameters", "datamodule_hyper_parameters"):
         checkpoint.pop(key, None)
-
-
-def _check_it_is_data(path: Path) -> None:
-    """Unpickle the structure of a checkpoint, without its tensors.
-
-    Raises:
-        TwinrunError: if it holds other objects, or what runs code.
-    """
-    try:
-        # With mmap the tensors stay on the disk.
-        torch.load(path, weights_only=True, mmap=True)
-    except (pickle.UnpicklingError, RuntimeError) as error:
-        # torch's message has several paragraphs of advice; what matters is the class it met.
-        met = re.search(r"GLOBAL (\S+)", str(error))
-        what = met.group(1) if met else str(error).split("\n")[0]
-        raise TwinrunError(
-            f"a callback, optimizer or module keeps more than data ({what})"
-        ) from None
-
-
-def _hindrances(trainer: pl.Trainer) -> Iterator[str]:
-    """Say what stands against ending in the same bits."""
-    if trainer.world_size > 1:
-        yield "several workers train, and only one worker's state would be kept"
-    if trainer.max_steps != -1:
-        yield "the Trainer counts steps (max_steps), and checkpoints fall between epochs"
-    # Set by a connector, and so unknown to the Trainer's type.
-    if vars(trainer).get("reload_dataloaders_every_n_epochs", 0) > 1:
-        yield "the loaders are made anew every few epochs (reload_dataloaders_every_n_epochs)"
-    if trainer.check_val_every_n_epoch not in (None, 1):
-        yield "not every epoch is validated (check_val_every_n_epoch)"
-    if any(getattr(loader, "persistent_workers", False) for loader in _loaders(trainer)):
-        yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
-    yield from unsaved_generators(trainer, _loaders(trainer), generators_of(_loaders(trainer)))
-    for callback in vars(trainer)["callbacks"]:
-        hindrance = getattr(callback, "hindrance", None)
-        if callable(hindrance) and (found := hindrance()):
-            yield str(found)
-
-
-def _loaders(trainer: pl.Trainer) -> list[object]:
-    return tree_leaves([trainer.train_dataloader, trainer.val_dataloaders])
-
-
-def generators_of(loaders: Iterable[object]) -> list[torch.Generator]:
-    """Find the generators that loaders and their samplers were given, each once."""
-    found: dict[int, torch.Generator] = {}
-    for loader in loaders:
-        batches = getattr(loader, "batch_sampler", None)
-        for owner in (
-            loader,
-            getattr(loader, "sampler", None),
-            batches,
-            getattr(batches, "sampler", None),
-        ):
-            generator = getattr(owner, "generator", None)
-            if isinstance(generator, torch.Generator):
-                found[id(generator)] = generator
-    return list(found.values())
 
 
 def _transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -14,7 +14,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes, opaque
-from twinrun.checkpoint.resumable import generators_of
+from twinrun.checkpoint.refusals import generators_of
 from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import State, capture, restore_switches

@@ -1,0 +1,76 @@
+"""Where a checkpoint is refused: what stands against resuming in the same bits, and why.
+
+See `unsaved_state` for the state that no checkpoint holds.
+"""
+
+import pickle
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from torch.utils._pytree import tree_leaves
+
+from twinrun.checkpoint.unsaved_state import unsaved_generators
+from twinrun.errors import TwinrunError
+
+
+def check_it_is_data(path: Path) -> None:
+    """Unpickle the structure of a checkpoint, without its tensors.
+
+    Raises:
+        TwinrunError: if it holds other objects, or what runs code.
+    """
+    try:
+        # With mmap the tensors stay on the disk.
+        torch.load(path, weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        # torch's message has several paragraphs of advice; what matters is the class it met.
+        met = re.search(r"GLOBAL (\S+)", str(error))
+        what = met.group(1) if met else str(error).split("\n")[0]
+        raise TwinrunError(
+            f"a callback, optimizer or module keeps more than data ({what})"
+        ) from None
+
+
+def refusals(trainer: pl.Trainer) -> Iterator[str]:
+    """Say what stands against ending in the same bits."""
+    if trainer.world_size > 1:
+        yield "several workers train, and only one worker's state would be kept"
+    if trainer.max_steps != -1:
+        yield "the Trainer counts steps (max_steps), and checkpoints fall between epochs"
+    # Set by a connector, and so unknown to the Trainer's type.
+    if vars(trainer).get("reload_dataloaders_every_n_epochs", 0) > 1:
+        yield "the loaders are made anew every few epochs (reload_dataloaders_every_n_epochs)"
+    if trainer.check_val_every_n_epoch not in (None, 1):
+        yield "not every epoch is validated (check_val_every_n_epoch)"
+    if any(getattr(loader, "persistent_workers", False) for loader in loaders_of(trainer)):
+        yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
+    yield from unsaved_generators(trainer, loaders_of(trainer), generators_of(loaders_of(trainer)))
+    for callback in vars(trainer)["callbacks"]:
+        hindrance = getattr(callback, "hindrance", None)
+        if callable(hindrance) and (found := hindrance()):
+            yield str(found)
+
+
+def loaders_of(trainer: pl.Trainer) -> list[object]:
+    """Return the loaders that the training has: for training and for validation."""
+    return tree_leaves([trainer.train_dataloader, trainer.val_dataloaders])
+
+
+def generators_of(loaders: Iterable[object]) -> list[torch.Generator]:
+    """Find the generators that loaders and their samplers were given, each once."""
+    found: dict[int, torch.Generator] = {}
+    for loader in loaders:
+        batches = getattr(loader, "batch_sampler", None)
+        for owner in (
+            loader,
+            getattr(loader, "sampler", None),
+            batches,
+            getattr(batches, "sampler", None),
+        ):
+            generator = getattr(owner, "generator", None)
+            if isinstance(generator, torch.Generator):
+                found[id(generator)] = generator
+    return list(found.values())
