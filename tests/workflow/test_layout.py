@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import yaml
-from standard_config import STANDARD, merged
 
 from twinrun.config.shipped import SCHEMA, shipped
 
@@ -26,7 +25,13 @@ module twinrun:
 use rule * from twinrun{names}
 
 onstart:
-    twinrun.rehearse_workloads()
+    twinrun.onstart()
+
+onsuccess:
+    twinrun.onsuccess()
+
+onerror:
+    twinrun.onerror()
 """
 
 
@@ -83,11 +88,9 @@ def test_jobs_run_the_package_of_the_clone_not_an_installed_one(project, demo_co
 
 
 def as_module(folder, snakefile, *, names="", **change):
-    """Write a workflow that uses ours as a module, with a whole config of its own."""
+    """Write a workflow that uses ours as a module, with a config of what differs alone."""
     (folder / "config").mkdir(parents=True)
-    standard = yaml.safe_load(STANDARD.read_text())
-    config = merged(merged(standard, CONFIG), change)
-    (folder / "config/config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "config/config.yaml").write_text(yaml.safe_dump({**CONFIG, **change}))
     (folder / "Snakefile").write_text(MODULE.format(snakefile=snakefile, names=names))
     return folder
 
@@ -102,6 +105,17 @@ def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     jobs = jobs_of(done.stdout)
     assert {rule: jobs[f"{prefix}{rule}"] for rule in JOBS} == JOBS
     assert jobs[f"{prefix}all"] == 1
+
+
+def test_the_config_may_be_a_part_of_theirs(project, tmp_path):
+    folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
+    text = (folder / "Snakefile").read_text().replace("config: config", 'config: config["audit"]')
+    (folder / "Snakefile").write_text(text)
+    theirs = {"samples": ["a", "b"], "audit": CONFIG}
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(theirs))
+    done = snakemake("-n", cwd=folder)
+    assert done.returncode == 0, done.stdout
+    assert {rule: jobs_of(done.stdout)[rule] for rule in JOBS} == JOBS
 
 
 def test_another_workflow_uses_one_of_our_rules(project, tmp_path):
@@ -134,9 +148,9 @@ def test_a_module_from_a_repository_runs(project, tmp_path):
     done = snakemake("results/data/ratings.npz", cwd=folder, **environment)
     assert done.returncode == 0, done.stdout
     assert (folder / "results/data/ratings.npz").exists()
-    (folder / "config/config.yaml").write_text(
-        (folder / "config/config.yaml").read_text().replace("Factorization", "Factorisation")
-    )
+    module = {"module": "twinrun.workloads.factorization:Factorisation"}
+    mistaken = {**CONFIG, "datasets": datasets, "workloads": {"factorization": module}}
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(mistaken))
     refused = snakemake("reproducibility", cwd=folder, **environment)
     assert refused.returncode == 1
     assert "has no Factorisation" in refused.stdout, refused.stdout
