@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
 import pytest
 import yaml
 
@@ -114,9 +115,21 @@ def demo_config():
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory, demo_config):
-    """The demo, run once to its end; whoever changes it puts it back."""
-    folder = tmp_path_factory.mktemp("demo")
-    (folder / "work").mkdir()
-    project = Project(copied(folder / "clone"), folder / "work")
-    project.snakemake(config=demo_config, check=0)
-    return project
+    """The demo, run once to its end; whoever changes it puts it back.
+
+    Of pytest's processes the first runs it, and each has a copy of its own.
+    """
+    own = tmp_path_factory.mktemp("demo")
+    processes = own.parents[1] if "PYTEST_XDIST_WORKER" in os.environ else own.parent
+    shared = processes / "finished-demo"
+    with filelock.FileLock(f"{shared}.lock"):
+        if not shared.exists():
+            made = processes / "demo-being-made"
+            shutil.rmtree(made, ignore_errors=True)
+            (made / "work").mkdir(parents=True)
+            project = Project(copied(made / "clone"), made / "work")
+            project.snakemake(config=demo_config, check=0)
+            made.rename(shared)
+    # Links and times as they are: Snakemake goes by both.
+    shutil.copytree(shared, own, symlinks=True, dirs_exist_ok=True)
+    return Project(own / "clone", own / "work")
