@@ -70,6 +70,7 @@ def train(name, folder, *, epochs=4, stop=None):
         stops = [] if stop is None else [StopAt(stop)]
         trainer = trainer_of(
             STEP,
+            workload.trainer,
             root=assembly.root,
             callbacks=[resumable, assembly.speed, forms, *stops],
             max_epochs=epochs,

@@ -15,7 +15,7 @@ from faithfulness import ordinary_modules, table
 from twinrun.acceleration.compilation import traced_only
 from twinrun.acceleration.evidence import Recorder
 from twinrun.acceleration.proof import compare
-from twinrun.config.definitions import Training, Variant, Workload
+from twinrun.config.definitions import TrainerArguments, Training, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.training.assemble import assembled, trainer_of
 from twinrun.training.prove import prove
@@ -71,6 +71,7 @@ def fast(name, changes, epochs, generates_code=False):
     ):
         trainer = trainer_of(
             variant,
+            TrainerArguments(),
             root=assembly.root,
             callbacks=[assembly.speed, recorder],
             max_epochs=epochs,

@@ -16,7 +16,14 @@ from faithfulness import table
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches, traced_only
-from twinrun.config.definitions import Timing, TimingFiles, Training, Variant, Workload
+from twinrun.config.definitions import (
+    Timing,
+    TimingFiles,
+    TrainerArguments,
+    Training,
+    Variant,
+    Workload,
+)
 from twinrun.timing import round_length, timed_variant
 from twinrun.timing.bare_step import HookedStep, LeanStep, bare_step
 from twinrun.timing.conditions import conditions
@@ -43,8 +50,8 @@ def workload_of(module, data="Points", epochs=2, file="modules_to_time"):
     )
 
 
-def initial_of(*module, **of_workload):
-    workload = workload_of(*module, **of_workload)
+def initial_of(*module, trainer=TrainerArguments(), **of_workload):  # noqa: B008
+    workload = replace(workload_of(*module, **of_workload), trainer=trainer)
     return InitialState(
         Training(workload=workload, variant=PLAIN, seed=1, dataset=None, search_path=FOLDERS)
     )
@@ -167,6 +174,23 @@ def test_a_bare_step_trains_what_the_trainers_step_trains(name):
     assert any(not torch.equal(found[key], moved[key]) for key in moved)
     assert isinstance(step, LeanStep if name in LEAN else HookedStep)
     assert fit.module.global_step == loop._fit.module.global_step > 0
+
+
+def test_a_bare_step_clips_as_the_workloads_trainer_does():
+    trained = {}
+    for bound in (None, 0.05):
+        arguments = TrainerArguments(gradient_clip_val=bound)
+        with closing(initial_of("Plain", "OneBatch", file=ORDINARY, trainer=arguments)) as initial:
+            fit, step = bare_step(initial, PLAIN)
+            (batch,) = initial.batches("train", fit.trainer)
+            before = fit.module.state_dict(keep_vars=True)
+            start = {name: value.detach().clone() for name, value in before.items()}
+            step(batch, 0)
+            moved = [(before[n] - start[n]).detach().abs().sum().item() for n in start]
+        trained[bound] = sum(moved), type(step)
+    assert trained[None][1] is LeanStep
+    assert trained[0.05][1] is HookedStep
+    assert 0 < trained[0.05][0] != trained[None][0]
 
 
 @pytest.mark.parametrize("changes", [{"compile": "step"}, {"compile": "module"}])

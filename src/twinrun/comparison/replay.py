@@ -128,7 +128,11 @@ def _trained(
     """Assemble the training as a run does, without the callbacks that watch a run."""
     with assembled(run) as assembly:
         trainer = trainer_of(
-            run.variant, root=assembly.root, callbacks=callbacks, max_epochs=run.workload.epochs
+            run.variant,
+            run.workload.trainer,
+            root=assembly.root,
+            callbacks=callbacks,
+            max_epochs=run.workload.epochs,
         )
         yield trainer, assembly.module, assembly.data
 

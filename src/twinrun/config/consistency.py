@@ -57,6 +57,12 @@ def _of_names(part: SoundPart) -> Iterator[str]:
         if dataset is not None and not part.may_name("datasets", dataset):
             known = suggestion(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {shown(dataset)}{known}"
+        trainer = workload["trainer"]
+        if trainer["gradient_clip_algorithm"] != "norm" and trainer["gradient_clip_val"] is None:
+            yield (
+                f"workloads.{name}.trainer.gradient_clip_algorithm: has no effect without "
+                f"gradient_clip_val"
+            )
     for name, dataset in config["datasets"].items():
         if "file" in dataset:
             yield from _of_file(f"datasets.{name}.file", dataset["file"])

@@ -26,6 +26,16 @@ class Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainerArguments:
+    """Arguments of Lightning's Trainer that say what is trained, under their names there."""
+
+    gradient_clip_val: float | None = None
+    """Most that the gradients' norm, or each of their values, may be; None clips nothing."""
+    gradient_clip_algorithm: str = "norm"
+    """`norm` of all gradients together, or each `value`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """A LightningModule, a LightningDataModule and their hyperparameters."""
 
@@ -39,6 +49,8 @@ class Workload:
     """Keyword arguments of the two constructors."""
     epochs: int
     """Epochs of training."""
+    trainer: TrainerArguments = TrainerArguments()
+    """What Lightning's Trainer is told of what is trained."""
 
     def with_hyperparameter(self, name: str | None, value: object) -> "Workload":
         """Return the workload with a hyperparameter of another value; without a name, itself."""

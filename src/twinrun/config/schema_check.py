@@ -126,10 +126,18 @@ def _is_integer(_: Any, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_number(_: Any, value: object) -> bool:
+    """No bound refuses a NaN: every comparison with it is false."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and not (isinstance(value, float) and math.isnan(value))
+
+
 _WithDefaults = validators.extend(
     Draft202012Validator,
     {"properties": _fill_defaults(Draft202012Validator.VALIDATORS["properties"])},
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_integer, "number": _is_number}
+    ),
 )
 
 
@@ -144,10 +152,13 @@ def _sentences(error: ValidationError) -> Iterator[str]:
     key, value = path or "the config", shown(instance)
     match kind:
         case "additionalProperties":
-            known = list(schema.get("properties", {}))
+            known, instead = list(schema.get("properties", {})), schema.get("x-instead", {})
             for name in instance:
                 if name not in known:
-                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{suggestion(name, known)}"
+                    hint = suggestion(name, known)
+                    if name in instead:
+                        hint = f"; what it says here is {instead[name]}"
+                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{hint}"
         case "required":
             missing = [name for name in rule if name not in instance]
             yield f"{key}: the key {', '.join(missing)} is missing"

@@ -70,6 +70,7 @@ class Fit:
             self.trainer = trainer_of(
                 # Validation is decided on below. The clock is for the training step alone.
                 replace(variant, checkpointing=False, logging=False),
+                initial.trainer_arguments,
                 root=initial.root,
                 callbacks=list(callbacks),
                 strategy=SingleDeviceStrategy(device_of(variant)),

@@ -45,6 +45,8 @@ class InitialState:
         """
         self.epochs = training.workload.epochs
         """Of a whole training; modules ask the Trainer for them."""
+        self.trainer_arguments = training.workload.trainer
+        """What the Trainer is told of what is trained."""
         self._seed = training.seed
         self._folder = tempfile.TemporaryDirectory(prefix="twinrun-")
         self.root = self._folder.name

@@ -8,7 +8,7 @@ and module draw from the generators that were seeded just before.
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import cast
 
 import pytorch_lightning as pl
@@ -20,7 +20,7 @@ from pytorch_lightning.strategies import Strategy
 from twinrun.acceleration.compilation import compiler_switches
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.checkpoint.stop_request import Stop
-from twinrun.config.definitions import Training, Variant
+from twinrun.config.definitions import TrainerArguments, Training, Variant
 from twinrun.errors import JobError
 from twinrun.parallel.accumulation import accumulate
 from twinrun.parallel.team import Team, join_team
@@ -102,6 +102,7 @@ def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModul
 
 def trainer_of(
     variant: Variant,
+    given: TrainerArguments,
     *,
     root: str,
     callbacks: list[pl.Callback],
@@ -113,6 +114,7 @@ def trainer_of(
 
     Args:
         variant: its settings.
+        given: the workload's own arguments.
         root: an empty folder.
         callbacks: of the training.
         strategy: Lightning's; `Team` has that of several workers.
@@ -134,6 +136,7 @@ def trainer_of(
         # Workers get their shards from `batch_sharding`, which keeps the order of one worker.
         use_distributed_sampler=False,
         precision=cast(_PRECISION_INPUT, variant.precision),  # the schema names what it may be
+        **asdict(given),
         max_epochs=max_epochs,
         max_steps=max_steps,
         default_root_dir=root,

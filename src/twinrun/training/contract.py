@@ -61,7 +61,11 @@ def _step(training: Training) -> FirstStep:
     without_checkpoints(module)
     with tempfile.TemporaryDirectory(prefix="twinrun-") as root:
         trainer = trainer_of(
-            training.variant, root=root, callbacks=[step], max_epochs=training.workload.epochs
+            training.variant,
+            training.workload.trainer,
+            root=root,
+            callbacks=[step],
+            max_epochs=training.workload.epochs,
         )
         trainer.limit_val_batches = min(trainer.limit_val_batches, 1)
         trainer.fit(module, datamodule=data)

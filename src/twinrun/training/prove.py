@@ -212,6 +212,7 @@ def train_shortly(asked: ShortTraining) -> ShortlyTrained:
         epochs = EPOCHS + (CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0)
         trainer = trainer_of(
             variant,
+            training.workload.trainer,
             root=empty,
             callbacks=[speed, recorder],
             max_epochs=epochs,

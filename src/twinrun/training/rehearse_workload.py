@@ -237,6 +237,7 @@ def _data_of(training: Training) -> pl.LightningDataModule:
 def _trainer(training: Training, root: str, step: FirstStep) -> pl.Trainer:
     trainer = trainer_of(
         training.variant,
+        training.workload.trainer,
         root=root,
         callbacks=[Supported(), step],
         max_epochs=training.workload.epochs,

@@ -81,6 +81,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         watchers = _watch(run, origin, assembly, stop, is_stopped=is_stopped)
         trainer = trainer_of(
             variant,
+            run.training.workload.trainer,
             root=assembly.root,
             callbacks=watchers.callbacks,
             strategy=team.strategy,
