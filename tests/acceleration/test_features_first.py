@@ -1,5 +1,8 @@
 """Products of many points and few features, written as loops, against float64 arithmetic."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -76,3 +79,12 @@ def test_a_batch_keeps_shapes_and_values():
     assert torch.equal(points, batch[0])
     assert rest["few"].stride() == (3, 1)
     assert rest["count"] == 5
+
+
+def test_the_compiler_is_imported_only_where_something_is_compiled():
+    """It costs a second, of every process that trains or times."""
+    code = (
+        "import sys, twinrun.training.train, twinrun.timing.measure;"
+        "sys.exit('torch._inductor.compile_fx' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -24,7 +24,7 @@ from torch._inductor.inductor_prims import force_stride_order
 from torch._inductor.output_code import OutputCode
 
 from twinrun.acceleration.compilation import SAME_RANDOM_NUMBERS
-from twinrun.acceleration.placement import block_of, is_tall
+from twinrun.acceleration.placement import LOOPS_MADE, block_of, is_tall
 
 Graph = Callable[..., object]
 """A compiled graph, as torch calls it."""
@@ -70,14 +70,6 @@ def _compile_once_each(
     graph.graph = fx_graph_cse(graph.graph)
     graph.recompile()
     return compile_fx_inner(graph, inputs, **options)
-
-
-_made: list[str] = []
-
-
-def loops_made() -> int:
-    """Return how many matrices this process has compiled or traced into loops over points."""
-    return len(_made)
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -127,7 +119,7 @@ def _sum(
 def _stored(matrix_FN: torch.Tensor) -> torch.Tensor:
     """Have a matrix computed once, into memory, as (B, F, S)."""
     features, points = matrix_FN.shape
-    _made.append(f"{points} x {features}")
+    LOOPS_MADE.append(f"{points} x {features}")
     size = block_of(points)
     blocks_BFS = matrix_FN.reshape(features, points // size, size).permute(1, 0, 2)
     copied = blocks_BFS.clone(memory_format=torch.contiguous_format)

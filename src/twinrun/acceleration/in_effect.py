@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 import torch
 
-from twinrun.acceleration.features_first import loops_made
 from twinrun.acceleration.optimizer_forms import OptimizerForms
-from twinrun.acceleration.placement import is_tall
+from twinrun.acceleration.placement import LOOPS_MADE, is_tall
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
@@ -29,7 +28,7 @@ class Layouts:
         """`parameters`, `buffers`, `batches`, `products`, as far as any lies in a layout."""
         self.missed: set[str] = set()
         """The same of those that could lie in it, and do not."""
-        self._loops = loops_made()
+        self._loops = len(LOOPS_MADE)
 
     def note(self, name: str, values: Sequence[torch.Tensor], layout: str) -> None:
         """Look at tensors.
@@ -50,7 +49,7 @@ class Layouts:
         self.note("parameters", list(module.parameters()), layout)
         self.note("buffers", list(module.buffers()), layout)
         # Compiled products over points, which batches of another shape may lead to.
-        if loops_made() > self._loops:
+        if len(LOOPS_MADE) > self._loops:
             self.found.add("products")
 
     def note_batch(self, batch: object, layout: str) -> None:

@@ -19,6 +19,11 @@ FEATURES_AT_MOST = 32  # with more a matrix library is faster
 BLOCK_AT_LEAST, BLOCK_AT_MOST = 64, 400  # points; 20 features of 400 take 32 KB, an L1 cache
 
 
+# The matrices that this process has compiled or traced into loops over points. Here and not where
+# they are made: that module imports the whole compiler, which costs every process a second.
+LOOPS_MADE: list[str] = []
+
+
 def device_of(variant: Variant) -> torch.device:
     """Return the device of a variant's resolved accelerator.
 
