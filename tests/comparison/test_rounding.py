@@ -6,6 +6,7 @@ factors of every product are rounded to its 11 bits.
 
 import copy
 import functools
+import math
 from contextlib import nullcontext
 
 import pytest
@@ -202,3 +203,45 @@ def test_one_update_computed_in_two_ways_stays_far_below_its_bound(name):
     exact, found = updated(torch.float64), updated(torch.float32)
     apart = (found - exact).norm() / exact.norm()
     assert 0 < apart < 0.1 * rounding.update_bound(manifest("dense", "32-true"))
+
+
+UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-8}
+
+
+def with_parameter(shape, dtype):
+    return {"tensors": [{"name": "weight", "kind": "parameter", "shape": shape, "dtype": dtype}]}
+
+
+@pytest.mark.parametrize("shape", [(1,), (50, 40)])
+@pytest.mark.parametrize("dtype", UNIT)
+def test_updates_of_both_runs_may_err_as_far_as_the_model_allows_and_no_further(shape, dtype):
+    """Of n roundings at most 3 sqrt(n) more go one way than the other: up in one run, down in one.
+
+    An element has 20 of them, and as many as there are elements are in a norm; in bfloat16, whose
+    sums are in float32, these are nothing beside the 20.
+    """
+    roundings = 20 if dtype == "bfloat16" else 20 + math.prod(shape)
+    surplus = int(3 * roundings**0.5)
+    surplus -= (surplus - roundings) % 2  # as many as can be
+    for more, is_explained in ((surplus, True), (surplus + 2, False)):
+        up, down = (
+            math.expm1(
+                (roundings + sign * more) / 2 * math.log1p(UNIT[dtype])
+                + (roundings - sign * more) / 2 * math.log1p(-UNIT[dtype])
+            )
+            for sign in (1, -1)
+        )
+        bound = rounding.update_bound(with_parameter(shape, dtype))
+        assert (up - down <= bound) == is_explained
+
+
+@pytest.mark.parametrize("elements", [10**6, 10**9])
+def test_a_large_network_in_bfloat16_does_not_hide_every_update(elements):
+    """Red before: 1e12 for a million parameters, and an OverflowError for fifty million."""
+    assert rounding.update_bound(with_parameter((elements,), "bfloat16")) < 0.2
+
+
+def test_a_bound_beyond_all_numbers_is_infinite():
+    """Red before: an OverflowError, of parameters that stay equal for thousands of steps."""
+    run = manifest("normed", "bf16-mixed")
+    assert rounding.bound(run, run, steps_after=10**6, shrunk=1) == math.inf

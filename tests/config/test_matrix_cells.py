@@ -86,7 +86,7 @@ def test_names_are_parts_of_paths():
         "baseline": "b",
         "seed": 1,
         "other_seed": 2,
-        "changes": [{"environment": {"A": "../x y"}}],
+        "changes": [{"environment": {"A": "../x y/"}}],
     }
     assert cells(matrix)[1].name == "environment-A-x-y"
 
