@@ -90,6 +90,15 @@ def test_a_wrong_name_in_the_package_fails_the_type_checker(tmp_path):
     assert found == {module for module, _, _ in PLANTED}, done.stdout
 
 
+def test_fields_that_may_be_absent_are_not_read_by_get():
+    """Of `record.get("field_")` no type checker says that there is no such field."""
+    files = {file: file.read_text() for file in (ROOT / "src").rglob("*.py")}
+    absent = {name for text in files.values() for name in re.findall(r"(\w+): NotRequired\[", text)}
+    assert len(absent) > 5
+    by_get = re.compile(rf"""\.get\(["'](?:{"|".join(absent)})["']""")
+    assert [str(file) for file, text in files.items() if by_get.search(text)] == []
+
+
 def test_settings_and_params_are_rebuilt_where_they_come_in():
     """As plain mappings no type checker knows their keys."""
     by_text = re.compile(r"""\["(?:workload|variant|timing)"\]\[["']|params\.\w+\[["']""")

@@ -66,6 +66,12 @@ class Departure(TypedDict):
     """Whether the setting took effect in a part of the training; then runs are compared still."""
 
 
+def is_in_part(departure: Departure) -> bool:
+    """Say whether the setting took effect in a part of the training."""
+    # Not by `get`, of which no type checker asks whether there is such a field.
+    return "in_part" in departure and departure["in_part"]
+
+
 class SettingsEntry(TypedDict):
     """The settings of a run, resolved: plain values as they were written.
 

@@ -15,7 +15,7 @@ from twinrun.acceleration.placement import LOOPS_MADE, is_tall
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
-from twinrun.run_records import Departure
+from twinrun.run_records import Departure, is_in_part
 
 DEFAULT = "default"
 
@@ -82,7 +82,7 @@ def must_take_effect(
     for batch in batches:
         layouts.note_batch(batch, variant.layout)
     for found in departures_of(variant, forms.found, layouts):
-        if not found.get("in_part"):
+        if not is_in_part(found):
             raise TwinrunError(found["sentence"])
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from twinrun.config.shipped import SCHEMA
 from twinrun.run_files import variant_of
-from twinrun.run_records import Departure, RunManifest
+from twinrun.run_records import Departure, RunManifest, is_in_part
 
 # Of settings that do nothing by themselves: what else a run must have, and how to say it.
 SEVERAL = "the training has one worker"
@@ -150,7 +150,7 @@ def _departures(run: RunManifest, settings: Sequence[str]) -> list[str]:
     return [
         found["sentence"]
         for found in run["departures"]
-        if found["setting"] in settings and not found.get("in_part")
+        if found["setting"] in settings and not is_in_part(found)
     ]
 
 

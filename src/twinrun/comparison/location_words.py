@@ -87,15 +87,17 @@ def _name(op: Operation, run: Training) -> str:
 
 
 def _is_short(op: Operation) -> bool:
-    return len(op.get("numbers", [])) == 2 and all(len(n) <= 40 for n in op.get("numbers", []))
+    if "numbers" not in op:
+        return False
+    return len(op["numbers"]) == 2 and all(len(number) <= 40 for number in op["numbers"])
 
 
 def _size(op: Operation) -> str:
-    differing, ulp = op.get("elements_differing"), op.get("max_ulp", 0)
     # Of a large output only a sample is measured, which may be equal where the whole is not.
-    if not differing:
+    if "elements" not in op or not op["elements_differing"]:
         return ""
+    ulp = op["max_ulp"]
     return (
-        f", {count(differing)} of {plural(op.get('elements', 0), 'element')} by up to "
+        f", {count(op['elements_differing'])} of {plural(op['elements'], 'element')} by up to "
         f"{count(ulp) if ulp < 1_000_000 else measure(ulp)} ULP"
     )

@@ -14,7 +14,7 @@ from twinrun import artifacts
 from twinrun.config.config_files import hash_of_config_file
 from twinrun.gate.outcome import GateOutcome
 from twinrun.gate.stale import MOST_NAMED
-from twinrun.run_files import read_ended
+from twinrun.run_files import left_network, read_ended
 
 
 class Planned(TypedDict):
@@ -86,9 +86,9 @@ def other_settings(runs: Iterable[str | Path], planned: Planned) -> Iterator[str
             # As text: what was written as JSON has lists for tuples.
             if _shown(got := settings.get(key)) != _shown(wanted)
         ]
-        data = manifest.get("data")
+        data = manifest["data"] if left_network(manifest) else None
         file = planned["datasets"].get(manifest["workload"])
-        if isinstance(data, dict) and file is not None and data["path"] != file:
+        if data is not None and file is not None and data["path"] != file:
             differing.append(f"dataset is {file} in the config and {data['path']} in the run")
         if differing:
             yield f"{run} was made with other settings: {', '.join(differing)}"

@@ -159,7 +159,7 @@ class Rounds:
         extents = {phase: self._initial.extent(phase) for phase in ("train", "predict")}
         found.extents.append(cast(Extent, {"size": self._size, **extents}))
         found.agreement += [
-            {"variant": name, "size": self._size, "distance": distance, "tolerance": tolerance}
+            Agreement(variant=name, size=self._size, distance=distance, tolerance=tolerance)
             for name, distance, tolerance in agreement(outputs, next(iter(self._variants)))
         ]
         return found

@@ -79,7 +79,7 @@ class WhatHappened(pl.Callback):
             },
         }
         self.actual, self._before = actual, now
-        self.departures = [*_departures(dict(actual), self._variant), *_of_variables(self._variant)]
+        self.departures = [*_departures(actual, self._variant), *_of_variables(self._variant)]
         # A hook of optimizers would have compiled and captured steps done in parts.
         if self._variant.compile != "step" and not self._variant.cuda_graph:
             self._forms.start()
@@ -174,14 +174,13 @@ def _departure(setting: str, what: str) -> Departure:
     return {"setting": setting, "sentence": f"{setting} {what}"}
 
 
-def _departures(actual: Mapping[str, object], variant: Variant) -> list[Departure]:
+def _departures(actual: Actual, variant: Variant) -> list[Departure]:
     """Return each setting of the variant that the training does not have."""
     found = [
         *departures_of_switches(actual, variant),
         *_other(actual, variant, ("precision", "devices", "accumulate")),
     ]
-    workers = actual["data_workers"]
-    others = [n for n in workers if n != variant.data_workers] if isinstance(workers, list) else []
+    others = [n for n in actual["data_workers"] if n != variant.data_workers]
     if others:
         is_and_asked = f"is {others[0]}, where the variant says {variant.data_workers}"
         found.append(_departure("data_workers", f"{is_and_asked}: the data module decides it"))
