@@ -20,8 +20,10 @@ def row(key: Key, answer, variant, workload="denoiser") -> VerdictRow:
 def test_a_workload_is_named_once_with_its_variants():
     keys: list[Key] = ["repeats", "repeats_logged", "repeats_predictions"]
     rows = [row(key, "equal", variant) for variant in ("plain", "deterministic") for key in keys]
+    # Asked once of each study that has the workload.
+    rows.append(row("repeats", "equal", "plain") | {"study": "parallel"})
     assert summary(rows) == {
-        "number": 6,
+        "number": 7,
         "sentences": [
             ("Repeated bit for bit:", "denoiser (plain, deterministic)"),
             ("Logged values equal:", "denoiser (plain, deterministic)"),

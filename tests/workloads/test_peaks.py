@@ -22,6 +22,10 @@ def test_it_has_the_published_number_of_learnables():
         (0.0, 1.0, 3 * math.exp(-4) + 10 * math.exp(-1) - math.exp(-2) / 3),
         (0.0, -1.0, 3 - 10 * math.exp(-1) - math.exp(-2) / 3),
         (-1.0, 0.0, 12 * math.exp(-2) - 10 * 0.8 * math.exp(-1) - 1 / 3),
+        # Where one power is not another: of 1 and -1 all odd ones are the same.
+        (2.0, 0.0, 3 * math.exp(-5) - 10 * (2 / 5 - 8) * math.exp(-4) - math.exp(-9) / 3),
+        (0.0, 2.0, 3 * math.exp(-9) + 10 * 32 * math.exp(-4) - math.exp(-5) / 3),
+        (3.0, 0.0, 12 * math.exp(-10) - 10 * (0.6 - 27) * math.exp(-9) - math.exp(-16) / 3),
     ],
 )
 def test_the_surface_at_points_evaluated_by_hand(x1, x2, z):

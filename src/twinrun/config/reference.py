@@ -1,6 +1,6 @@
 """The reference of the config: python -m twinrun.config.reference > docs/config.md."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import yaml
 
@@ -59,12 +59,19 @@ def _allowed(entry: Section, schema: Section) -> str:
     if kind == "array":
         items = entry["items"]
         text = f"list of: {_allowed({**_referenced(items, schema), **items}, schema)}"
-    if "pattern" in entry and "import_path" in schema["$defs"]:
-        is_path = entry["pattern"] == schema["$defs"]["import_path"]["pattern"]
-        text = "`package.module:name`" if is_path else "a name"
+    if "pattern" in entry:
+        # As errors say it: each pattern stands once, in a definition with its words.
+        words = {
+            each.get("pattern"): each.get("description", text) for each in _definitions(schema)
+        }
+        text = words.get(entry["pattern"], text).partition(": ")[0]
     if "minimum" in entry:
         text += f", {entry['minimum']} to {entry['maximum']}"
     return text
+
+
+def _definitions(schema: Section) -> Collection[Section]:
+    return schema.get("$defs", {}).values()
 
 
 def _default(entry: Section, *, required: bool) -> str:

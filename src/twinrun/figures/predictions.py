@@ -28,7 +28,7 @@ def strip(run: str | Path, *, names: Sequence[str], output: str | Path) -> None:
         names: of what is drawn; the last is what the others should be.
         output: path of the SVG.
     """
-    title = f"Test images: {shorten(', '.join(names), 60)}"
+    title = f"Predicted images: {shorten(', '.join(names), 60)}"
     failure = failure_of(run)
     if failure is not None:
         empty(output, title=title, reason=f"not run: {failure}")
