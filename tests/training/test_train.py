@@ -1,6 +1,7 @@
 """A run through the Trainer equals the plain PyTorch loop, bit for bit, and leaves whole files."""
 
 import random
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
@@ -73,7 +74,8 @@ def test_a_fresh_process_repeats_it(finished, tmp_path):
 
 def test_the_manifest_names_what_made_the_run(finished):
     manifest = artifacts.read_json(finished / "run.json")
-    assert manifest["settings"] == {"workload": WORKLOAD, "variant": VARIANT}
+    workload = asdict(Workload(**WORKLOAD))  # what it does not say has its default
+    assert manifest["settings"] == {"workload": workload, "variant": VARIANT}
     assert manifest["weights_sha256"] == artifacts.sha256(finished / "weights.safetensors")
     assert run_files.read_run(finished / "run.json") == manifest
     for name in get_args(run_records.FileOfRun):
