@@ -179,6 +179,21 @@ class LateMean(Small):
         return super().training_step(batch, batch_idx)
 
 
+class Hiding(Small):
+    """Trains a layer that it keeps in a list."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.apart = [torch.nn.Linear(4, 1)]
+
+    def training_step(self, batch, batch_idx):
+        beside = self.apart[0](batch[0].float()).square().mean()
+        return super().training_step(batch, batch_idx) + beside
+
+    def configure_optimizers(self):
+        return torch.optim.SGD([*self.parameters(), *self.apart[0].parameters()], lr=0.1)
+
+
 class Restless(Small):
     """Draws and keeps state wherever one can; dies before the step whose number a file holds."""
 

@@ -184,6 +184,12 @@ def test_buffers_that_part_after_the_first_step_end_the_run(tmp_path):
         run(tmp_path, module="small:LateMean", epochs=1)
 
 
+def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path):
+    """Red before: each worker trained its own, and the run was written."""
+    with pytest.raises(TwinrunError, match="an optimizer trains parameters that Hiding does not"):
+        run(tmp_path, module="small:Hiding", epochs=1)
+
+
 def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     variant = {"sharding": "partitioned", "scale_batch_with_devices": True}
     # Parts of 35 in shards of 16.

@@ -18,8 +18,9 @@ from twinrun.trace.fingerprints import (
     fingerprint_tree,
     settings_of,
 )
+from twinrun.trace.parameter_sample import SAMPLE_SIZE
 from twinrun.trace.setting_values import settings_at
-from twinrun.trace.step_tracer import SAMPLE_SIZE, Tracer
+from twinrun.trace.step_tracer import Tracer
 
 
 def flipped(tensor, *positions):

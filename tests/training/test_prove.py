@@ -131,7 +131,7 @@ def test_all_weights_are_perturbed_by_one_unit_in_any_precision(dtype):
     module = torch.nn.Linear(50, 50).to(dtype)
     before = module.weight.detach().clone()
     epsilon = torch.finfo(dtype).eps
-    roundings.perturb(module, epsilon)
+    roundings.perturb(module.parameters(), epsilon)
     moved = ((module.weight - before) / before).abs()
     assert moved.min() > 0.4 * epsilon
     assert moved.max() < 1.6 * epsilon
@@ -143,7 +143,7 @@ def test_only_what_is_rounded_is_perturbed():
     module.count = torch.nn.Parameter(torch.tensor([3]), requires_grad=False)
     module.phase = torch.nn.Parameter(torch.tensor([1 + 1j]))
     before = {name: each.detach().clone() for name, each in module.named_parameters()}
-    roundings.perturb(module, 1e-3)
+    roundings.perturb(module.parameters(), 1e-3)
     for name, each in module.named_parameters():
         assert torch.equal(each, before[name]) == (name == "count")
         torch.testing.assert_close(each.detach(), before[name], rtol=1e-2, atol=0)

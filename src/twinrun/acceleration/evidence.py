@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_flatten_with_path
 
 from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
+from twinrun.parameters import parameters_of
 
 # How the names of these values begin.
 LOSS, PARAMETER, RATE = "the loss of ", "parameter ", "the final rate of "
@@ -51,8 +52,10 @@ class Recorder(pl.Callback):
         accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
         self.epsilon = epsilon_of(str(trainer.precision), accelerator)
         if self._perturbation:
-            perturb(pl_module, self._perturbation, self._draw)
-        self._initial = {name: _copy(tensor) for name, tensor in pl_module.named_parameters()}
+            parameters = parameters_of(pl_module, trainer.optimizers)
+            perturb(parameters.values(), self._perturbation, self._draw)
+        parameters = parameters_of(pl_module, trainer.optimizers)
+        self._initial = {name: _copy(tensor) for name, tensor in parameters.items()}
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -86,10 +89,11 @@ class Recorder(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the state."""
-        names = {id(p): name for name, p in pl_module.named_parameters()}
+        parameters = parameters_of(pl_module, trainer.optimizers)
+        names = {id(p): name for name, p in parameters.items()}
         kept = self.evidence.tensors
         for kind, tensors in (
-            ("parameter", pl_module.named_parameters()),
+            ("parameter", parameters.items()),
             ("buffer", pl_module.named_buffers()),
         ):
             kept.update({f"{kind} {name}": _copy(tensor) for name, tensor in tensors})

@@ -1,6 +1,7 @@
 """How far rounding moves what a training computes, by its precision."""
 
 import math
+from collections.abc import Iterable
 from operator import attrgetter
 
 import torch
@@ -21,12 +22,12 @@ def noise_of(epsilon: float) -> float:
     return epsilon * (ROUNDINGS if epsilon <= EPSILONS["ieee"] else 1.0)
 
 
-def perturb(module: torch.nn.Module, size: float, draw: int = 0) -> None:
+def perturb(parameters: Iterable[torch.Tensor], size: float, draw: int = 0) -> None:
     """Change all weights by a relative size, each up or down; another `draw` decides otherwise."""
     # A generator of its own, so that the global ones draw the same in every training.
     generator = torch.Generator().manual_seed(draw)
     with torch.no_grad():
-        for parameter in module.parameters():
+        for parameter in parameters:
             # Counts and indices, which a module may keep frozen, are not rounded.
             if not (parameter.is_floating_point() or parameter.is_complex()):
                 continue

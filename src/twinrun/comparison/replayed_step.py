@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
 from twinrun.comparison.step_state import StepState, set_progress, set_state
+from twinrun.parameters import parameters_of
 from twinrun.trace.data_flow import Region
 from twinrun.trace.fingerprints import fingerprint, fingerprint_rng_states, fingerprint_states
 from twinrun.trace.op_rows import OpRow, Phase
@@ -98,7 +99,7 @@ class Replayer(pl.Callback):
         vars(trainer.fit_loop.epoch_progress.current)["processed"] = start["epoch"] - 1
         # Lightning has no hook after an optimizer's step.
         for optimizer in trainer.optimizers:
-            _after_step(optimizer, lambda: self._set_phase("forward"))
+            _after_step(optimizer, lambda: self._end_update(trainer, pl_module))
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: object, **__: object
@@ -130,11 +131,20 @@ class Replayer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """Mark the gradients: here a run fingerprints them."""
+        self._mark_gradients(trainer, pl_module)
+        self._set_phase("optimizer")
+
+    def _end_update(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Mark them where Lightning did not announce the update, as a run does."""
+        if self._tracer.phase != "optimizer" and not pl_module.automatic_optimization:
+            self._mark_gradients(trainer, pl_module)
+        self._set_phase("forward")
+
+    def _mark_gradients(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         with self._tracer.aside():
-            for name, parameter in pl_module.named_parameters():
+            for name, parameter in parameters_of(pl_module, trainer.optimizers).items():
                 held = [] if parameter.grad is None else [parameter.grad]
                 self._mark("gradients", name, fingerprint(parameter.grad), held)
-        self._set_phase("optimizer")
 
     def on_train_batch_end(
         self,
@@ -164,7 +174,7 @@ class Replayer(pl.Callback):
             self._mark("buffers", name, fingerprint(buffer), [buffer])
         loss = loss_of(outputs)
         self._mark("loss", "", fingerprint(loss), [] if loss is None else [loss])
-        parameters = dict(pl_module.named_parameters())
+        parameters = parameters_of(pl_module, trainer.optimizers)
         states = fingerprint_states(trainer.optimizers, list(parameters.values()))
         for (name, parameter), state in zip(parameters.items(), states, strict=True):
             held = [

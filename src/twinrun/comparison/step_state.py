@@ -13,6 +13,8 @@ import torch
 
 from twinrun.batches import copied
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
+from twinrun.errors import TwinrunError
+from twinrun.parameters import parameters_of
 from twinrun.process.determinism import State, capture, restore
 
 
@@ -68,7 +70,7 @@ def state_of(
         module: that it trains.
         at_start: fingerprints of the module's attributes before the first step.
     """
-    parameters = dict(module.named_parameters())
+    parameters = parameters_of(module, trainer.optimizers)
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
     return {
         "parameters": {name: p.detach().clone() for name, p in parameters.items()},
@@ -84,14 +86,22 @@ def state_of(
 
 
 def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: StepState) -> None:
-    """Put back what `state_of` copied, but for the progress."""
+    """Put back what `state_of` copied, but for the progress.
+
+    Raises:
+        TwinrunError: if the step has other parameters than the module is made with.
+    """
+    parameters = parameters_of(module, trainer.optimizers)
+    if {name: p.shape for name, p in parameters.items()} != {
+        name: p.shape for name, p in state["parameters"].items()
+    }:
+        raise TwinrunError("the step has other parameters than the training begins with")
     with torch.no_grad():
-        for name, parameter in module.named_parameters():
+        for name, parameter in parameters.items():
             # In place: the optimizers hold these very tensors.
             parameter.copy_(state["parameters"][name])
             parameter.grad = copied(state["gradients"][name])
-        for name, buffer in module.named_buffers():
-            buffer.copy_(state["buffers"][name])
+        _set_buffers(module, state["buffers"])
     set_attributes(module, state["attributes"])
     for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
         # Deep once more: the optimizer may keep what it is given, and every repeat needs it.
@@ -101,6 +111,21 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: StepState)
         config.scheduler.load_state_dict(copy.deepcopy(saved))
     # Last, so that nothing draws a random number after it.
     restore(state["process"])
+
+
+def _set_buffers(module: pl.LightningModule, saved: Mapping[str, torch.Tensor]) -> None:
+    """Put the buffers of the step into a module, which may assign or register them late."""
+    for name in dict(module.named_buffers()).keys() - saved.keys():
+        path, _, key = name.rpartition(".")
+        del module.get_submodule(path)._buffers[key]
+    for name, value in saved.items():
+        path, _, key = name.rpartition(".")
+        held = module.get_submodule(path)._buffers
+        now = held.get(key)
+        if now is None or (now.shape, now.dtype) != (value.shape, value.dtype):
+            held[key] = value.clone()
+        else:
+            now.copy_(value)
 
 
 def set_progress(trainer: pl.Trainer, progress: Progress, *, batches_begun: int) -> None:

@@ -22,9 +22,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import Metric
 
 from twinrun.checkpoint.stop_request import Stop
+from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.workers import Workers
+from twinrun.parameters import unheld_parameters
 from twinrun.trace.fingerprints import fingerprint, join
 from twinrun.trace.step_tracer import loss_of
 
@@ -58,7 +60,18 @@ class WholeBatch(pl.Callback):
         self._next_check = 1
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stand between the module and its log, and watch its layers, which are made by now."""
+        """Stand between the module and its log, and watch its layers, which are made by now.
+
+        Raises:
+            TwinrunError: if an optimizer trains what the module does not hold.
+        """
+        # Of these DDP exchanges no gradients: each worker would train its own.
+        if unheld_parameters(pl_module.parameters(), trainer.optimizers):
+            raise TwinrunError(
+                f"devices: an optimizer trains parameters that {type(pl_module).__name__} does not "
+                f"hold, whose gradients workers cannot exchange; make their network an attribute "
+                f"of the module, or train with devices: 1"
+            )
         self._steps, self._next_check = 0, 1
         if self._statistics is not None:
             self._statistics.watch(pl_module)

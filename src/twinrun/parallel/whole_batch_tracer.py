@@ -39,6 +39,13 @@ class WholeBatchTracer(Tracer):
         if self._workers.is_first:
             super().on_before_optimizer_step(trainer, pl_module, optimizer)
 
+    def end_update(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
+    ) -> None:
+        """Take them where Lightning did not announce the update, which is the same everywhere."""
+        if self._workers.is_first:
+            super().end_update(trainer, pl_module, optimizer)
+
     def on_train_batch_end(
         self,
         trainer: pl.Trainer,

@@ -104,7 +104,10 @@ class OpTracer(TorchDispatchMode):
             return func(*args, **kwargs)
         leaves = tree_leaves((args, kwargs))
         module, parameter, source = self._caller(leaves)
-        key = (self.phase, module, func._schema.name, source)
+        # Asked of autograd: a module may go backward without Lightning and its hooks.
+        is_backward = torch._C._current_graph_task_id() >= 0
+        phase: Phase = "backward" if is_backward else self.phase
+        key = (phase, module, func._schema.name, source)
         self._calls[key] += 1
         generator = generator_of(func, leaves)
         # Before the call, which may write to its arguments.
@@ -120,7 +123,7 @@ class OpTracer(TorchDispatchMode):
         flow = self._flow(func, reads, given, generator)
         whole = list({id(t): t for t in [*tensors_in(result), *(t for t, _ in written)]}.values())
         row: OpRow = {
-            "phase": self.phase,
+            "phase": phase,
             "module": module,
             "op": func._schema.name,
             "source": source,

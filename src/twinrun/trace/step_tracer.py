@@ -3,20 +3,24 @@
 Per step: the parameters and the RNG states that it starts with, the batch (with and without
 the order of its samples), the RNG states and the buffers that it leaves, the loss, each
 gradient, the optimizer's settings and state, and each parameter. Where one fingerprint is of
-several tensors or generators, `arrays` holds each. Beside them a fixed, evenly spaced sample of
-parameter elements is kept, from which the growth of a difference is drawn. Tracing reads only: it
-draws no random number and changes no tensor. On a GPU every fingerprinted tensor is copied to the
-host.
+several tensors or generators, `arrays` holds each; which these are is asked at every step (see
+`columns`). Beside them a fixed, evenly spaced sample of parameter elements is kept (see
+`parameter_sample`). Tracing reads only: it draws no random number and changes no tensor. On a GPU
+every fingerprinted tensor is copied to the host.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypedDict
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
 
+from twinrun.parameters import parameters_of
 from twinrun.run_records import PER_STEP
+from twinrun.trace.columns import Columns, fingerprints_of
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_batch,
@@ -26,47 +30,13 @@ from twinrun.trace.fingerprints import (
     join,
 )
 from twinrun.trace.optimizer_settings import SettingsTrace
+from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.samples import fingerprint_samples
+from twinrun.trace.step_row import StepRow
 
-SAMPLE_SIZE = 1024
-NARROW = (torch.float32, torch.bfloat16, torch.float16)  # types of which float32 holds every value
 MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
 _NO_SAMPLES = np.empty(0, dtype=np.uint64)
-
-
-class StepRow(TypedDict):
-    """A step: a row of steps.csv. Fingerprints are in hexadecimal."""
-
-    step: int
-    """From 1."""
-    epoch: int
-    """From 1."""
-    loss: float
-    """NaN of a step that gave none."""
-    before: str
-    """Fingerprint of the parameters that the step starts with."""
-    random: str
-    """Fingerprint of the RNG states that it starts with."""
-    batch: str
-    """Fingerprint of all that the batch holds, in order."""
-    samples: str
-    """Fingerprint of the batch's samples in any order."""
-    loss_fingerprint: str
-    """Fingerprint of the loss."""
-    own_gradients: str
-    """Fingerprint of the workers' gradients, before they were summed."""
-    settings: str
-    """Fingerprint of the optimizers' settings."""
-    random_after: str
-    """Fingerprint of the RNG states that the step leaves."""
-    buffers: str
-    """Fingerprint of the buffers that the step ends with."""
-    gradients: str
-    """Fingerprint of all gradients, before they are clipped."""
-    optimizer: str
-    """Fingerprint of the optimizers' state."""
-    parameters: str
-    """Fingerprint of the parameters that the step ends with."""
+INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}  # and the names of their columns
 
 
 class Tracer(pl.Callback):
@@ -86,10 +56,8 @@ class Tracer(pl.Callback):
         """Classes of what batches hold and nobody could look into."""
         self.resumed_at: list[int] = []
         """The steps done at each resumption of the training."""
-        self._parameters: dict[str, torch.Tensor] = {}
-        self._buffers: dict[str, torch.Tensor] = {}
-        self._sampled: list[torch.Tensor] = []
-        self._sample_dtype = torch.float32
+        self._columns = {of: Columns() for of in dict.fromkeys(PER_STEP.values())}
+        self._sampled = ParameterSample({})
         self._initial: dict[str, list[int]] = {"initial": [], "initial_buffers": []}
         self._per_step: dict[str, list[list[int]]] = {key: [] for key in PER_STEP}
         self._elements: list[np.ndarray] = []
@@ -99,37 +67,54 @@ class Tracer(pl.Callback):
         self._room = MOST_SAMPLES
         self._start: dict[str, int] = {}
         self._rng_states: dict[str, int] = {}
-        self._gradients: list[int] = []
+        self._gradients: dict[str, int] = {}
         self._settings = SettingsTrace()
         self._traces_cuda = False
+        self._is_noted = False
+        self._hook: RemovableHandle | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Name the parameters and buffers and take the fingerprints of their initial values."""
-        self._parameters = dict(pl_module.named_parameters())
-        self._buffers = dict(pl_module.named_buffers())
-        self._sampled = list(_sampled_elements(list(self._parameters.values())))
-        if any(p.dtype not in NARROW for p in self._parameters.values()):
-            self._sample_dtype = torch.float64
+        """Take the fingerprints of the initial values; choose the elements that are sampled."""
+        parameters = parameters_of(pl_module, trainer.optimizers)
+        self._sampled = ParameterSample(parameters)
         # Asking for the state of a GPU's generator would start CUDA where it is not used.
         self._traces_cuda = torch.cuda.is_initialized()
         # A resumed training has them from its checkpoint.
         if not self.resumed_at:
-            initial, buffers = map(_of_each, (self._parameters, self._buffers))
-            self._initial = {"initial": initial, "initial_buffers": buffers}
+            buffers = dict(pl_module.named_buffers())
+            self._initial = {
+                "initial": self._row("names", fingerprints_of(parameters)),
+                "initial_buffers": self._row("buffer_names", fingerprints_of(buffers)),
+            }
+        # A module that optimizes manually may have torch's own optimizer step, around Lightning's
+        # hooks. In automatic optimization a hook would have compiled steps done in parts.
+        if not pl_module.automatic_optimization:
+            self._hook = register_optimizer_step_post_hook(
+                lambda optimizer, *_: self.end_update(trainer, pl_module, optimizer)
+            )
+
+    def on_train_end(self, *_: object, **__: object) -> None:
+        """Take the hook of optimizers away."""
+        if self._hook is not None:
+            self._hook.remove()
+
+    def on_exception(self, *_: object, **__: object) -> None:
+        """Take the hook of optimizers away, also where the training breaks off."""
+        self.on_train_end()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the fingerprints of what the step starts with."""
         self._rng_states = fingerprint_rng_states(cuda=self._traces_cuda)
-        self._per_step["random"].append(list(self._rng_states.values()))
+        parameters = parameters_of(pl_module, trainer.optimizers)
         whole, opaque = fingerprint_batch(batch)
         self.not_fingerprinted.update(opaque)
         if whole != self._batch:  # full-batch training has the same one in every step
             self._batch, self._samples = whole, fingerprint_samples(batch)
-        self._gradients = []
+        self._gradients = {}
         self._start = {
-            "before": join(_of_each(self._parameters)),
+            "before": join(self._row("names", fingerprints_of(parameters))),
             "random": join(list(self._rng_states.values())),
             "batch": whole,
             # A sum knows no order, and may wrap around.
@@ -140,14 +125,28 @@ class Tracer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """Take the fingerprints of the gradients, before clipping, and of the settings in use."""
-        self._settings.note(trainer.optimizers, optimizer)
         # Lightning clips after the hooks of callbacks, in `Precision._after_closure`.
-        found = [fingerprint(p.grad) for p in self._parameters.values()]
+        self._note_update(trainer, pl_module, optimizer)
+        self._is_noted = True
+
+    def end_update(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
+    ) -> None:
+        """Take them where Lightning did not announce the update: gradients outlast it."""
+        if not self._is_noted:
+            self._note_update(trainer, pl_module, optimizer)
+        self._is_noted = False
+
+    def _note_update(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
+    ) -> None:
+        self._settings.note(trainer.optimizers, optimizer)
+        parameters = parameters_of(pl_module, trainer.optimizers)
+        found = {name: fingerprint(p.grad) for name, p in parameters.items()}
         # Several optimizers may step in one batch: each adds to what the step has seen.
-        earlier = self._gradients
-        self._gradients = (
-            [join([a, b]) for a, b in zip(earlier, found, strict=True)] if earlier else found
-        )
+        if earlier := self._gradients:
+            found = {name: join([earlier.get(name, 0), of]) for name, of in found.items()}
+        self._gradients = found
 
     def on_train_batch_end(
         self,
@@ -159,18 +158,26 @@ class Tracer(pl.Callback):
     ) -> None:
         """Add the step's row."""
         loss = loss_of(outputs)
+        parameters = parameters_of(pl_module, trainer.optimizers)
         # Their settings are noted before the step: here Lightning has moved the schedulers already.
-        states = fingerprint_states(trainer.optimizers, list(self._parameters.values()))
-        found = {
-            "random_after": list(fingerprint_rng_states(cuda=self._traces_cuda).values()),
-            "buffers": _of_each(self._buffers),
-            "gradients": self._gradients or [0] * len(self._parameters),
-            "optimizer": states,
-            "parameters": _of_each(self._parameters),
+        states = fingerprint_states(trainer.optimizers, list(parameters.values()))
+        values = {
+            # A batch that a hook skips has a start and no end: both are kept here.
+            "random": self._rng_states,
+            "random_after": fingerprint_rng_states(cuda=self._traces_cuda),
+            "buffers": fingerprints_of(dict(pl_module.named_buffers())),
+            "gradients": self._gradients,
+            "optimizer": dict(zip(parameters, states, strict=True)),
+            "parameters": fingerprints_of(parameters),
         }
-        for key, values in found.items():
-            self._per_step[key].append(values)
-        self._elements.append(self._sample())
+        found = {key: self._row(PER_STEP[key], of) for key, of in values.items()}
+        for key, row in found.items():
+            self._per_step[key].append(row)
+        elements = self._sampled.of(parameters)
+        if self._elements and len(elements) != len(self._elements[0]):
+            # Resumed with other parameters than it began with.
+            elements = np.full_like(self._elements[0], np.nan)
+        self._elements.append(elements)
         # A step keeps all of its samples or none, so that their number tells.
         samples = self._samples if len(self._samples) <= self._room else _NO_SAMPLES
         self._kept_samples.append(samples)
@@ -207,21 +214,20 @@ class Tracer(pl.Callback):
         optimizers: see `SettingsTrace`;
         sample (S, at most SAMPLE_SIZE) float32, or float64 where a parameter needs it.
         """
-        names = {
-            "names": list(self._parameters),
-            "buffer_names": list(self._buffers),
-            "rng_state_names": list(self._rng_states),
-            "setting_names": self._settings.names(),
-        }
-        widths = {key: len(names[of]) for key, of in PER_STEP.items()}
+        names = {of: columns.names() for of, columns in self._columns.items()}
         size = len(self.rows)
         return {
-            **{key: np.array(found, dtype=np.str_) for key, found in names.items()},
-            **{key: np.array(found, dtype=np.uint64) for key, found in self._initial.items()},
+            **{of: np.array(found, dtype=np.str_) for of, found in names.items()},
+            "setting_names": np.array(self._settings.names(), dtype=np.str_),
             **{
-                # RNG states are noted where a step starts: one under way has no row yet.
-                key: np.array(found[:size], dtype=np.uint64).reshape(size, widths[key])
-                for key, found in self._per_step.items()
+                key: np.array(self._columns[INITIAL[key]].padded(row), dtype=np.uint64)
+                for key, row in self._initial.items()
+            },
+            **{
+                key: np.array(
+                    [self._columns[of].padded(row) for row in self._per_step[key]], dtype=np.uint64
+                ).reshape(size, len(names[of]))
+                for key, of in PER_STEP.items()
             },
             "samples_of_steps": np.concatenate([_NO_SAMPLES, *self._kept_samples]),
             "num_samples": np.array([len(found) for found in self._kept_samples], dtype=np.int64),
@@ -238,9 +244,7 @@ class Tracer(pl.Callback):
         return {
             "rows": self.rows,
             "resumed_at": self.resumed_at,
-            "names": list(self._parameters),
-            "buffer_names": list(self._buffers),
-            "rng_state_names": list(self._rng_states),
+            **{of: columns.names() for of, columns in self._columns.items()},
             "setting_names": self._settings.names(),
             "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
         }
@@ -249,10 +253,8 @@ class Tracer(pl.Callback):
         """Take the tables of a checkpoint."""
         self.rows = state_dict["rows"]
         self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
-        # Where no step is left to do, the training does not even start: the names must do.
-        self._parameters = dict.fromkeys(state_dict["names"], torch.empty(0))
-        self._buffers = dict.fromkeys(state_dict["buffer_names"], torch.empty(0))
-        self._rng_states = dict.fromkeys(state_dict["rng_state_names"], 0)
+        for of, columns in self._columns.items():
+            columns.row(dict.fromkeys(state_dict[of], 0))
         arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
         self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
         self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}
@@ -266,31 +268,11 @@ class Tracer(pl.Callback):
         self._kept_samples = samples if self.rows else []
         self._room = MOST_SAMPLES - sum(map(len, self._kept_samples))
 
-    def _sample(self) -> np.ndarray:
-        parts = [
-            p.detach().reshape(-1)[index].to(self._sample_dtype)
-            for p, index in zip(self._parameters.values(), self._sampled, strict=True)
-        ]
-        return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
+    def _row(self, of: str, values: Mapping[str, int]) -> list[int]:
+        return self._columns[of].row(values)
 
 
 def loss_of(outputs: object) -> torch.Tensor | None:
     """Return the loss that a training step returned, alone or in a mapping; None for neither."""
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     return loss if isinstance(loss, torch.Tensor) else None
-
-
-def _of_each(tensors: Mapping[str, torch.Tensor]) -> list[int]:
-    return [fingerprint(tensor) for tensor in tensors.values()]
-
-
-def _sampled_elements(parameters: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Spread SAMPLE_SIZE elements evenly over all parameters; give each its own indices."""
-    sizes = [p.numel() for p in parameters]
-    total = sum(sizes)
-    chosen = np.unique(np.linspace(0, max(total - 1, 0), min(SAMPLE_SIZE, total)).astype(np.int64))
-    start = 0
-    for parameter, size in zip(parameters, sizes, strict=True):
-        inside = chosen[(chosen >= start) & (chosen < start + size)] - start
-        yield torch.from_numpy(inside).to(parameter.device)
-        start += size

@@ -42,6 +42,7 @@ from twinrun.training.write_run import (
     entries_of,
     origin_of,
     peak_memory_mb,
+    tensors_of,
     write_arrays,
 )
 
@@ -100,12 +101,15 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         fit_ended = time.perf_counter()
         check_same_parameters(module, workers)
         is_whole = stop.reason is None and failure is None
+        # Now: a test would give the Trainer no optimizers, and may add to the module.
+        tensors = tensors_of(module, trainer.optimizers)
+        entries = entries_of(tensors)
         files = _moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
             if is_whole:
                 _check_extent(trainer, variant, team, steps=len(team.tracer.rows))
             # Before test and prediction, which may end the process: the training is kept.
-            write_arrays(files, module, team.tracer, watchers.metrics)
+            write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
         evaluation = evaluate(trainer, module, data) if is_whole else Evaluation()
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
@@ -118,7 +122,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     artifacts.write_tensors(files.predictions, evaluation.predictions)
     manifest: RunManifest = {
         **origin,
-        "tensors": entries_of(module),
+        "tensors": entries,
         "weights_sha256": artifacts.sha256(files.weights),
         "steps": len(team.tracer.rows),
         "epochs": len(watchers.metrics.rows),

@@ -2,7 +2,8 @@
 
 import resource
 import sys
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
 import pandas as pd
 import pytorch_lightning as pl
@@ -10,11 +11,15 @@ import torch
 
 from twinrun import artifacts
 from twinrun.config.definitions import Run, RunFiles
+from twinrun.parameters import parameters_of
 from twinrun.process import environment
 from twinrun.run_files import settings_of
 from twinrun.run_records import Origin, TensorEntry
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.epoch_log import EpochMetrics
+
+NamedTensor: TypeAlias = tuple[str, Literal["parameter", "buffer"], torch.Tensor]
+"""Name, kind and value."""
 
 
 def origin_of(run: Run) -> Origin:
@@ -35,31 +40,34 @@ def origin_of(run: Run) -> Origin:
 
 def write_arrays(
     files: RunFiles,
-    module: pl.LightningModule,
+    tensors: Iterable[NamedTensor],
     tracer: Tracer,
     metrics: EpochMetrics,
 ) -> None:
     """Write what the training itself leaves: weights, steps, epochs, fingerprints."""
-    artifacts.write_tensors(files.weights, {name: t for name, _, t in _tensors(module)})
+    artifacts.write_tensors(files.weights, {name: t for name, _, t in tensors})
     artifacts.write_csv(files.steps, pd.DataFrame(tracer.rows))
     artifacts.write_csv(files.epochs, metrics.table())
     artifacts.write_arrays(files.fingerprints, tracer.arrays())
 
 
-def entries_of(module: pl.LightningModule) -> list[TensorEntry]:
-    """Describe every parameter and buffer, in the module's order."""
+def entries_of(tensors: Iterable[NamedTensor]) -> list[TensorEntry]:
+    """Describe parameters and buffers."""
     return [
         {"name": n, "kind": kind, "shape": list(t.shape), "dtype": str(t.dtype).split(".")[1]}
-        for n, kind, t in _tensors(module)
+        for n, kind, t in tensors
     ]
 
 
-def _tensors(
-    module: pl.LightningModule,
-) -> list[tuple[str, Literal["parameter", "buffer"], torch.Tensor]]:
-    """List name, kind and value of every parameter and buffer, in the module's order."""
+def tensors_of(
+    module: pl.LightningModule, optimizers: Sequence[torch.optim.Optimizer]
+) -> list[NamedTensor]:
+    """List name, kind and value of every parameter and buffer, in the module's order.
+
+    Parameters that only an optimizer holds are among them.
+    """
     return [
-        *((name, "parameter", value) for name, value in module.named_parameters()),
+        *((name, "parameter", value) for name, value in parameters_of(module, optimizers).items()),
         *((name, "buffer", value) for name, value in module.named_buffers()),
     ]
 

@@ -1,0 +1,52 @@
+"""A fixed sample of the elements of all parameters, from which the growth of a difference is drawn.
+
+SAMPLE_SIZE elements are spread evenly over all parameters where the training starts. Of a
+parameter that has been replaced by one of another shape since, or is gone, the sample is NaN.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+SAMPLE_SIZE = 1024
+NARROW = (torch.float32, torch.bfloat16, torch.float16)  # types of which float32 holds every value
+
+
+class ParameterSample:
+    """Looks at the same elements at every step."""
+
+    def __init__(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        """Choose the elements.
+
+        Args:
+            parameters: those at the start, by name.
+        """
+        is_narrow = all(p.dtype in NARROW for p in parameters.values())
+        self._dtype = torch.float32 if is_narrow else torch.float64
+        self._chosen: dict[str, tuple[torch.Size, torch.Tensor]] = {}
+        total = sum(p.numel() for p in parameters.values())
+        chosen = np.linspace(0, max(total - 1, 0), min(SAMPLE_SIZE, total)).astype(np.int64)
+        chosen, start = np.unique(chosen), 0
+        for name, parameter in parameters.items():
+            size = parameter.numel()
+            inside = chosen[(chosen >= start) & (chosen < start + size)] - start
+            index = torch.from_numpy(inside).to(parameter.device)
+            self._chosen[name] = parameter.shape, index
+            start += size
+
+    def of(self, parameters: Mapping[str, torch.Tensor]) -> np.ndarray:
+        """Return the elements as they are now; at most SAMPLE_SIZE, float32 or float64."""
+        parts = []
+        for name, (shape, index) in self._chosen.items():
+            now = parameters.get(name)
+            part = (
+                torch.full(index.shape, torch.nan)
+                if now is None or now.shape != shape
+                else now.detach().reshape(-1)[index.to(now.device)]
+            )
+            parts.append(part.to(index.device, self._dtype))
+        devices = {part.device for part in parts}
+        # One copy from a GPU, not one of each parameter.
+        parts = parts if len(devices) == 1 else [part.cpu() for part in parts]
+        return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
