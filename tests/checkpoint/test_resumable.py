@@ -249,6 +249,55 @@ def test_a_callback_that_changes_and_has_no_state_dict_is_refused(tmp_path, monk
     assert fit(tmp_path / "saved")[-1] == []
 
 
+def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path, monkeypatch):
+    """Red before: the resumed training went on with the weights of the beginning."""
+    hidden = torch.nn.Linear(2, 1)
+    own = Restless.configure_optimizers
+
+    def configure_optimizers(self):
+        found = own(self)
+        found["optimizer"].add_param_group({"params": list(hidden.parameters())})
+        return found
+
+    monkeypatch.setattr(Restless, "configure_optimizers", configure_optimizers)
+    *_, said = fit(tmp_path)
+    assert len(said) == 1
+    assert "an optimizer trains parameters that Restless does not hold" in said[0]
+
+
+def test_tensors_that_come_late_are_refused(tmp_path, monkeypatch):
+    """Red before: the checkpoint was written, and every further start failed in loading it."""
+    own = Restless.training_step
+
+    def training_step(self, batch, batch_idx):
+        self.register_buffer("late", torch.zeros(1))
+        return own(self, batch, batch_idx)
+
+    monkeypatch.setattr(Restless, "training_step", training_step)
+    *_, said = fit(tmp_path, kill=12)
+    assert "late of Restless is not there, or of another shape, where the training" in said[0]
+    assert fit(tmp_path)[2] == []
+
+
+@pytest.mark.parametrize("name", ["state_dict", "on_save_checkpoint"])
+def test_what_a_module_takes_out_of_its_checkpoint_is_kept(tmp_path, monkeypatch, name):
+    """Red before: the resumed training went on with the weights of the beginning."""
+    own = Restless.state_dict
+
+    def state_dict(self, *arguments, **options):
+        found = own(self, *arguments, **options)
+        return {name: value for name, value in found.items() if "norm" not in name}
+
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["state_dict"] = state_dict(self)
+
+    monkeypatch.setattr(Restless, name, locals()[name])
+    monkeypatch.setattr(Restless, "strict_loading", False)
+    rows, hashes, _, _ = fit(tmp_path / "whole")
+    fit(tmp_path / "killed", kill=12)
+    assert fit(tmp_path / "killed") == (rows, hashes, [10], [])
+
+
 @pytest.fixture(scope="module")
 def killed_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("killed")

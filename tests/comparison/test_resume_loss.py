@@ -321,6 +321,8 @@ def test_where_a_training_failed_nothing_can_be_said_of_resuming(tmp_path, faile
     (stop,) = read_stops(tmp_path / "stops.json")["stops"]
     assert stop["answer"] == "not run"
     assert stop["lost"] == f"the {failed} training failed: no memory"
+    # Red before: Snakemake missed the folder that the rule promises, and the study had no answers.
+    assert (tmp_path / "comparisons").is_dir()
 
 
 def test_fingerprints_that_look_like_one_number_are_two(tmp_path):

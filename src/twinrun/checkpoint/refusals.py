@@ -5,8 +5,9 @@ See `unsaved_state` for the state that no checkpoint holds.
 
 import pickle
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytorch_lightning as pl
 import torch
@@ -14,17 +15,21 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.errors import TwinrunError
+from twinrun.parameters import unheld_parameters
+
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
+"""Of parameters and buffers, by name."""
 
 
-def check_it_is_data(path: Path) -> None:
-    """Unpickle the structure of a checkpoint, without its tensors.
+def as_data(path: Path) -> Mapping[str, Any]:
+    """Return a checkpoint of which no tensor is read before it is asked for.
 
     Raises:
         TwinrunError: if it holds other objects, or what runs code.
     """
     try:
         # With mmap the tensors stay on the disk.
-        torch.load(path, weights_only=True, mmap=True)
+        return torch.load(path, weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
         # torch's message has several paragraphs of advice; what matters is the class it met.
         met = re.search(r"GLOBAL (\S+)", str(error))
@@ -34,8 +39,19 @@ def check_it_is_data(path: Path) -> None:
         ) from None
 
 
-def refusals(trainer: pl.Trainer) -> Iterator[str]:
-    """Say what stands against ending in the same bits."""
+def shapes_of(module: torch.nn.Module) -> Shapes:
+    """Return the shape of each parameter and buffer."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def refusals(trainer: pl.Trainer, at_start: Shapes) -> Iterator[str]:
+    """Say what stands against ending in the same bits.
+
+    Args:
+        trainer: of the training.
+        at_start: what `shapes_of` gave where a checkpoint would be loaded.
+    """
     if trainer.world_size > 1:
         yield "several workers train, and only one worker's state would be kept"
     if trainer.max_steps != -1:
@@ -47,6 +63,16 @@ def refusals(trainer: pl.Trainer) -> Iterator[str]:
         yield "not every epoch is validated (check_val_every_n_epoch)"
     if any(getattr(loader, "persistent_workers", False) for loader in loaders_of(trainer)):
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
+    module = trainer.lightning_module
+    if unheld_parameters(module.parameters(), trainer.optimizers):
+        yield f"an optimizer trains parameters that {type(module).__name__} does not hold"
+    now = shapes_of(module)
+    others = [name for name in {**at_start, **now} if at_start.get(name) != now.get(name)]
+    if others:
+        yield (
+            f"{others[0]} of {type(module).__name__} is not there, or of another shape, where the "
+            f"training begins, so that no checkpoint of it could be loaded"
+        )
     yield from unsaved_generators(trainer, loaders_of(trainer), generators_of(loaders_of(trainer)))
     for callback in vars(trainer)["callbacks"]:
         hindrance = getattr(callback, "hindrance", None)

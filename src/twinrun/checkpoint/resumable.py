@@ -25,7 +25,14 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun import artifacts
-from twinrun.checkpoint.refusals import check_it_is_data, generators_of, loaders_of, refusals
+from twinrun.checkpoint.refusals import (
+    Shapes,
+    as_data,
+    generators_of,
+    loaders_of,
+    refusals,
+    shapes_of,
+)
 from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import restore_rng_states, rng_states
@@ -79,6 +86,7 @@ class Resumable(pl.Callback):
         self._is_writing = False
         self._restored: dict[str, Any] | None = None
         self._states_at_start: dict[str, str] | None = None
+        self._shapes: Shapes = {}
 
     def last(self) -> str | None:
         """Return the path of the last checkpoint, None if there is none that can be used."""
@@ -95,7 +103,7 @@ class Resumable(pl.Callback):
             # None is a value, too: an entry that does not name it is of another version.
             others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
             if is_whole and not others:
-                check_it_is_data(path)
+                as_data(path)
         except TwinrunError:
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
@@ -108,6 +116,10 @@ class Resumable(pl.Callback):
     def remove(self) -> None:
         """Remove the folder, when the training has been finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
+        self._shapes = shapes_of(pl_module)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Put everything back where the training is resumed; else write a checkpoint if one is due.
@@ -125,7 +137,7 @@ class Resumable(pl.Callback):
         # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch == 0 or self._is_refused or not is_due:
             return
-        why = next(iter((*refusals(trainer), *self._changed(trainer))), None)
+        why = next(iter((*refusals(trainer, self._shapes), *self._changed(trainer))), None)
         if why is not None:
             self._give_up(why)
             return
@@ -173,7 +185,8 @@ class Resumable(pl.Callback):
             with artifacts.atomic(path) as temporary:
                 trainer.save_checkpoint(temporary, weights_only=False)
                 # Before it replaces an older one: `fit` loads it with weights_only=True.
-                check_it_is_data(temporary)
+                saved = as_data(temporary)
+                _add_left_out(temporary, saved, trainer.lightning_module)
             # After the checkpoint, so that an entry never names one that is not whole.
             entry = CheckpointEntry(
                 file=path.name, sha256=artifacts.sha256(path), identity=self._identity
@@ -207,6 +220,10 @@ class Resumable(pl.Callback):
         with torch.no_grad():
             for name, buffer in _transient_buffers(module):
                 buffer.copy_(state["buffers"][name])
+            # A checkpoint of an older version has none.
+            for name, tensor in _tensors_of(module):
+                if name in (left_out := state.get("left_out", {})):
+                    tensor.copy_(left_out[name])
         restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
@@ -216,6 +233,25 @@ def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
     """Take from a checkpoint what no resumed training needs, and what may be of any type."""
     for key in ("hyper_parameters", "datamodule_hyper_parameters"):
         checkpoint.pop(key, None)
+
+
+def _add_left_out(path: Path, saved: Mapping[str, Any], module: torch.nn.Module) -> None:
+    """Complete a checkpoint by the weights and buffers that its module takes out of it.
+
+    As one does who saves what is trained alone: the running statistics of the rest move, too.
+    """
+    held = saved["state_dict"].keys() | saved[KEY]["buffers"].keys()
+    left_out = {name: t.detach().cpu() for name, t in _tensors_of(module) if name not in held}
+    if left_out:
+        # Read anew: the file that is written must not be the one that memory is mapped to.
+        whole = torch.load(path, weights_only=True)
+        whole[KEY]["left_out"] = left_out
+        torch.save(whole, path)
+
+
+def _tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters()
+    yield from module.named_buffers()
 
 
 def _transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -51,6 +51,8 @@ def diagnose(
     Raises:
         TwinrunError: if a file of a run is corrupt or missing.
     """
+    # Also where no pair is compared: the rule promises the folder.
+    Path(folder).mkdir(parents=True, exist_ok=True)
     rows = [_row(pair, Path(folder)) for pair in pairs]
     # ASSUME all pairs share the whole run: they differ in stop and type of checkpoint alone.
     whole = pairs[0]["whole"]
