@@ -37,9 +37,9 @@ RUN = {
 TRAINING = msgspec.convert({**RUN, "seed": 1}, Training)
 
 
-def located(folder, planted, run=RUN, failed=None):
+def located(folder, planted, run=RUN, failed=None, **options):
     """Locate in a pair with planted differences; give the answer and the table of operations."""
-    runs = [write_run(folder, 1), write_run(folder, 2, planted=planted)]
+    runs = [write_run(folder, 1), write_run(folder, 2, planted=planted, **options)]
     if failed is not None:
         fail(runs[1], failed)
     files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
@@ -99,6 +99,13 @@ def test_where_a_training_failed_nothing_is_located(tmp_path, monkeypatch):
     assert (found["answer"], found["op"]) == ("not compared", None)
     assert found["sentence"] == "repeat 2 failed: no memory."
     assert operations.empty
+
+
+def test_a_training_that_ends_earlier_is_not_blamed_on_the_order_of_the_data(tmp_path, monkeypatch):
+    """Red before: look for a shuffle or a sampler."""
+    monkeypatch.setattr("twinrun.comparison.locate.launch", no_process)
+    found, _ = located(tmp_path, [], num_steps=3)
+    assert "look for what ends a training or an epoch (early stopping" in found["sentence"]
 
 
 @pytest.mark.parametrize(

@@ -521,6 +521,24 @@ class OneBatch(Points):
         return DataLoader([list(self.dataset.tensors)], batch_size=None, collate_fn=list)
 
 
+class EverySecondStep(Plain):
+    """A schedule of steps with a frequency of 2"""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), lr=0.05)
+        schedule = lr_scheduler.ExponentialLR(optimizer, 0.7)
+        config = {"scheduler": schedule, "interval": "step", "frequency": 2}
+        return {"optimizer": optimizer, "lr_scheduler": config}
+
+
+class TakesArguments(Plain):
+    """training_step(self, *args)"""
+
+    def training_step(self, *args):
+        batch, batch_idx = args
+        return super().training_step(batch, batch_idx)
+
+
 MODULES = [
     Plain,
     ClippedByTrainer,
@@ -561,4 +579,6 @@ MODULES = [
     OwnOptimizer,
     OutsideOptimizer,
     Teacher,
+    EverySecondStep,
+    TakesArguments,
 ]

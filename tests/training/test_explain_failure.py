@@ -98,6 +98,8 @@ def test_a_failure_is_one_short_sentence():
     assert text == "constructing mine:Net failed with ValueError: first (mine.py, line 3)"
     assert len(explained_failure("it", ValueError("x" * 9000), {}, TAKERS)) < 400
     assert explained_failure("it", KeyError(), {}, TAKERS) == "it failed with KeyError"
+    told = explained_failure("it", ValueError("`Trainer` that has no logger."), {}, TAKERS)
+    assert told.endswith("; say logging: true in the variants")
 
 
 def test_a_text_for_a_boolean_is_a_mistake_though_nothing_fails():

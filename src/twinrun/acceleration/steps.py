@@ -20,6 +20,7 @@ from itertools import chain
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.signature_utils import is_param_in_hook_signature
 
 from twinrun.acceleration import between
 from twinrun.acceleration.compilation import CAN_COMPILE_BACKWARD, Compiled
@@ -148,8 +149,8 @@ def with_index(step: Callable[..., object]) -> Step:
             "training_step takes the argument dataloader_iter: a step that is fast, or outside of "
             "the Trainer's loop, needs a batch; leave compile, layout, optimizer and cuda_graph out"
         )
-    # `batch_idx` is optional in Lightning's `training_step`.
-    if len(parameters) > 1:
+    # `batch_idx` is optional in Lightning's `training_step`, which asks in this way.
+    if is_param_in_hook_signature(step, "batch_idx", min_args=2):
         return step
     return lambda batch, index: step(batch)
 

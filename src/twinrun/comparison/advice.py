@@ -25,6 +25,12 @@ SETTINGS_ADVICE = (
     "who sets it, and from what"
 )
 
+# Of a training, or an epoch, that ended at another step.
+STEPS_ADVICE = (
+    "look for what ends a training or an epoch (early stopping, a time limit, `should_stop`), or "
+    "for a loader of another length"
+)
+
 # Operations that `torch.use_deterministic_algorithms` documents, as torch 2.13 names them in a
 # trace: those that have a reproducible algorithm, and those that then raise an error.
 # fmt: off

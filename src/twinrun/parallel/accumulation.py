@@ -9,7 +9,8 @@ its loss and its fingerprints are those of the whole mini-batch.
 Hooks around a step are those of the mini-batch too: `on_train_batch_start` and `on_train_batch_end`
 of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
 first micro-batch, the others with the last one, and all with the mini-batch's number. A moving
-average that one of them keeps would else be moved by every micro-batch.
+average that one of them keeps would else be moved by every micro-batch. A schedule of steps counts
+mini-batches. What the Trainer and the loader count is micro-batches (`num_training_batches`).
 """
 
 import functools
@@ -70,6 +71,11 @@ class HooksOfSteps:
 
     def __init__(self, made: list[MicroBatches], number: int) -> None:
         self._made, self._number = made, number
+
+    @property
+    def number(self) -> int:
+        """The micro-batches of a mini-batch."""
+        return self._number
 
     def watch(
         self,
@@ -202,6 +208,17 @@ def accumulate(
 def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:
     """Have the hooks of a module, and of the callbacks that it brings, called once a mini-batch."""
     steps.watch(module, pl.LightningModule)
+    begin = module.on_fit_start
+
+    @functools.wraps(begin)
+    def on_fit_start() -> None:
+        # Lightning asks whether the number of the batch is a multiple of `frequency`.
+        for config in module.trainer.lr_scheduler_configs:
+            if config.interval == "step":
+                config.frequency *= steps.number
+        begin()
+
+    module.on_fit_start = on_fit_start
     plain = module.configure_callbacks
 
     @functools.wraps(plain)

@@ -69,7 +69,9 @@ def explained_failure(
     text = lines[0] if lines else ""
     text = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    failed = f"{what} failed with {reason}{where and f' ({where})'}"
+    # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
+    remedy = "; say logging: true in the variants" if "no logger" in text else ""
+    failed = f"{what} failed with {reason}{where and f' ({where})'}{remedy}"
     likely = "; ".join(explained(error, given, takers))
     return f"{likely} ({failed})" if likely else failed
 
