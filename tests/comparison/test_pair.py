@@ -80,7 +80,9 @@ def test_runs_without_a_dataset_are_a_pair_but_not_with_one_that_has(tmp_path):
         ),
         (
             {"weight": torch.ones(2), "bias": torch.ones(())},
-            "tensors.bias is None in repeat 1 and 'parameter float32 scalar' in repeat 2",
+            # Red before: the runs are no pair. But they are, and they do not repeat.
+            "tensors.bias is None in repeat 1 and 'parameter float32 scalar' in repeat 2: the "
+            "training does not repeat, and these have no values to compare",
         ),
     ],
 )

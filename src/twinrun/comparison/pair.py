@@ -23,12 +23,16 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
         if manifest["ended"] != "finished":
             return f"ended is {manifest['ended']!r} in {key} {manifest[key]}, not 'finished'"
     identities = [_identity(manifest, across=across) for manifest in (first, second)]
-    for path, left, right in _unequal(identities[0], identities[1]):
-        return (
-            f"{path} is {left!r} in {key} {first[key]} and {right!r} in {key} {second[key]}: the "
-            f"runs are no pair"
-        )
+    unequal = next(_unequal(identities[0], identities[1]), None)
     file = _other_code(first, second)
+    if unequal is not None:
+        path, left, right = unequal
+        found = f"{path} is {left!r} in {key} {first[key]} and {right!r} in {key} {second[key]}"
+        # The last of an identity: of repeats all else is equal, but perhaps for the code.
+        if across or not path.startswith("tensors."):
+            return f"{found}: the runs are no pair"
+        if file is None:
+            return f"{found}: the training does not repeat, and these have no values to compare"
     if file is None:
         return None
     return (
