@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from twinrun.__main__ import main
-from twinrun.commands.init import name_of
+from twinrun.commands.init import OWN, name_of
 from twinrun.config.config_files import merged
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
@@ -34,6 +34,10 @@ DATA = """
 
     class Bare(pl.LightningDataModule):
         pass
+
+    class Loaded(pl.LightningDataModule):
+        def __init__(self, size=32, num_workers=4):
+            super().__init__()
 """
 
 
@@ -100,3 +104,10 @@ def test_what_cannot_be_imported_is_said_and_nothing_written(
 )
 def test_a_workload_is_named_as_a_config_may_name_it(path, name):
     assert name_of(path) == name
+
+
+def test_a_data_module_that_says_num_workers_is_given_the_variants(own):
+    assert main(own("Bare", "Loaded")) == 0
+    workload = yaml.safe_load(OWN.read_text())["workloads"]["bare"]
+    assert workload["from_run"] == {"data_workers": "num_workers"}
+    assert workload["hyperparameters"] == {"size": 32}

@@ -6,8 +6,8 @@ from typing import Literal
 import pytest
 
 from twinrun.training import explain_failure
+from twinrun.training.constructors import parameters_of
 from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
-from twinrun.training.load_workload import parameters_of
 
 
 class Net:

@@ -13,7 +13,7 @@ from twinrun.config.config_files import OWN
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
-from twinrun.training.load_workload import given_by_run, load_class, takers_of
+from twinrun.training.load_workload import given_by_run, load_constructor, takers_of
 
 HERE = ["."]  # where modules are that are not installed
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
@@ -28,10 +28,14 @@ workloads:
     data: {data}
     epochs: {epochs}
     # Each goes to the constructor that has an argument of its name.
-    hyperparameters:{hyperparameters}
+    hyperparameters:{hyperparameters}{from_run}
 reproducibility:
   workloads: [{name}]
 """
+
+FROM_RUN = """
+    # The data module's own name for what the variants say, 0 by default.
+    from_run: {data_workers: num_workers}"""
 
 
 def init(module: str, data: str, *, file: Path = OWN) -> None:
@@ -51,10 +55,12 @@ def init(module: str, data: str, *, file: Path = OWN) -> None:
     workload = Workload(module=module, data=data, dataset=None, hyperparameters={}, epochs=EPOCHS)
     takers = takers_of(
         workload,
-        load_class(workload, "module", pl.LightningModule, HERE),
-        load_class(workload, "data", pl.LightningDataModule, HERE),
+        load_constructor(workload, "module", pl.LightningModule, HERE),
+        load_constructor(workload, "data", pl.LightningDataModule, HERE),
     )
-    of_run = given_by_run(workload)
+    of_run = [*given_by_run(workload).values()]
+    if is_theirs := "num_workers" in takers[data] and "data_workers" not in takers[data]:
+        of_run.append("num_workers")
     parameters = {
         name: parameter
         for path, taken in takers.items()
@@ -67,6 +73,7 @@ def init(module: str, data: str, *, file: Path = OWN) -> None:
         data=data,
         epochs=EPOCHS,
         hyperparameters=_block(parameters),
+        from_run=FROM_RUN if is_theirs else "",
     )
     artifacts.write_text(file, text)
     needed = [name for name, parameter in parameters.items() if _is_needed(parameter)]

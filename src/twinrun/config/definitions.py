@@ -36,13 +36,25 @@ class TrainerArguments:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FromRun:
+    """What a data module calls the arguments that a run gives it; None for one that it does not."""
+
+    path: str | None = "path"
+    """The file of the dataset."""
+    seed: str | None = "seed"
+    """The seed of the run."""
+    data_workers: str | None = "data_workers"
+    """The variant's processes that prepare batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """A LightningModule, a LightningDataModule and their hyperparameters."""
 
     module: str
-    """Import path of the LightningModule."""
+    """Import path of the LightningModule, or of a function that returns one."""
     data: str
-    """Import path of the LightningDataModule."""
+    """Import path of the LightningDataModule, or of a function that returns one."""
     dataset: str | None
     """Name of its dataset."""
     hyperparameters: Mapping[str, Any]
@@ -51,6 +63,8 @@ class Workload:
     """Epochs of training."""
     trainer: TrainerArguments = TrainerArguments()
     """What Lightning's Trainer is told of what is trained."""
+    from_run: FromRun = FromRun()
+    """The names of what the data module is given by each run."""
 
     def with_hyperparameter(self, name: str | None, value: object) -> "Workload":
         """Return the workload with a hyperparameter of another value; without a name, itself."""

@@ -15,7 +15,7 @@ import msgspec
 
 from twinrun.config.config_files import as_number
 from twinrun.config.schema_check import type_hint
-from twinrun.training.load_workload import Parameters
+from twinrun.training.constructors import Parameters
 from twinrun.wording import shown
 
 LONGEST_REASON = 300  # letters of somebody else's message

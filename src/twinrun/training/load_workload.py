@@ -2,14 +2,16 @@
 
 Hyperparameters are one flat mapping: each goes to the constructor that names it, to both if both
 do. One that neither names goes to a constructor with `**kwargs`, unless it looks like a misspelt
-one, and is an error where there is none. The data module is also given `path` (its dataset's file),
-`seed` (the run's) and `data_workers` (the variant's), where its constructor names them.
+one, and is an error where there is none. The data module is also given its dataset's file, the
+run's seed and the variant's data workers, under the names of `from_run` and where its constructor
+names them. A function that returns a module or a data module stands for a constructor.
 """
 
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
@@ -18,36 +20,43 @@ from twinrun.config.definitions import Workload
 from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
+from twinrun.training.constructors import (
+    Constructor,
+    Parameters,
+    parameters_of,
+    takes_any,
+)
 from twinrun.training.unsupported import wrong_package
 from twinrun.wording import shown, suggestion
 
-# Where a constructor's own arguments end and Lightning's or torch's begin.
-FOREIGN = {"pytorch_lightning", "lightning", "torch"}
-
 SLIP = 0.8  # how alike two names are, in difflib's measure, of which one is likely misspelt
 
-Parameters = Mapping[str, inspect.Parameter]
 Built = TypeVar("Built")
 
 
 def load_workload(
     workload: Workload, search_path: Sequence[str] = ()
-) -> tuple[type[pl.LightningModule], type[pl.LightningDataModule], dict[str, Any], dict[str, Any]]:
-    """Import a workload's two classes and divide its hyperparameters between them.
+) -> tuple[
+    Constructor[pl.LightningModule],
+    Constructor[pl.LightningDataModule],
+    dict[str, Any],
+    dict[str, Any],
+]:
+    """Import a workload's two constructors and divide its hyperparameters between them.
 
     Returns:
-        The LightningModule class, the LightningDataModule class, and the keyword arguments of each.
+        The LightningModule's, the LightningDataModule's, and the keyword arguments of each.
 
     Raises:
         TwinrunError: for a failed import, a wrong base class, an unknown or a missing
             hyperparameter; the first of them.
     """
-    module = load_class(workload, "module", pl.LightningModule, search_path)
-    data = load_class(workload, "data", pl.LightningDataModule, search_path)
+    module = load_constructor(workload, "module", pl.LightningModule, search_path)
+    data = load_constructor(workload, "data", pl.LightningDataModule, search_path)
     takers = takers_of(workload, module, data)
     for mistake in mistakes(workload, takers):
         raise TwinrunError(mistake)
-    given, of_run = workload.hyperparameters, given_by_run(workload)
+    given, of_run = workload.hyperparameters, given_by_run(workload).values()
     named = {name for taken in takers.values() for name in taken}
 
     def goes_to(taken: Parameters, name: str) -> bool:
@@ -62,24 +71,33 @@ def load_workload(
     )
 
 
-def given_by_run(workload: Workload) -> tuple[str, ...]:
-    """Name the arguments of the data module that come from the run, not from the config.
+def given_by_run(workload: Workload) -> dict[str, str]:
+    """Name the arguments of the data module that come from the run, by what they are given.
 
-    Without a dataset a `path` is the data module's own, if the config gives one.
+    Without a dataset a path is the data module's own, if the config gives one.
     """
-    is_own = workload.dataset is None and "path" in workload.hyperparameters
-    return ("seed", "data_workers", *([] if is_own else ["path"]))
+    names = {what: name for what, name in asdict(workload.from_run).items() if name is not None}
+    if workload.dataset is None and names.get("path") in workload.hyperparameters:
+        del names["path"]
+    return names
 
 
-def takes_any(parameters: Parameters) -> bool:
-    """Say whether a constructor takes arguments that it does not name."""
-    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+def taken_from_run(workload: Workload, of_data: Parameters) -> dict[str, str]:
+    """Return those of `given_by_run` that the data module takes.
+
+    A name that the config gives may be among arguments that a constructor does not name.
+    """
+    return {
+        what: name
+        for what, name in given_by_run(workload).items()
+        if name in of_data or (name != what and takes_any(of_data))
+    }
 
 
-def load_class(
+def load_constructor(
     workload: Workload, key: str, base: type[Built], search_path: Sequence[str] = ()
-) -> type[Built]:
-    """Import one of a workload's classes.
+) -> Constructor[Built]:
+    """Import one of a workload's classes, or the function that returns an object of it.
 
     Args:
         workload: of which.
@@ -88,7 +106,7 @@ def load_class(
         search_path: folders with the user's own modules.
 
     Raises:
-        TwinrunError: if it cannot be imported or is no such class.
+        TwinrunError: if it cannot be imported or is neither.
     """
     path = getattr(workload, key)
     try:
@@ -98,6 +116,8 @@ def load_class(
     # A subclass of the package `lightning` is none: the same code, but another class.
     if inspect.isclass(found) and issubclass(found, base):
         return found
+    if inspect.isroutine(found):  # what it returns is looked at when it is called
+        return found
     name = f"pytorch_lightning.{base.__name__}"
     if isinstance(found, base):
         raise TwinrunError(f"{key}: {path} is an object, where the class of it is needed")
@@ -106,46 +126,14 @@ def load_class(
 
 def takers_of(
     workload: Workload,
-    module: type[pl.LightningModule],
-    data: type[pl.LightningDataModule],
+    module: Constructor[pl.LightningModule],
+    data: Constructor[pl.LightningDataModule],
 ) -> dict[str, Parameters]:
     """Return the parameters of both constructors, by their import paths."""
     return {
         workload.module: parameters_of(module),
         workload.data: parameters_of(data),
     }
-
-
-def parameters_of(constructed: type) -> dict[str, inspect.Parameter]:
-    """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
-
-    The class's own `**kwargs` are among them: what it does with others is its own affair, and its
-    constructor's failure is told. Annotations are evaluated where they can be; else they are texts.
-    """
-    found: dict[str, inspect.Parameter] = {}
-    rest = None
-    for base in constructed.__mro__:
-        if base.__module__.split(".")[0] in FOREIGN:
-            break
-        # Inherited: a base class further up has it.
-        if "__init__" not in vars(base):
-            continue
-        parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
-        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        found.update({p.name: p for p in named if p.name not in found})
-        # Without **kwargs nothing gets through to the constructors above.
-        more = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        if more is None:
-            break
-        rest = rest or more
-    return {**found, rest.name: rest} if rest is not None else found
-
-
-def _signature(function: Callable[..., object]) -> inspect.Signature:
-    try:
-        return inspect.signature(function, eval_str=True)
-    except Exception:  # an annotation may name what is only imported for type checkers
-        return inspect.signature(function)
 
 
 def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[str]:
@@ -155,7 +143,8 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
         workload: with hyperparameters as the config has them.
         takers: the parameters of each constructor, by its import path.
     """
-    hyperparameters, of_run = workload.hyperparameters, given_by_run(workload)
+    hyperparameters, given_names = workload.hyperparameters, given_by_run(workload)
+    of_run = given_names.values()
     named = {
         path: {n for n, p in taken.items() if p.kind is not p.VAR_KEYWORD}
         for path, taken in takers.items()
@@ -166,9 +155,10 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
         if name in known:
             continue
         if name in named[workload.data]:
+            what = next(what for what, given in given_names.items() if given == name)
             yield (
                 f"hyperparameters.{name}: {shown(name)} of {workload.data} is given by the run and "
-                f"cannot be set"
+                f"cannot be set; say `from_run: {{{what}: null}}` to give it yourself"
             )
         elif difflib.get_close_matches(name, known, 1, SLIP) or not any(
             map(takes_any, takers.values())
@@ -176,6 +166,13 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
             yield (
                 f"hyperparameters.{name}: neither {' nor '.join(takers)} takes it"
                 f"{suggestion(name, known)}"
+            )
+    of_data = takers[workload.data]
+    for what, name in given_names.items():
+        if name != what and not (name in of_data or takes_any(of_data)):
+            yield (
+                f"from_run.{what}: {workload.data} takes no argument {shown(name)}"
+                f"{suggestion(name, list(of_data))}"
             )
     for source, parameters in takers.items():
         given = {*hyperparameters, *(of_run if source == workload.data else ())}
@@ -192,7 +189,7 @@ def build_module(workload: Workload, search_path: Sequence[str] = ()) -> pl.Ligh
         TwinrunError: see `load_workload`; also if the constructor raises.
     """
     module_class, _, given, _ = load_workload(workload, search_path)
-    return _construct(module_class, workload.module, given)
+    return _construct(module_class, pl.LightningModule, workload.module, given)
 
 
 def build_data(
@@ -211,7 +208,7 @@ def build_data(
             although the workload names a dataset, or if the dataset's file is corrupt.
     """
     _, data_class, _, given = load_workload(workload, search_path)
-    names = parameters_of(data_class)
+    names = taken_from_run(workload, parameters_of(data_class))
     if dataset_path and "path" not in names:
         raise TwinrunError(
             f"dataset: {workload.data} takes no argument `path` to be given the dataset's file"
@@ -224,8 +221,10 @@ def build_data(
     if dataset_path:
         check_dataset(dataset_path)
     of_run = {"path": dataset_path, "seed": seed, "data_workers": data_workers}
-    given |= {name: value for name, value in of_run.items() if name in names and value is not None}
-    data = _construct(data_class, workload.data, given)
+    given |= {
+        names[what]: value for what, value in of_run.items() if what in names and value is not None
+    }
+    data = _construct(data_class, pl.LightningDataModule, workload.data, given)
     if persistent_workers:
         _keep_workers(data)
     return data
@@ -245,11 +244,20 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
     data.train_dataloader = train_dataloader
 
 
-def _construct(constructed: type[Built], source: str, given: Mapping[str, object]) -> Built:
+def _construct(
+    constructed: Constructor[Built], base: type[Built], source: str, given: Mapping[str, object]
+) -> Built:
     try:
-        return constructed(**given)
+        built = constructed(**given)
     except Exception as error:  # a user's constructor may raise anything
         raise TwinrunError(
             f"{source}: constructing it with {shown(dict(given))} failed with "
             f"{type(error).__name__}: {error}"
         ) from error
+    if not isinstance(built, base):
+        what = "None" if built is None else f"a {type(built).__name__}"
+        raise TwinrunError(
+            f"{source}: it returned {what}, where a pytorch_lightning.{base.__name__} is "
+            f"needed{wrong_package(type(built))}"
+        )
+    return built

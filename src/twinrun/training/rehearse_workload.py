@@ -24,16 +24,17 @@ from twinrun.process.determinism import determinism
 from twinrun.process.import_path import user_line
 from twinrun.process.imported_code import imported_files
 from twinrun.training.assemble import trainer_of
+from twinrun.training.constructors import Parameters
 from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
 from twinrun.training.explain_failure import booleans_as_texts, explained_failure
 from twinrun.training.first_step import FirstStep, sizes_of
 from twinrun.training.load_workload import (
-    Parameters,
     build_data,
     build_module,
-    load_class,
+    load_constructor,
     mistakes,
+    taken_from_run,
     takers_of,
 )
 from twinrun.training.logged_names import may_be_logged
@@ -106,12 +107,12 @@ def _of_code(part: Part, say: Callable[[str], None]) -> tuple[Takers, list[str]]
     sentences = []
     say(f"importing {workload.module.partition(':')[0]}")
     try:
-        module = load_class(workload, "module", pl.LightningModule, search_path)
+        module = load_constructor(workload, "module", pl.LightningModule, search_path)
     except TwinrunError as error:
         sentences.append(str(error))
     say(f"importing {workload.data.partition(':')[0]}")
     try:
-        data = load_class(workload, "data", pl.LightningDataModule, search_path)
+        data = load_constructor(workload, "data", pl.LightningDataModule, search_path)
     except TwinrunError as error:
         sentences.append(str(error))
     if module is None or data is None:
@@ -141,17 +142,20 @@ def _of_step_in_a_folder(
 def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
     """Find what a run would give to a data module that does not take it."""
     workload = part.training.workload
-    taken = takers[workload.data]
+    taken = taken_from_run(workload, takers[workload.data])
     if workload.dataset is not None and "path" not in taken:
         yield (
             f"dataset: {workload.data} takes no argument `path` to be given the file of "
             f"{workload.dataset}; add it, or leave `dataset` out"
         )
+    add = "say `from_run: {data_workers: num_workers}`"
+    if "num_workers" not in takers[workload.data]:
+        add = "add it"
     for key, count in part.data_workers.items():
         if count and "data_workers" not in taken:
             yield (
                 f"data: {workload.data} takes no argument `data_workers`, which {key}: {count} "
-                f"asks for; add it, or take 0"
+                f"asks for; {add}, or take 0"
             )
 
 
@@ -286,7 +290,7 @@ def placed(part: Part, mistake: str) -> str:
     if re.match("(sweep|devices)[.]", mistake):
         return mistake
     if part.key.startswith("workloads."):
-        is_key = re.match(r"(module|data|dataset): |hyperparameters[.]", mistake)
+        is_key = re.match(r"(module|data|dataset): |(hyperparameters|from_run)[.]", mistake)
         return f"{part.key}.{mistake}" if is_key else f"{part.key}: {mistake}"
     is_shown = mistake.startswith("hyperparameters.")  # with its value
     return f"{part.key}: {mistake}{'' if is_shown else f' ({part.label})'}"

@@ -1,0 +1,53 @@
+"""What makes an object of a user's, and the arguments that it takes."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+Built = TypeVar("Built")
+Constructor: TypeAlias = Callable[..., Built]
+"""A class, or a function that returns an object of it."""
+Parameters = Mapping[str, inspect.Parameter]
+
+# Where a constructor's own arguments end and Lightning's or torch's begin.
+FOREIGN = {"pytorch_lightning", "lightning", "torch"}
+
+
+def parameters_of(constructed: Constructor[object]) -> dict[str, inspect.Parameter]:
+    """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
+
+    The class's own `**kwargs` are among them: what it does with others is its own affair, and its
+    constructor's failure is told. Annotations are evaluated where they can be; else they are texts.
+    """
+    if not inspect.isclass(constructed):
+        given = _signature(constructed).parameters
+        return {name: p for name, p in given.items() if p.kind is not p.VAR_POSITIONAL}
+    found: dict[str, inspect.Parameter] = {}
+    rest = None
+    for base in constructed.__mro__:
+        if base.__module__.split(".")[0] in FOREIGN:
+            break
+        # Inherited: a base class further up has it.
+        if "__init__" not in vars(base):
+            continue
+        parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
+        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        found.update({p.name: p for p in named if p.name not in found})
+        # Without **kwargs nothing gets through to the constructors above.
+        more = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        if more is None:
+            break
+        rest = rest or more
+    return {**found, rest.name: rest} if rest is not None else found
+
+
+def _signature(function: Callable[..., object]) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except Exception:  # an annotation may name what is only imported for type checkers
+        return inspect.signature(function)
+
+
+def takes_any(parameters: Parameters) -> bool:
+    """Say whether a constructor takes arguments that it does not name."""
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())

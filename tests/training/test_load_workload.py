@@ -1,0 +1,122 @@
+"""From import paths and hyperparameters to objects: constructors, functions, names of arguments."""
+
+import pytest
+from example_trainings import HERE
+from small import Points, Small
+
+from twinrun.config.definitions import FromRun, Workload
+from twinrun.errors import TwinrunError
+from twinrun.training.load_workload import build_data, build_module
+
+WORKLOADS = """
+import functools
+
+from small import Points, Small
+
+
+def wide(learning_rate=0.05):
+    return Small(width=16, learning_rate=learning_rate)
+
+
+def points(size, random_state, num_workers=0):
+    return Points(size, random_state, num_workers)
+
+
+def collected(**options):
+    return Points(options.pop("size"), **{"data_workers": options["num_workers"]})
+
+
+def nothing():
+    pass
+
+
+def half():
+    return Small, 1
+
+
+class Numbered(Points):
+    def __init__(self, size, seed, num_workers=0):
+        super().__init__(size, 0, num_workers)
+        self.kept = seed
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "of_functions.py").write_text(WORKLOADS)
+    return [str(tmp_path), HERE]
+
+
+def workload(module="small:Small", data="small:Points", *, from_run=None, **hyperparameters):
+    return Workload(
+        module=module,
+        data=data,
+        dataset=None,
+        hyperparameters=hyperparameters,
+        epochs=1,
+        from_run=FromRun(**(from_run or {})),
+    )
+
+
+def test_a_function_that_returns_a_module_stands_for_its_class(folder):
+    made = build_module(workload("of_functions:wide", learning_rate=0.5), folder)
+    assert isinstance(made, Small)
+    assert (made.hidden.out_features, made.hparams.learning_rate) == (16, 0.5)
+
+
+def test_a_function_that_returns_data_is_given_what_the_run_gives(folder):
+    theirs = {"seed": "random_state", "data_workers": "num_workers"}
+    own = workload(data="of_functions:points", from_run=theirs, size=32)
+    made = build_data(own, seed=3, dataset_path=None, data_workers=2, search_path=folder)
+    assert isinstance(made, Points)
+    assert made.data_workers == 2
+    assert made.inputs.equal(Points(32, seed=3).inputs)
+    assert not made.inputs.equal(Points(32, seed=4).inputs)
+
+
+def test_a_name_of_the_config_may_be_among_arguments_that_are_not_named(folder):
+    own = workload(
+        data="of_functions:collected",
+        from_run={"data_workers": "num_workers", "seed": None},
+        size=32,
+    )
+    made = build_data(own, seed=3, dataset_path=None, data_workers=2, search_path=folder)
+    assert made.data_workers == 2
+
+
+def test_what_the_run_shall_not_give_is_a_hyperparameter(folder):
+    own = workload(data="of_functions:Numbered", from_run={"seed": None}, size=32, seed=11)
+    made = build_data(own, seed=3, dataset_path=None, search_path=folder)
+    assert made.kept == 11
+    sentence = "is given by the run and cannot be set; say `from_run: {seed: null}`"
+    with pytest.raises(TwinrunError, match=sentence):
+        build_data(
+            workload(data="of_functions:Numbered", size=32, seed=11),
+            seed=3,
+            dataset_path=None,
+            search_path=folder,
+        )
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (
+            {"module": "of_functions:nothing"},
+            "of_functions:nothing: it returned None, where a pytorch_lightning.LightningModule",
+        ),
+        ({"module": "of_functions:half"}, "of_functions:half: it returned a tuple, where"),
+        ({"module": "of_functions:wide", "widht": 3}, "neither of_functions:wide nor small:Points"),
+        (
+            {"from_run": {"data_workers": "num_worker"}, "data": "of_functions:points"},
+            "from_run.data_workers: of_functions:points takes no argument 'num_worker', did you "
+            "mean num_workers?",
+        ),
+        ({"data": "of_functions:points"}, "hyperparameters.size: of_functions:points needs it"),
+        ({"module": "of_functions:functools"}, "is no pytorch_lightning.LightningModule"),
+    ],
+)
+def test_a_mistake_is_a_sentence(folder, names, sentence):
+    with pytest.raises(TwinrunError) as refusal:
+        build_module(workload(**names), folder)
+    assert sentence in str(refusal.value)
