@@ -156,8 +156,8 @@ class Rounds:
         # In the order in which the variants were named; a variant's own rows keep theirs.
         order = list(self._variants)
         found.rows.sort(key=lambda row: (order.index(row["variant"]), row["round"] > 0))
-        extents = {phase: self._initial.extent(phase) for phase in ("train", "predict")}
-        found.extents.append(cast(Extent, {"size": self._size, **extents}))
+        train, predict = (self._initial.extent(phase) for phase in ("train", "predict"))
+        found.extents.append(Extent(size=self._size, train=train, predict=predict))
         found.agreement += [
             Agreement(variant=name, size=self._size, distance=distance, tolerance=tolerance)
             for name, distance, tolerance in agreement(outputs, next(iter(self._variants)))
