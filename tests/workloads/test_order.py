@@ -1,5 +1,6 @@
 """The order of training depends on seed and epoch alone."""
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -33,6 +34,17 @@ def test_seed_and_epoch_decide_the_order():
     orders = [rows(order, 0), rows(order, 1), rows(EpochOrder(SIZE, seed=2), 0)]
     assert len({tuple(found) for found in orders}) == 3
     assert rows(EpochOrder(SIZE, seed=1), 1) == orders[1]
+
+
+def test_an_order_is_drawn_from_other_numbers_than_what_a_dataset_draws():
+    """To NumPy the seeds [1, 1] and [1, 1, 0] are one."""
+    of_datasets = {
+        tuple(np.random.default_rng([1, use, index]).permutation(SIZE).tolist())
+        for use in (1, 2, 3)  # as the denoiser's: training, validation, test
+        for index in range(4)
+    }
+    orders = {tuple(rows(EpochOrder(SIZE, seed=1), epoch)) for epoch in range(4)}
+    assert not orders & of_datasets
 
 
 def test_an_order_resumed_at_an_epoch_is_the_one_it_would_have_been():
