@@ -194,6 +194,26 @@ class Hiding(Small):
         return torch.optim.SGD([*self.parameters(), *self.apart[0].parameters()], lr=0.1)
 
 
+class Unfreezing(Small):
+    """Trains its first layer from the second epoch on."""
+
+    is_trained_at_first = False
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.hidden.requires_grad_(self.is_trained_at_first)
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            self.hidden.requires_grad_(not self.is_trained_at_first)
+
+
+class Freezing(Unfreezing):
+    """Trains its first layer in the first epoch alone."""
+
+    is_trained_at_first = True
+
+
 class Restless(Small):
     """Draws and keeps state wherever one can; dies before the step whose number a file holds."""
 

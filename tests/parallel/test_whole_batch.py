@@ -184,6 +184,13 @@ def test_buffers_that_part_after_the_first_step_end_the_run(tmp_path):
         run(tmp_path, module="small:LateMean", epochs=1)
 
 
+@pytest.mark.parametrize("module", ["Unfreezing", "Freezing"])
+def test_other_parameters_under_way_are_refused_when_they_come(tmp_path, module):
+    """Red before: refused after the whole training, or told to freeze what is frozen."""
+    with pytest.raises(TwinrunError, match=r"hidden\.bias was frozen, unfrozen, added or taken"):
+        run(tmp_path, module=f"small:{module}", epochs=3)
+
+
 def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path):
     """Red before: each worker trained its own, and the run was written."""
     with pytest.raises(TwinrunError, match="an optimizer trains parameters that Hiding does not"):

@@ -56,6 +56,7 @@ class WholeBatch(pl.Callback):
         self._intervals: list[tuple[Mark, Mark]] = []
         self._is_in_step = False
         self._alone = ExitStack()
+        self._trained: frozenset[str] = frozenset()
         self._steps = 0
         self._next_check = 1
 
@@ -73,6 +74,8 @@ class WholeBatch(pl.Callback):
                 f"of the module, or train with devices: 1"
             )
         self._steps, self._next_check = 0, 1
+        # At this point DDP has been made, with those that are trained by now.
+        self._trained = _trained_in(pl_module)
         if self._statistics is not None:
             self._statistics.watch(pl_module)
         pl_module.log = self._joined(pl_module.log, trainer)
@@ -88,7 +91,19 @@ class WholeBatch(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        """Take the shards of the mini-batch."""
+        """Take the shards of the mini-batch.
+
+        Raises:
+            TwinrunError: if the module trains other parameters than it began with.
+        """
+        # Here, before a training is spent on it: hooks of the epoch have been called by now.
+        changed = self._trained ^ _trained_in(pl_module)
+        if changed:
+            raise TwinrunError(
+                f"devices: {min(changed)} was frozen, unfrozen, added or taken away under way, and "
+                f"workers exchange the gradients of what was trained at the start; train with "
+                f"devices: 1"
+            )
         self._workers.sizes = self._sharded[0].sizes[batch_idx]
         self._own_gradients.clear()
         self._is_in_step = True
@@ -214,6 +229,11 @@ class WholeBatch(pl.Callback):
         total, sizes = self._workers.gather(torch.tensor(own, dtype=torch.float64)).sum(0).tolist()
         kind = value.dtype if value.is_floating_point() else torch.get_default_dtype()
         return torch.tensor(total / sizes, dtype=kind, device=value.device), int(sizes)
+
+
+def _trained_in(module: torch.nn.Module) -> frozenset[str]:
+    """Return the names of the parameters that are trained."""
+    return frozenset(name for name, p in module.named_parameters() if p.requires_grad)
 
 
 @contextmanager
