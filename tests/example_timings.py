@@ -44,6 +44,7 @@ def timing_summary(**changes: Any) -> TimingSummary:
         "had": [],
         "skipped": [],
         "without_epoch_hooks": [],
+        "code": {},
         **changes,
     }
 

@@ -33,7 +33,7 @@ SENTENCES = {
 }
 PLANNED = {"workloads": {}, "variants": {}, "datasets": {}}
 PLANNED |= {"studies": {"reproducibility": ["denoiser"], "resume": ["denoiser"]}}
-PLANNED |= {"configs": {}, "config": "c" * 64}
+PLANNED |= {"configs": {}, "config": "c" * 64, "beside": {}}
 IDENTITY = {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "cpu_capability": "AVX2"}
 
 

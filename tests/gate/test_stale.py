@@ -2,12 +2,16 @@
 
 import os
 import shutil
+from dataclasses import asdict
 
 import pytest
 from example_runs import CONTEXT, fail, write_manifest
+from example_timings import timing_summary, write_summary
+from example_trainings import VARIANT
 
 from twinrun import artifacts
 from twinrun.config.config_files import hashes_of_contents
+from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.gate.gate import EXIT_CODES, check, main
 from twinrun.gate.judged import hashes_of, other_settings
@@ -52,6 +56,8 @@ def made(tmp_path, monkeypatch):
             "fingerprint": None,
             "rests_on": [RUN],
             "judged": {},
+            "timings": [],
+            "beside": {},
             "configs": {},
             "config": "c" * 64,
             "found": [],
@@ -155,6 +161,7 @@ def test_runs_of_other_settings_than_the_config_has_are_named(made, kind, change
         "variants": {"v": dict(settings["variant"])},
         "datasets": {"w": "data.npz"},
         "studies": {},
+        "beside": {},
         "configs": {},
         "config": "c" * 64,
     }
@@ -165,6 +172,90 @@ def test_runs_of_other_settings_than_the_config_has_are_named(made, kind, change
     said = list(other_settings([RUN], planned))
     assert len(said) == (words is not None)
     assert all(line.startswith(f"{RUN} was made with other settings: {words}") for line in said)
+
+
+TIMING = "results/timings/determinism_w.json"
+
+
+def timed(made, **changes):
+    """Have the gate rest on a timing too, made here and now but for changes of its environment."""
+    identity = environment.present_identity() | changes
+    here = {"identity": identity, "context": CONTEXT | {"host": environment.this_host()}}
+    code = {"sister": {"file": "sister.py", "sha256": hash_of_file("sister.py")}}
+    write_summary(made / TIMING, workload="w", environment=here | {"packages": {}}, code=code)
+    found = read_outcome(made / "results/gate.json")
+    write_outcome(made / "results/gate.json", {**found, "timings": [TIMING]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"cpu": "another"}, "cpu has become "),
+        ({"distributions": "another"}, "distributions has become "),
+        ({"variable MKL_CBWR": "AVX2"}, "variable MKL_CBWR has become unset, from AVX2"),
+        ({"variable OMP_NUM_THREADS": "7"}, None),  # the rule sets it
+    ],
+)
+def test_a_timing_of_another_machine_or_shell_does_not_pass(made, capsys, changes, words):
+    """Red before: the runs alone were looked at, and `determinism_cost` passed."""
+    timed(made, **changes)
+    code = main(["results/gate.json"])
+    assert code == EXIT_CODES["pass" if words is None else "not comparable"]
+    said = capsys.readouterr().out
+    if words is not None:
+        assert words in said
+        assert f"since {TIMING} was made" in said
+        assert f"--forcerun {TIMING})" in said
+
+
+def test_a_timing_of_other_code_does_not_pass_though_its_runs_were_made_again(made, capsys):
+    timed(made)
+    (made / "sister.py").write_text("def scale(loss):\n    return 2 * loss\n")
+    manifest = artifacts.read_json(made / RUN)
+    manifest["code"]["sister"]["sha256"] = hash_of_file("sister.py")
+    write_manifest(made / RUN, manifest)
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert f"sister.py has changed since {TIMING} was made" in capsys.readouterr().out
+
+
+def test_a_timing_that_is_gone_does_not_pass(made, capsys):
+    timed(made)
+    (made / TIMING).unlink()
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert f"{TIMING} is gone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "words"),
+    [
+        ({"epochs": 9}, {}, "epochs is 9 in the config and 3 in the timing"),
+        ({}, {"threads": 4}, "v: threads is 4 in the config and 2 in the timing"),
+        ({}, {}, None),
+    ],
+)
+def test_timings_of_other_settings_than_the_config_has_are_named(made, workload, variant, words):
+    settings = timing_summary()["settings"] | {"variants": {"v": Variant(**VARIANT)}}
+    write_summary(made / TIMING, workload="w", settings=settings)
+    planned = {
+        "workloads": {"w": asdict(settings["workload"]) | workload},
+        "variants": {"v": asdict(settings["variants"]["v"]) | variant},
+    }
+    said = list(other_settings([], planned, [TIMING, "gone.json"]))
+    assert len(said) == (words is not None)
+    assert all(line == f"{TIMING} was made with other settings: {words}" for line in said)
+
+
+def test_a_module_that_is_new_beside_those_of_the_runs_does_not_pass(made, capsys):
+    """It may be imported too: a plugin that is looked for. The second gate imports nothing."""
+    found = read_outcome(made / "results/gate.json")
+    write_outcome(made / "results/gate.json", {**found, "beside": {".": ["sister.py"]}})
+    assert main(["results/gate.json"]) == EXIT_CODES["pass"]
+    (made / "notes.txt").write_text("no module")
+    assert main(["results/gate.json"]) == EXIT_CODES["pass"]
+    (made / "plugin.py").write_text("")
+    assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
+    assert "plugin.py is new beside the modules of the runs" in capsys.readouterr().out
 
 
 def test_an_upgrade_is_named(made, monkeypatch):

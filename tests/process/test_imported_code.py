@@ -12,13 +12,12 @@ import pytest
 from twinrun.process import imported_code
 from twinrun.process.imported_code import (
     changed_since,
-    discover,
     distributions,
     distributions_hash,
-    hash_of_code,
     imported_files,
     is_outside,
 )
+from twinrun.process.planned_code import discover
 
 
 @pytest.fixture
@@ -34,49 +33,6 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_a_sister_package_that_no_import_statement_names_is_hashed(project):
-    memory = project / "imports.json"
-
-    def found():
-        return hash_of_code(["my_model"], ["mine"], memory)
-
-    before = found()
-    loss = project / "elsewhere/sister/loss.py"
-    loss.write_text("# another comment\ndef scale(loss):\n    '''Scale it.'''\n    return loss\n")
-    assert found() == before
-    loss.write_text("import time\ndef scale(loss):\n    return loss * time.time()\n")
-    assert found() != before
-
-
-def test_what_was_found_is_remembered_until_a_file_changes(project, monkeypatch):
-    memory = project / "imports.json"
-    first = discover(["my_model"], ["mine"], memory)
-    assert set(first) == {"my_model", "sister", "sister.loss"}
-
-    def no_process(*_, **__):
-        raise AssertionError("a process was started")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(imported_code.subprocess, "Popen", no_process)
-        assert discover(["my_model"], ["mine"], memory) == first
-        (project / "elsewhere/sister/loss.py").write_text("x = 1\n")
-        with pytest.raises(AssertionError, match="a process was started"):
-            discover(["my_model"], ["mine"], memory)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}'])
-def test_a_damaged_memory_is_made_again(project, content):
-    memory = project / "imports.json"
-    memory.write_text(content)
-    assert "sister.loss" in discover(["my_model"], ["mine"], memory)
-
-
-def test_a_module_that_cannot_be_imported_is_left_to_who_says_so(project):
-    (project / "mine/broken.py").write_text("import sys\nprint('noise')\nsys.exit(3)\n")
-    found = discover(["broken"], ["mine"], project / "imports.json")
-    assert set(found) <= {"broken"}
 
 
 def test_what_changed_or_went_is_named(project):
@@ -111,15 +67,6 @@ def test_every_distribution_counts():
     assert {"torch", "numpy", "pytest"} <= {name.lower() for name in found}
     changed = {**found, "pytest": "0.0"}
     assert distributions_hash(changed) != distributions_hash(found) == distributions_hash()
-
-
-def test_a_slow_import_is_said(project, monkeypatch, capfd):
-    (project / "mine/slow_model.py").write_text("import time\ntime.sleep(1)\n")
-    monkeypatch.setattr(imported_code, "SILENT_SECONDS", 0.1)
-    discover(["slow_model"], ["mine"], project / "imports.json")
-    assert capfd.readouterr().err.startswith("Importing slow_model to see what code a job depends")
-    discover(["slow_model"], ["mine"], project / "imports.json")
-    assert capfd.readouterr().err == ""
 
 
 def installed(folder, *, code, url=True, script="/one/bin/python"):

@@ -134,6 +134,9 @@ def test_a_changed_module_of_the_users_has_it_made_again(proofs, tmp_path, monke
     (tmp_path / "helper_of_a_proof.py").write_text("SCALE = 2\n")
     assert not proof_of(TRAINING, memory)["is_remembered"]
     assert len(proofs) == 2
+    # One that is new may be imported too: a plugin that is looked for.
+    (tmp_path / "plugin_of_a_proof.py").write_text("")
+    assert not proof_of(TRAINING, memory)["is_remembered"]
 
 
 def test_a_corrupt_memory_is_no_proof(proofs, tmp_path):

@@ -19,7 +19,7 @@ from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import planned_identity
 from twinrun.process.gpus import count_gpus
-from twinrun.process.imported_code import hash_of_code
+from twinrun.process.planned_code import hash_of_code, modules_beside
 from twinrun.training.start_rehearsal import rehearse
 
 # A job on a cluster parses this file again, on its node: what `auto` means is decided once, here.
@@ -126,8 +126,8 @@ gc.freeze()
 @cache  # asked for each of thousands of runs
 def hash_of(script, *modules):
     """Hash the code of a rule's script, of modules and of what they import: a change reruns it."""
-    memory = Path(".snakemake/twinrun/imports.json")
-    return hash_of_code(modules, SEARCH_PATH, memory, [shipped(f"workflow/{script}")])
+    scripts = [shipped(f"workflow/{script}")]
+    return hash_of_code(modules, SEARCH_PATH, scripts=scripts)
 
 
 @cache

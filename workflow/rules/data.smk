@@ -25,5 +25,7 @@ rule prepare:
         ),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,
+        # An upgrade may have the function make something else.
+        versions=versions_of,
     script:
         "../scripts/prepare.py"

@@ -1,6 +1,5 @@
 """The gate: does what the config requires hold? To results/gate.json."""
 
-
 rule require:
     """Check everything that `require` names."""
     input:
@@ -30,6 +29,7 @@ rule require:
         ),
         requirements=SETTINGS.config["require"],
         planned=lambda wildcards: PARAMS.planned_of_gate(workflow.configfiles),
+        beside=lambda wildcards: modules_beside(PARAMS.modules_in_use, SEARCH_PATH),
     script:
         "../scripts/require.py"
 

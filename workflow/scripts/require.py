@@ -13,6 +13,8 @@ if __name__ == "__main__":
             matrices=snakemake.input.matrices,
             runs=snakemake.input.runs,
             rests_on=snakemake.input.rests_on,
-            planned=convert(snakemake.params.planned, Planned),
+            planned=convert(
+                {**snakemake.params.planned, "beside": snakemake.params.beside}, Planned
+            ),
             output=snakemake.output.gate,
         )

@@ -84,6 +84,12 @@ class Params:
         workload = self.inputs.settings.workloads[wildcards["workload"]]
         return [path.partition(":")[0] for path in (workload.module, workload.data)]
 
+    @property
+    def modules_in_use(self) -> list[list[str]]:
+        """Name the modules of each workload of the chosen studies."""
+        names = self.inputs.settings.active_workloads()
+        return [self.modules_of_workload({"workload": name}) for name in names]
+
     def modules_of_timing(self, wildcards: Wildcards) -> list[str]:
         """Name the modules of a timing's workload."""
         timing = self.inputs.settings.timings[wildcards["timing"]]

@@ -95,22 +95,32 @@ def require(
         judged = judged or [("not comparable", "there is no result to judge")]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
         lines += [{"requirement": requirement, "outcome": o, "why": why} for o, why in judged]
-    for why in other_settings(rests_on, planned):
-        lines.append({"requirement": UP_TO_DATE, "outcome": "not comparable", "why": why})
-    fingerprint = requirements.get("fingerprint")
+    lines += map(_out_of_date, other_settings(rests_on, planned, timings))
     write_outcome(
         output,
         {
             "outcome": severest(lines),
             "lines": lines,
-            "fingerprint": fingerprint if isinstance(fingerprint, str) else None,
+            "fingerprint": _file_of(requirements),
             "rests_on": list(rests_on),
             "judged": hashes_of(dict.fromkeys([verdicts, *timings, *matrices, *runs, *rests_on])),
+            "timings": list(timings),
+            "beside": planned["beside"],
             "configs": planned["configs"],
             "config": planned["config"],
             "found": found,
         },
     )
+
+
+def _file_of(requirements: Mapping[str, str | list[str]]) -> str | None:
+    """Name the file with the expected fingerprints, if one is required."""
+    file = requirements.get("fingerprint")
+    return file if isinstance(file, str) else None
+
+
+def _out_of_date(why: str) -> GateLine:
+    return {"requirement": UP_TO_DATE, "outcome": "not comparable", "why": why}
 
 
 def _fingerprints(
@@ -217,12 +227,8 @@ def judged_now(gate: str | Path, config: str | None = None) -> GateOutcome:
     # results/gate.json: paths of runs are relative to the folder of results/.
     folder = Path(gate).resolve().parents[1]
     reasons = [*why_not_judged(found, folder, config)]
-    reasons += stale_reasons(found["rests_on"], folder)
-    stale: list[GateLine] = [
-        {"requirement": UP_TO_DATE, "outcome": "not comparable", "why": reason}
-        for reason in reasons
-    ]
-    lines = [*found["lines"], *stale]
+    reasons += stale_reasons(found["rests_on"], folder, found["timings"])
+    lines = [*found["lines"], *map(_out_of_date, reasons)]
     return {**found, "lines": lines, "outcome": severest(lines)}
 
 

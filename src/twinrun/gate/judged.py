@@ -6,7 +6,8 @@ to make again (`--rerun-triggers mtime`). None of them may pass unseen.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
@@ -14,7 +15,9 @@ from twinrun import artifacts
 from twinrun.config.config_files import hash_of_config_file
 from twinrun.gate.outcome import GateOutcome
 from twinrun.gate.stale import MOST_NAMED
+from twinrun.process.planned_code import added_since
 from twinrun.run_files import left_network, read_ended
+from twinrun.timing import summary
 
 
 class Planned(TypedDict):
@@ -32,6 +35,8 @@ class Planned(TypedDict):
     """Hashes of what the config files say, by their paths."""
     config: str
     """Hash of the whole config."""
+    beside: dict[str, list[str]]
+    """The modules in each folder that the users' modules are imported from."""
 
 
 def hashes_of(files: Iterable[str | Path]) -> dict[str, str]:
@@ -59,32 +64,41 @@ def why_not_judged(found: GateOutcome, folder: Path, config: str | None) -> Iter
         for name, digest in found["judged"].items()
         if not (folder / name).is_file() or artifacts.sha256(folder / name) != digest
     ]
-    if len(results) > MOST_NAMED:
-        results[MOST_NAMED - 1 :] = [f"{len(results) - MOST_NAMED + 1} other results"]
+    added = added_since(found["beside"], folder)
+    if added:
+        yield (
+            f"{', '.join(_few(added))} {'is' if len(added) == 1 else 'are'} new beside the modules "
+            f"of the runs, since the gate judged, and may be imported too: judge again, with your "
+            f"--configfile (snakemake --cores all gate), which trains again if so"
+        )
     if changed or results:
         yield (
-            f"{', '.join([*changed, *results])} changed since the gate judged: judge again, with "
-            f"your --configfile (snakemake --cores all gate --forcerun require)"
+            f"{', '.join([*changed, *_few(results)])} changed since the gate judged: judge again, "
+            f"with your --configfile (snakemake --cores all gate --forcerun require)"
         )
 
 
-def other_settings(runs: Iterable[str | Path], planned: Planned) -> Iterator[str]:
-    """Say of each run that is not what the config now asks for which of its settings differ."""
+def _few(names: list[str]) -> list[str]:
+    """Name so many that a line stays one."""
+    if len(names) <= MOST_NAMED:
+        return names
+    return [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+
+
+def other_settings(
+    runs: Iterable[str | Path], planned: Planned, timings: Iterable[str | Path] = ()
+) -> Iterator[str]:
+    """Say of each run and timing that is not what the config now asks for which settings differ."""
     for run in runs:
         if not Path(run).is_file():
             continue  # the gate says so
         manifest = read_ended(run)
-        asked = {
-            "workload": planned["workloads"].get(manifest["workload"], {}),
-            "variant": planned["variants"].get(manifest["variant"], {}),
-        }
-        had = manifest["settings"]
+        settings = manifest["settings"]
+        workload = planned["workloads"].get(manifest["workload"], {})
+        variant = planned["variants"].get(manifest["variant"], {})
         differing = [
-            f"{key} is {_shown(wanted)} in the config and {_shown(got)} in the run"
-            for kind, settings in (("workload", had["workload"]), ("variant", had["variant"]))
-            for key, wanted in asked[kind].items()
-            # As text: what was written as JSON has lists for tuples.
-            if _shown(got := settings.get(key)) != _shown(wanted)
+            *_differing(workload, settings["workload"], "run"),
+            *_differing(variant, settings["variant"], "run"),
         ]
         data = manifest["data"] if left_network(manifest) else None
         file = planned["datasets"].get(manifest["workload"])
@@ -92,6 +106,25 @@ def other_settings(runs: Iterable[str | Path], planned: Planned) -> Iterator[str
             differing.append(f"dataset is {file} in the config and {data['path']} in the run")
         if differing:
             yield f"{run} was made with other settings: {', '.join(differing)}"
+    for each in timings:
+        if not Path(each).is_file():
+            continue  # the gate says so
+        timing = summary.read(each)
+        settings = timing["settings"]
+        workload = planned["workloads"].get(timing["workload"], {})
+        differing = list(_differing(workload, asdict(settings["workload"]), "timing"))
+        for name, variant in settings["variants"].items():
+            wanted = planned["variants"].get(name, {})
+            differing += [f"{name}: {it}" for it in _differing(wanted, asdict(variant), "timing")]
+        if differing:
+            yield f"{each} was made with other settings: {', '.join(differing)}"
+
+
+def _differing(asked: Mapping[str, object], had: Mapping[str, object], kind: str) -> Iterator[str]:
+    for key, wanted in asked.items():
+        # As text: what was written as JSON has lists for tuples.
+        if _shown(got := had.get(key)) != _shown(wanted):
+            yield f"{key} is {_shown(wanted)} in the config and {_shown(got)} in the {kind}"
 
 
 def _shown(value: object) -> str:

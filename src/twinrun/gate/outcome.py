@@ -36,12 +36,16 @@ class GateOutcome(TypedDict):
     """Path of the file with the expected fingerprints; None if the config names none."""
     rests_on: list[str]
     """The run.json of every run that the answers rest on, relative to the working directory."""
+    timings: list[str]
+    """The JSON of every timing that they rest on, likewise."""
     judged: dict[str, str]
     """SHA-256 of the results that were judged, by their paths, likewise."""
     configs: dict[str, str]
     """Hashes of what the config files said, by their paths, likewise."""
     config: str
     """Hash of the whole config, with what the command line and the schema add to the files."""
+    beside: dict[str, list[str]]
+    """The modules in each folder that the users' modules were imported from, likewise."""
     found: list[Entry]
     """The fingerprints of the runs as they are now, which `--accept` makes the expected ones."""
 

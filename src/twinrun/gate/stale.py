@@ -1,57 +1,99 @@
-"""Are the code, data, versions and machine of the runs still the same?
+"""Are the code, data, versions and machine of runs and timings still the same?
 
 Snakemake makes a run again when what it planned with has changed. It cannot plan with what only the
 training process knows: modules imported under way, the machine, inherited variables. So the gate
-looks once more at everything that each run recorded: the user's code, the data, versions and
+looks once more at everything that each of them recorded: the user's code, the data, versions and
 machine.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from twinrun import artifacts
 from twinrun.process.environment import (
     VARIABLE,
+    Environment,
     planned_identity,
     present_gpus,
     present_identity,
     this_host,
 )
-from twinrun.process.imported_code import changed_since
+from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.launching import environment_of
 from twinrun.run_files import left_network, read_ended, variant_of
-from twinrun.run_records import RunManifest
+from twinrun.run_records import DataEntry
+from twinrun.timing import summary
 
 MOST_NAMED = 8  # of more runs the rule is named, which makes all of them
 
 
-def stale_reasons(runs: Iterable[str | Path], folder: Path) -> list[str]:
-    """Say what has changed since runs were made, a sentence each; [] where nothing has.
+@dataclass(frozen=True)
+class _Recorded:
+    """What a run or a timing has recorded of what it rests on."""
+
+    code: Imported
+    """The user's modules that it had imported."""
+    data: DataEntry | None
+    """The dataset; None where there was none, or a run on the same one says it."""
+    environment: Environment
+    """Versions, machine and variables."""
+    ours: Collection[str]
+    """The variables that it has set itself: the shell's go behind them."""
+
+
+def stale_reasons(
+    runs: Iterable[str | Path], folder: Path, timings: Iterable[str | Path] = ()
+) -> list[str]:
+    """Say what has changed since runs and timings were made, a sentence each; [] if nothing has.
 
     Args:
         runs: run.json of each.
         folder: the working directory that the paths in the manifests are relative to.
+        timings: JSON of each.
     """
     reasons: dict[str, tuple[str, list[str]]] = {}  # by what changed: how to say it, and of whom
     identity, gpus = present_identity(), present_gpus()
     versions = planned_identity()
     hashes: dict[str, str] = {}
-    for run in runs:
-        path = folder / run
-        if not path.is_file():
-            # Not corrupt: a run that was deleted is made again.
-            reasons.setdefault("gone", ("", []))[1].append(str(run))
-            continue
-        ended = read_ended(path)
-        if not left_network(ended):
-            continue  # it left nothing that an answer could rest on
-        for what, why in _changes(ended, folder, identity, gpus, versions, hashes):
-            reasons.setdefault(what, (why, []))[1].append(str(run))
+    for read, made in ((_of_run, runs), (_of_timing, timings)):
+        for each in made:
+            path = folder / each
+            if not path.is_file():
+                # Not corrupt: a run that was deleted is made again.
+                reasons.setdefault("gone", ("", []))[1].append(str(each))
+                continue
+            recorded = read(path)
+            if recorded is None:
+                continue
+            for what, why in _changes(recorded, folder, identity, gpus, versions, hashes):
+                reasons.setdefault(what, (why, []))[1].append(str(each))
     said = [_said(why, named) for why, named in reasons.values()]
     # Once, of all together: what makes one of them again leaves the others as they are.
     if said:
-        said[-1] += f" ({_remedy([run for _, named in reasons.values() for run in named])})"
+        said[-1] += f" ({_remedy([each for _, named in reasons.values() for each in named])})"
     return said
+
+
+def _of_run(path: Path) -> _Recorded | None:
+    ended = read_ended(path)
+    if not left_network(ended):
+        return None  # it left nothing that an answer could rest on
+    variant = variant_of(ended)
+    ours = environment_of(
+        seed=ended["seed"],
+        deterministic=variant.deterministic,
+        threads=variant.threads,
+        further=variant.environment,
+    )
+    return _Recorded(ended["code"], ended["data"], ended["environment"], ours)
+
+
+def _of_timing(path: Path) -> _Recorded:
+    timing = summary.read(path)
+    # As the rule starts it; a variant's own are not set in a process for several of them.
+    ours = environment_of(seed=1, deterministic=False, threads=1)
+    return _Recorded(timing["code"], None, timing["environment"], ours)
 
 
 def _said(why: str, runs: list[str]) -> str:
@@ -65,12 +107,15 @@ def _said(why: str, runs: list[str]) -> str:
 def _remedy(runs: list[str]) -> str:
     """Say what makes runs again: Snakemake alone makes none whose results are all there."""
     runs = list(dict.fromkeys(runs))
-    made = "train" if len(runs) > MOST_NAMED else " ".join(runs)
+    made = " ".join(runs)
+    if len(runs) > MOST_NAMED:
+        is_timed = any(run.startswith("results/timings/") for run in runs)
+        made = "train timing" if is_timed else "train"
     return f"make them again, with your --configfile: snakemake --cores all gate --forcerun {made}"
 
 
 def _changes(
-    manifest: RunManifest,
+    recorded: _Recorded,
     folder: Path,
     identity: dict[str, str],
     gpus: Sequence[str],
@@ -78,9 +123,9 @@ def _changes(
     hashes: dict[str, str],
 ) -> Iterable[tuple[str, str]]:
     """Yield what changed and how to say it."""
-    for file in changed_since(manifest["code"], folder):
+    for file in changed_since(recorded.code, folder):
         yield file, f"{file} has changed"
-    data = manifest["data"]
+    data = recorded.data
     if data is not None:
         path = folder / data["path"]
         # Hashed once: many runs rest on the same file.
@@ -88,7 +133,7 @@ def _changes(
             hashes[data["path"]] = artifacts.sha256(path) if path.is_file() else "gone"
         if hashes[data["path"]] != data["sha256"]:
             yield data["path"], f"{data['path']} has changed"
-    environment = manifest["environment"]
+    environment = recorded.environment
     # Another host, such as a container's, excuses another machine and another shell, no versions.
     is_here = environment["context"]["host"] == this_host()
     gpu = environment["identity"].get("gpu", "none")
@@ -103,31 +148,25 @@ def _changes(
         # A run that saw no GPU recorded no driver, though the machine may have one.
         if key == "driver" and gpu == "none":
             continue
-        recorded = environment["identity"].get(key)
+        had = environment["identity"].get(key)
         # What a run did not record cannot be said to have changed.
-        if recorded not in (None, value):
-            yield key, f"{key} has become {value}, from {recorded},"
+        if had not in (None, value):
+            yield key, f"{key} has become {value}, from {had},"
     if is_here:
-        yield from _changed_variables(manifest, identity)
+        yield from _changed_variables(recorded, identity)
 
 
 def _changed_variables(
-    manifest: RunManifest, identity: Mapping[str, str]
+    recorded: _Recorded, identity: Mapping[str, str]
 ) -> Iterable[tuple[str, str]]:
-    """Yield which inherited variables are others than the run's; one may be unset on either side.
+    """Yield which inherited variables are others than then; one may be unset on either side.
 
     What a run sets for itself goes before what the shell has, which may then be anything.
     """
-    recorded, variant = manifest["environment"]["identity"], variant_of(manifest)
-    ours = environment_of(
-        seed=manifest["seed"],
-        deterministic=variant.deterministic,
-        threads=variant.threads,
-        further=variant.environment,
-    )
-    for key in sorted({*recorded, *identity}):
-        if not key.startswith(VARIABLE) or key.removeprefix(VARIABLE) in ours:
+    before = recorded.environment["identity"]
+    for key in sorted({*before, *identity}):
+        if not key.startswith(VARIABLE) or key.removeprefix(VARIABLE) in recorded.ours:
             continue
-        had, has = recorded.get(key, "unset"), identity.get(key, "unset")
+        had, has = before.get(key, "unset"), identity.get(key, "unset")
         if had != has:
             yield key, f"{key} has become {has}, from {had},"

@@ -9,29 +9,19 @@ loads, modules that only a data worker's process imports, and files in site-pack
 has edited there.
 """
 
-import contextlib
 import functools
 import hashlib
 import json
-import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias, TypedDict
 
-import msgspec
-
-from twinrun import artifacts
-from twinrun.errors import TwinrunError
 from twinrun.process.import_record import PACKAGE, executed, is_outside, relative
-from twinrun.process.job import say
-from twinrun.process.source_hash import code_hash, sources_hash
-
-SILENT_SECONDS = 5.0  # then a line says what is waited for
+from twinrun.process.source_hash import code_hash
 
 
 class ImportedFile(TypedDict):
@@ -44,7 +34,7 @@ class ImportedFile(TypedDict):
 
 
 Imported: TypeAlias = dict[str, ImportedFile]
-"""Files by the names of their modules; imports.json remembers one of these by what was imported."""
+"""Files by the names of their modules."""
 
 
 def imported_files(modules: Iterable[ModuleType] | None = None) -> Imported:
@@ -111,96 +101,6 @@ def changed_since(recorded: Mapping[str, ImportedFile], folder: Path = Path()) -
         for entry in recorded.values()
         if not (path := folder / entry["file"]).is_file() or hash_of_file(path) != entry["sha256"]
     ]
-
-
-def discover(
-    modules: Sequence[str], search_path: Sequence[str], memory: Path
-) -> dict[str, ImportedFile]:
-    """Return what importing modules imports, found in a process of its own.
-
-    Importing a user's module takes seconds, so the answer is remembered until one of its files
-    changes.
-
-    Args:
-        modules: their dotted names.
-        search_path: folders looked in before the installed packages.
-        memory: a JSON file; where it cannot be written nothing is remembered.
-    """
-    key = json.dumps([sorted(modules), [str(Path(p).resolve()) for p in search_path], sys.path[1:]])
-    remembered = _remembered(memory)
-    known = remembered.get(key)
-    if known is not None and not changed_since(known):
-        return known
-    code = (
-        "import importlib, json, sys\n"
-        "from twinrun.process.one_lightning import unite\n"
-        "unite()\n"  # as in a run
-        "modules, folders = json.loads(sys.argv[1])\n"
-        "sys.path[:0] = folders\n"
-        "out, sys.stdout = sys.stdout, sys.stderr\n"
-        "for name in modules:\n"
-        "    try: importlib.import_module(name)\n"
-        "    except BaseException: pass\n"  # the rehearsal says so in a sentence
-        "from twinrun.process.imported_code import imported_files\n"
-        "json.dump(imported_files(), out)\n"
-    )
-    arguments = json.dumps([list(modules), [str(Path(p).resolve()) for p in search_path]])
-    search_path = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": search_path},
-    )
-    output, patience = "", SILENT_SECONDS
-    try:
-        while True:
-            try:
-                output, _ = process.communicate(timeout=patience)
-                break
-            except subprocess.TimeoutExpired:
-                say(f"Importing {', '.join(modules)} to see what code a job depends on ...")
-                patience *= 2
-    finally:
-        process.kill()  # where this one is interrupted
-    found: Imported = {}
-    if process.returncode == 0:
-        found = msgspec.json.decode(output, type=Imported)
-    with contextlib.suppress(OSError):  # a folder that cannot be written: found again next time
-        artifacts.write_record(memory, {**remembered, key: found}, dict[str, Imported])
-    return found
-
-
-def _remembered(memory: Path) -> dict[str, Imported]:
-    try:
-        return artifacts.read_record(memory, dict[str, Imported])
-    except (OSError, TwinrunError):  # none yet, or a damaged one: found again
-        return {}
-
-
-def hash_of_code(
-    modules: Sequence[str],
-    search_path: Sequence[str],
-    memory: Path,
-    scripts: Sequence[Path] = (),
-) -> str:
-    """Return one hash of all code that a job depends on: Twinrun's, and what a user's imports.
-
-    Args:
-        modules: their dotted names; those of Twinrun are followed by their import statements.
-        search_path: folders with the user's own modules.
-        memory: see `discover`.
-        scripts: files that are executed, not imported; what they import counts only as a module.
-    """
-    own = sources_hash(modules, search_path, scripts)
-    users = [module for module in modules if module.split(".")[0] != PACKAGE.name]
-    if not users:
-        return own
-    found = discover(users, search_path, memory)
-    imported = {name: entry["sha256"] for name, entry in found.items()}
-    return hashlib.sha256(json.dumps([own, imported]).encode()).hexdigest()
 
 
 def distributions() -> dict[str, str]:

@@ -26,6 +26,7 @@ from twinrun.acceleration.compilation import compiler_switches
 from twinrun.config.definitions import Timing, TimingFiles, Training, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.process import environment
+from twinrun.process.imported_code import imported_files
 from twinrun.process.memory_limit import bounded_memory
 from twinrun.timing import ratios, summary
 from twinrun.timing.conditions import unchanged_switches
@@ -116,6 +117,7 @@ def measure(
                 "seed": seed,
             },
             "environment": described,
+            "code": imported_files(),
             "medians": ratios.medians(table),
             "ratios": kept,
             "trainer": ratios.overheads(table),

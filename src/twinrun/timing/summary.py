@@ -10,6 +10,7 @@ from typing import Literal, TypedDict
 from twinrun import artifacts
 from twinrun.config.definitions import Timing, Variant, Workload
 from twinrun.process.environment import Environment, Switches
+from twinrun.process.imported_code import Imported
 from twinrun.run_records import Departure, Proof
 
 # What is measured in rounds, and what once before them.
@@ -183,6 +184,8 @@ class TimingSummary(TypedDict):
     """What was asked for."""
     environment: Environment
     """The machine and its software: see `twinrun.process.environment.describe`."""
+    code: Imported
+    """The user's modules, as the timing's process imported them."""
     medians: list[Median]
     """A row for each variant, size and phase that was measured."""
     ratios: list[Ratio]

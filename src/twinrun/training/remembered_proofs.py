@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from twinrun.config.definitions import Training
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process import environment
 from twinrun.process.imported_code import Imported, changed_since
+from twinrun.process.planned_code import hash_beside
 from twinrun.process.source_hash import sources_hash
 from twinrun.run_records import Proof
 from twinrun.training.prove import provable
@@ -46,6 +47,8 @@ class Remembered(TypedDict):
     """What was found."""
     code: Imported
     """The user's modules that its processes had imported."""
+    beside: str
+    """Hash of the names of the modules beside them, of which one may be new."""
 
 
 def proof_of(training: Training, memory: Path | None = None) -> Proof:
@@ -67,12 +70,19 @@ def proof_of(training: Training, memory: Path | None = None) -> Proof:
     # Runs that start at once wait for the first of them, instead of proving the same side by side.
     with _locked(file.with_suffix(".lock")):
         known = _read(file)
-        if known is not None and not changed_since(known["code"]):
+        if known is not None and _is_of_now(known, training.search_path):
             return {**known["proof"], "is_remembered": True}
         made, code = prove_apart(training)
         proof: Proof = {**made, "key": key}
-        _write(file, {"proof": proof, "code": code})
+        beside = hash_beside(code, training.search_path)
+        _write(file, {"proof": proof, "code": code, "beside": beside})
     return proof
+
+
+def _is_of_now(known: Remembered, search_path: Sequence[str]) -> bool:
+    """Say whether the user's modules are those that a proof has seen."""
+    is_beside = known["beside"] == hash_beside(known["code"], search_path)
+    return is_beside and not changed_since(known["code"])
 
 
 def proven(training: Training) -> tuple[Proof | None, str | None]:

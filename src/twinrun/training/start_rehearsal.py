@@ -19,9 +19,10 @@ from twinrun import artifacts
 from twinrun.config.schema_check import listed
 from twinrun.config.settings import Settings
 from twinrun.errors import TwinrunError
-from twinrun.process.imported_code import distributions_hash, hash_of_code
+from twinrun.process.imported_code import distributions_hash
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.planned_code import hash_of_code
 from twinrun.process.slurm import srun_of_job
 from twinrun.training.files_left import left_behind, listing
 from twinrun.training.rehearsal_plan import SEED, Part, Rehearsed, parts_of

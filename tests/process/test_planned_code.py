@@ -1,0 +1,180 @@
+"""Which code a job will depend on is found in a process, remembered, and found again in time."""
+
+import os
+
+import pytest
+
+from twinrun.process import planned_code
+from twinrun.process.planned_code import added_since, discover, hash_of_code, modules_beside
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A module that imports a sister package by its name, which no import statement shows."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/my_model.py").write_text(
+        "import importlib\nsister = importlib.import_module('sister.loss')\n"
+    )
+    (tmp_path / "elsewhere/sister").mkdir(parents=True)
+    (tmp_path / "elsewhere/sister/__init__.py").write_text("")
+    (tmp_path / "elsewhere/sister/loss.py").write_text("def scale(loss):\n    return loss\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_sister_package_that_no_import_statement_names_is_hashed(project):
+    memory = project / "imports.json"
+
+    def found():
+        return hash_of_code(["my_model"], ["mine"], memory)
+
+    before = found()
+    loss = project / "elsewhere/sister/loss.py"
+    loss.write_text("# another comment\ndef scale(loss):\n    '''Scale it.'''\n    return loss\n")
+    assert found() == before
+    loss.write_text("import time\ndef scale(loss):\n    return loss * time.time()\n")
+    assert found() != before
+
+
+def test_what_was_found_is_remembered_until_a_file_changes(project, monkeypatch):
+    memory = project / "imports.json"
+    first = discover(["my_model"], ["mine"], memory)
+    assert set(first) == {"my_model", "sister", "sister.loss"}
+
+    def no_process(*_, **__):
+        raise AssertionError("a process was started")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(planned_code.subprocess, "Popen", no_process)
+        assert discover(["my_model"], ["mine"], memory) == first
+        (project / "elsewhere/sister/loss.py").write_text("x = 1\n")
+        with pytest.raises(AssertionError, match="a process was started"):
+            discover(["my_model"], ["mine"], memory)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"a": 1}'])
+def test_a_damaged_memory_is_made_again(project, content):
+    memory = project / "imports.json"
+    memory.write_text(content)
+    assert "sister.loss" in discover(["my_model"], ["mine"], memory)
+
+
+def test_a_module_that_cannot_be_imported_is_left_to_who_says_so(project):
+    (project / "mine/broken.py").write_text("import sys\nprint('noise')\nsys.exit(3)\n")
+    found = discover(["broken"], ["mine"], project / "imports.json")
+    assert set(found) <= {"broken"}
+
+
+def test_a_slow_import_is_said(project, monkeypatch, capfd):
+    (project / "mine/slow_model.py").write_text("import time\ntime.sleep(1)\n")
+    monkeypatch.setattr(planned_code, "SILENT_SECONDS", 0.1)
+    discover(["slow_model"], ["mine"], project / "imports.json")
+    assert capfd.readouterr().err.startswith("Importing slow_model to see what code a job depends")
+    discover(["slow_model"], ["mine"], project / "imports.json")
+    assert capfd.readouterr().err == ""
+
+
+PLUGINS = """
+import importlib, pkgutil
+FOUND = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
+"""
+
+
+def added_plugin(project):
+    (project / "mine/plugins/second.py").write_text("")
+
+
+def added_sister(project):
+    (project / "elsewhere/sister/fast.py").write_text("")
+
+
+def added_package(project):
+    (project / "elsewhere/extra").mkdir()
+    (project / "elsewhere/extra/__init__.py").write_text("")
+
+
+def added_shadow(project):
+    # `mine` comes before `elsewhere`.
+    (project / "mine/sister").mkdir()
+    (project / "mine/sister/__init__.py").write_text("")
+    (project / "mine/sister/loss.py").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("add", "expected"),
+    [
+        (added_plugin, "plugins.second"),
+        (added_sister, "sister.fast"),
+        (added_package, "extra"),
+        (added_shadow, "mine/sister/loss.py"),
+    ],
+)
+def test_a_module_that_appears_later_and_is_imported_too_is_found(project, add, expected):
+    memory = project / "imports.json"
+    (project / "mine/plugins").mkdir()
+    (project / "mine/plugins/__init__.py").write_text(PLUGINS)
+    (project / "mine/plugins/first.py").write_text("")
+    optional = "".join(
+        f"try: importlib.import_module({name!r})\nexcept ImportError: pass\n"
+        for name in ("sister.fast", "extra", "plugins")
+    )
+    model = project / "mine/my_model.py"
+    model.write_text(model.read_text() + optional)
+
+    def found():
+        imported = discover(["my_model"], ["mine"], memory)
+        return {*imported, *(entry["file"] for entry in imported.values())}
+
+    before = hash_of_code(["my_model"], ["mine"], memory)
+    beside = modules_beside([["my_model", "twinrun.workloads.peaks"]], ["mine"], memory)
+    assert expected not in found()
+    assert added_since(beside) == []
+    add(project)
+    assert expected in found()
+    assert hash_of_code(["my_model"], ["mine"], memory) != before
+    assert len(added_since(beside)) == 1
+
+
+def test_what_lies_beside_and_is_no_module_starts_no_process(project, monkeypatch):
+    memory = project / "imports.json"
+    first = discover(["my_model"], ["mine"], memory)
+    (project / "mine/notes.txt").write_text("")
+    (project / "mine/images").mkdir()
+    (project / "mine/images/one.png").write_text("")
+    (project / "results").mkdir()
+
+    def no_process(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(planned_code.subprocess, "Popen", no_process)
+    assert discover(["my_model"], ["mine"], memory) == first
+
+
+@pytest.mark.parametrize(
+    "end", ["raise RuntimeError", "raise SystemExit", "import os; os._exit(3)"]
+)
+def test_an_import_that_breaks_off_is_not_remembered(project, end):
+    # What is missing may come without a change of any file that was imported: a package is
+    # installed, a GPU is there.
+    memory = project / "imports.json"
+    (project / "mine/unfinished.py").write_text(
+        f"import importlib, os\nif not os.path.exists('here'): {end}\n"
+        "importlib.import_module('sister.loss')\n"
+    )
+    assert "sister.loss" not in discover(["unfinished"], ["mine"], memory)
+    (project / "here").write_text("")
+    assert "sister.loss" in discover(["unfinished"], ["mine"], memory)
+
+
+def test_what_is_installed_decides_what_is_imported(project, monkeypatch):
+    memory = project / "imports.json"
+    discover(["my_model"], ["mine"], memory)
+    monkeypatch.setattr(planned_code, "_installed", lambda _: "another")
+
+    def no_process(*_, **__):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(planned_code.subprocess, "Popen", no_process)
+    with pytest.raises(AssertionError, match="a process was started"):
+        discover(["my_model"], ["mine"], memory)
