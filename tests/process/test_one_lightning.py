@@ -133,6 +133,26 @@ def test_two_versions_are_refused_with_what_to_install(tmp_path):
     assert done.stdout == "fine\n", done.stderr
 
 
+TOP_ALONE = """
+    import lightning as L
+    import pytorch_lightning as pl
+
+    assert L.pytorch.callbacks.EarlyStopping is pl.callbacks.EarlyStopping
+    assert L.pytorch.loggers.CSVLogger is pl.loggers.CSVLogger
+    assert L.pytorch.Trainer is L.Trainer
+    assert L.fabric.Fabric is L.Fabric
+    print("as it should be")
+"""
+
+
+@pytest.mark.parametrize("installs", [True, False])
+def test_submodules_are_there_without_an_import_of_their_own(tmp_path, installs):
+    """`L.pytorch.callbacks.EarlyStopping`, as Lightning's own documentation writes it."""
+    folders = [installed(tmp_path, VERSION)] if installs else []
+    done = python(UNITE + textwrap.dedent(TOP_ALONE), *folders)
+    assert done.stdout == "as it should be\n", done.stderr
+
+
 @pytest.mark.parametrize("first", ["pytorch_lightning", "torch"])
 def test_it_does_not_matter_what_is_imported_first(first):
     done = python(f"import {first}\n" + UNITE + textwrap.dedent(USES))

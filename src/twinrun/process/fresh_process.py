@@ -46,7 +46,8 @@ _channel: int | None = None
 
 def report_progress(text: str) -> None:
     """Send one line to the terminal and the log of the process that launched this one."""
-    print(text, file=sys.stderr, flush=True)
+    if _channel is None:  # none has
+        print(text, file=sys.stderr, flush=True)
     _send(Progress(text=text))
 
 

@@ -67,6 +67,12 @@ def say(text: str) -> None:
     os.write(_terminal or 2, f"{text}\n".encode())
 
 
+def note(text: str) -> None:
+    """Write one line into the log of the job; outside a job there is none."""
+    if _terminal is not None:
+        os.write(2, f"{text}\n".encode())
+
+
 def require_threads(needed: int, *, granted: int) -> None:
     """Refuse to continue with fewer threads than needed, because the bits depend on them.
 

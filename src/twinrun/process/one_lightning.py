@@ -76,6 +76,9 @@ class _Top(MetaPathFinder, Loader):
         for package, names in TOP.items():
             found = importlib.import_module(package)
             vars(module).update({name: getattr(found, name) for name in names})
+        # Its submodules come along: `L.pytorch.callbacks` needs no import of its own.
+        for name in OURS:
+            importlib.import_module(name)
         vars(module)["__version__"] = metadata.version("pytorch-lightning")
 
 

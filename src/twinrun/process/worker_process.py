@@ -22,7 +22,7 @@ import msgspec
 
 from twinrun.errors import JobError, TwinrunError
 from twinrun.process import messages
-from twinrun.process.job import say
+from twinrun.process.job import note, say
 from twinrun.process.machine import SET_BY_US
 from twinrun.process.messages import Failure, Progress
 
@@ -92,6 +92,7 @@ class WorkerProcess:
             message = messages.read(line)
             if isinstance(message, Progress):
                 say(message.text)
+                note(message.text)
             else:
                 self.errors.append(message)
         return bool(data)
