@@ -82,6 +82,28 @@ def test_the_exit_code_is_snakemakes(tmp_path):
     assert "compare_repeats" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("has_config", "arguments", "is_said"),
+    [
+        (False, ["reproducibility"], True),
+        (True, ["reproducibility"], False),
+        (False, ["--configfile", "mine.yaml"], False),
+        (False, ["--configfile=mine.yaml"], False),
+    ],
+)
+def test_that_the_built_in_studies_are_taken_is_said(
+    tmp_path, monkeypatch, capsys, has_config, arguments, is_said
+):
+    """Twenty minutes of them, where somebody has mistaken the folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
+    if has_config:
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config/config.yaml").write_text("studies: [matrix]")
+    start_snakemake.start(arguments)
+    assert ("these are the built-in studies" in capsys.readouterr().err) == is_said
+
+
 def test_the_path_is_that_of_a_snakefile(capsys):
     assert main(["path"]) == 0
     assert capsys.readouterr().out == f"{SNAKEFILE}\n"

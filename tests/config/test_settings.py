@@ -111,7 +111,10 @@ def test_the_config_given_is_not_changed():
             "is not one of reproducibility, .*, did you mean reproducibility",
         ),
         ("studies", ["reproducibility"] * 2, "'reproducibility' is named twice"),
-        ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu"),
+        ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu; write gpu"),
+        ("variants.serial.precision", 16, "16 is not one of .*, bf16-true; write 16-mixed$"),
+        ("variants.serial.precision", "bf16", "'bf16' is not one of .*; write bf16-mixed$"),
+        ("sweep.best", "max", "'max' is not one of highest, lowest; write highest$"),
         ("variants.deterministic.threads", 0, "threads: 0 is out of range, allowed are 1 to 1024"),
         ("variants.deterministic.threads", 10**30, "is out of range"),
         (

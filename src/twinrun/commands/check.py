@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from twinrun.commands.start_snakemake import NO_CONFIG
 from twinrun.config.config_files import merged, module_folders, own_config
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.gpus import count_gpus
+from twinrun.process.job import say
 from twinrun.training.rehearsal_plan import Rehearsed
 from twinrun.training.start_rehearsal import rehearse
 
@@ -22,6 +24,8 @@ def check_config(files: Sequence[str | Path]) -> None:
         TwinrunError: with one line for each mistake.
     """
     files = [*own_config(), *files]
+    if not files:
+        say(NO_CONFIG)
     config, mistakes = merged(files)
     settings = resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
     if not settings.config["rehearsal"]:

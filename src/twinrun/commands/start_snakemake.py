@@ -10,16 +10,25 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from twinrun.config.config_files import OWN, own_config
 from twinrun.config.shipped import shipped
 
 SNAKEFILE = shipped("workflow/Snakefile")
+# Without a config of the user's the standard one counts alone.
+NO_CONFIG = (
+    f"There is no {OWN} here: these are the built-in studies. For a module of your own: twinrun "
+    f"init my_model:MyModule my_data:MyData, or --configfile"
+)
 # Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
+NAMES_CONFIG = ("--configfile", "--configfiles", "--help", "-h")
 HOW_LOUD = ("--quiet", "--verbose", "-q")
 
 
 def start(arguments: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its own arguments."""
+    if not own_config() and not _has(arguments, NAMES_CONFIG):
+        print(NO_CONFIG, file=sys.stderr, flush=True)
     sys.stdout.flush()
     snakemake = [sys.executable, "-m", "snakemake", *command(arguments)]
     os.execv(sys.executable, snakemake)  # noqa: S606

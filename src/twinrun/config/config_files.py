@@ -292,7 +292,7 @@ def _of_scalar(node: yaml.ScalarNode, is_argument: bool) -> str | None:
         read = f"{yaml.safe_load(text)} (octal)" if kind == "int" else "a text"
         return f"YAML reads {text} as {read}; write {plain}"
     if SEXAGESIMAL.fullmatch(text) and kind in ("int", "float"):
-        return f"YAML reads {text} as {yaml.safe_load(text)}; put it in quotation marks"
+        return f"YAML reads {text} as {yaml.safe_load(text)}; write that, or put it in quotes"
     if kind == "timestamp":
         return f"YAML reads {text} as a date; put it in quotation marks"
     if is_argument and kind == "str" and text == "None":

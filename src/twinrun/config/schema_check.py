@@ -5,6 +5,7 @@ What a pattern allows is said by the `description` beside it in the schema, neve
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,16 @@ from twinrun.config.definitions import Section
 from twinrun.wording import LONGEST_VALUE, shown, suggestion
 
 Path = tuple[str | int, ...]  # keys of mappings and indices of lists
+# What Lightning and others call the same: of `bf16`, which is near to bf16-true, the other one.
+ALSO_CALLED = {
+    **dict.fromkeys(("16", "fp16", "float16", "half"), "16-mixed"),
+    **dict.fromkeys(("bf16", "bfloat16"), "bf16-mixed"),
+    **dict.fromkeys(("32", "float32", "float"), "32-true"),
+    **dict.fromkeys(("64", "float64", "double"), "64-true"),
+    **dict.fromkeys(("max", "maximize"), "highest"),
+    **dict.fromkeys(("min", "minimize"), "lowest"),
+    "cuda": "gpu",
+}
 MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
 MOST_VALUES = 1_000_000  # in a config: a few aliases of aliases make billions
 TYPES = {
@@ -166,10 +177,17 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             yield f"{key}: needs exactly one of `make` and `file`"
         case "enum":
             choices = [shown(item).strip("'") for item in rule]
-            close = type_hint(instance, ["string"]) or suggestion(instance, choices, list_all=False)
+            same = ALSO_CALLED.get(str(instance))
+            close = f"; write {same}" if same in choices else type_hint(instance, ["string"])
+            close = close or suggestion(instance, choices, list_all=False)
             yield f"{key}: {value} is not one of {', '.join(choices)}{close}"
         case "type":
             wanted = [rule] if isinstance(rule, str) else rule
+            pattern = schema.get("pattern")
+            if isinstance(instance, int | float) and pattern and not re.match(pattern, value):
+                # As a text it would be refused again.
+                yield f"{key}: {value} is not {schema['description']}"
+                return
             yield f"{key}: {_of_type(instance, wanted)}"
         case "minimum" | "maximum":
             least, most = schema.get("minimum"), schema.get("maximum")

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -14,6 +15,9 @@ from twinrun.process.one_lightning import unite
 
 # What of this package is as a user's own.
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
+
+
+IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def folders_in(text: str) -> list[str]:
@@ -31,6 +35,10 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
     Raises:
         TwinrunError: if the module cannot be imported or has no such name.
     """
+    if not IMPORT_PATH.fullmatch(import_path):
+        raise TwinrunError(
+            f"{import_path} is not an import path like package.module:Class{_meant(import_path)}"
+        )
     module_name, _, name = import_path.partition(":")
     for folder in reversed(search_path):
         if folder not in sys.path:
@@ -49,6 +57,7 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         if isinstance(error, ModuleNotFoundError) and search_path:
             folders = ", ".join(str(Path(folder).absolute()) for folder in search_path)
             where = f" (looked for in {folders}, beside the config, and among what is installed)"
+            where += _elsewhere(str(error.name).partition(".")[0], search_path)
         raise TwinrunError(
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: {error}"
             f"{where}"
@@ -58,6 +67,32 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         hint = f", did you mean {near[0]}?" if near else ""
         raise TwinrunError(f"{import_path}: {module_name} has no {name}{hint}")
     return getattr(module, name)
+
+
+def _meant(text: str) -> str:
+    """Say what a file's path, or a path without a colon, may have meant.
+
+    >>> _meant("src/acme/net.py:Net"), _meant("acme.net.Net"), _meant("Net")
+    (', did you mean acme.net:Net?', ', did you mean acme.net:Net?', '')
+    """
+    module, colon, name = text.partition(":")
+    module = module.removesuffix(".py").replace("/", ".").replace("\\", ".").strip(".")
+    if not colon:
+        module, _, name = module.rpartition(".")
+    path = f"{module.removeprefix('src.')}:{name}"
+    return f", did you mean {path}?" if IMPORT_PATH.fullmatch(path) else ""
+
+
+def _elsewhere(package: str, search_path: Sequence[str]) -> str:
+    """Say where a package lies that is not found: one folder below, as in a src layout."""
+    for folder in map(Path, search_path):
+        for found in (*folder.glob(f"*/{package}"), *folder.glob(f"*/{package}.py")):
+            if found.is_dir() or found.is_file():
+                return (
+                    f"; it is in {found.parent}: install its project (pip install -e .), or set "
+                    f"PYTHONPATH={found.parent}"
+                )
+    return ""
 
 
 def user_line(error: BaseException, import_paths: Sequence[str]) -> str:

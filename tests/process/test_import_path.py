@@ -1,0 +1,69 @@
+"""What cannot be imported is said in a sentence that says what to write instead."""
+
+import doctest
+import sys
+
+import pytest
+
+from twinrun.errors import TwinrunError
+from twinrun.process import import_path
+from twinrun.process.import_path import import_object
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose package lies in `src`, as many do, and is not installed."""
+    (tmp_path / "src/acme_layout/nets").mkdir(parents=True)
+    (tmp_path / "src/acme_layout/nets/small.py").write_text("class Net: pass\n")
+    (tmp_path / "src/single_layout.py").write_text("import absent_of_all\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_examples_in_the_docstrings_hold():
+    found = doctest.testmod(import_path)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            "acme.net.Net",
+            "is not an import path like package.module:Class, did you mean acme.net:Net?",
+        ),
+        ("src/acme/net.py:Net", "did you mean acme.net:Net?"),
+        ("./net.py:Net", "did you mean net:Net?"),
+        ("Net", "is not an import path like package.module:Class"),
+        ("acme:", "is not an import path like package.module:Class"),
+        ("acme net:Net", "is not an import path like package.module:Class"),
+    ],
+)
+def test_what_is_no_import_path_is_said_before_anything_is_imported(given, words):
+    with pytest.raises(TwinrunError) as raised:
+        import_object(given)
+    assert str(raised.value).endswith(words) or words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_near"),
+    [
+        ("acme_layout.nets.small:Net", True),
+        ("single_layout:Net", True),
+        ("nowhere_at_all:Net", False),
+    ],
+)
+def test_a_package_one_folder_below_is_pointed_at(project, given, is_near):
+    with pytest.raises(TwinrunError) as raised:
+        import_object(given, ["."])
+    hint = "it is in src: install its project (pip install -e .), or set PYTHONPATH=src"
+    assert str(raised.value).endswith(hint) == is_near
+
+
+def test_a_package_that_a_module_misses_is_not_taken_for_the_module(project):
+    with pytest.raises(TwinrunError) as raised:
+        import_object("single_layout:Net", ["src"])
+    assert "No module named 'absent_of_all'" in str(raised.value)
+    assert "PYTHONPATH" not in str(raised.value)
