@@ -464,7 +464,7 @@ class TestFingerprint:
         ({"deterministic_pairs": "equal"}, "unknown key, did you mean deterministic_pair?"),
         ({"determinism_costs": "equal"}, "unknown key, did you mean determinism_cost?"),
         ({"deterministic_pair": "same"}, "'same' is not one of equal, differs"),
-        ({"determinism_cost": 1.25}, "1.25 is of the wrong type, expected a text"),
+        ({"determinism_cost": 1.25}, "1.25 is not a limit such as '<= 1.25'"),
         ({"determinism_cost": "1.25"}, "'1.25' is not a limit such as '<= 1.25'"),
         ({"matrix": ["repeat"]}, "require.matrix: needs the study matrix, add it to studies"),
         ({"matrx": ["repeat"]}, "require.matrx: unknown key, did you mean matrix?"),
