@@ -1,5 +1,6 @@
 """The gate: does what the config requires hold? To results/gate.json."""
 
+
 rule require:
     """Check everything that `require` names."""
     input:
