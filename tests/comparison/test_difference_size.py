@@ -194,7 +194,7 @@ def from_step(step, quantity, tensor):
 GRADIENTS = (1, "gradients", "head.weight")
 
 
-def test_a_schedule_that_begins_at_0_is_judged_where_the_parameters_part(tmp_path):
+def test_a_schedule_that_begins_at_0_is_judged_where_the_parameters_diverge(tmp_path):
     """Red before: the losses of step 2 were 0 apart, since step 1 had moved nothing."""
     planted = [GRADIENTS, *from_step(2, "parameters", "head.weight"), (3, "loss", None)]
     rates = (0, *(1,) * (STEPS - 1))
@@ -210,7 +210,7 @@ def test_a_schedule_that_begins_at_0_is_judged_where_the_parameters_part(tmp_pat
         assert found["apart"] == pytest.approx(apart * 1e-3, rel=1e-3)
 
 
-def test_where_no_parameter_parts_losses_show_no_update(tmp_path):
+def test_where_no_parameter_diverges_losses_show_no_update(tmp_path):
     """Red before: "rounding", of losses that nothing could move."""
     found = cell(tmp_path, planted=[GRADIENTS], sample=moving(0))
     assert found["size"] == "undecided"
@@ -234,7 +234,7 @@ def test_where_losses_and_updates_disagree_it_is_undecided_and_both_are_said(
 
 
 @pytest.mark.parametrize(("losses", "size"), [(1 + 5e-4, "algorithmic"), (1 + 1e-9, "undecided")])
-def test_a_sample_without_any_parameter_that_parts_is_no_witness(tmp_path, losses, size):
+def test_a_sample_without_any_parameter_that_diverges_is_no_witness(tmp_path, losses, size):
     """Red before: 0 apart in the sample, though parameters differed, counted as rounding."""
     planted = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
     found = cell(tmp_path, planted=planted, losses=losses, sample=moving(0))
@@ -260,7 +260,7 @@ def test_updates_alone_decide_where_a_module_gives_no_loss(tmp_path):
     assert (found["size"], found["judged_by"]) == ("algorithmic", "updates")
 
 
-def test_buffers_that_part_where_parameters_do_not_are_no_rounding(tmp_path):
+def test_buffers_that_diverge_where_parameters_do_not_are_no_rounding(tmp_path):
     """Red before: a moving average that only predicts was off by 1.6 %, and nothing said so."""
     planted = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
     for off, size in ((1.6e-2, "undecided"), (1e-6, "rounding")):

@@ -289,7 +289,7 @@ class TestGrowth:
             for variant, second in variants.items()
         ]
 
-    def test_says_where_the_runs_part(self, tmp_path, denoiser, output):
+    def test_says_where_the_runs_diverge(self, tmp_path, denoiser, output):
         pairs = {"nondeterministic": with_differences(denoiser), "deterministic": denoiser}
         growth(self.write(tmp_path, denoiser, pairs), variants=VARIANTS, output=output)
         drawing = Drawing(output)
@@ -312,7 +312,7 @@ class TestGrowth:
             f"{variant}: not comparable" for variant in refused
         ]
 
-    def test_pairs_that_part_where_no_sampled_element_does(self, tmp_path, denoiser, output):
+    def test_pairs_that_diverge_where_no_sampled_element_does(self, tmp_path, denoiser, output):
         paths = self.write(tmp_path, denoiser, dict.fromkeys(VARIANTS[:1], denoiser))
         table = paths[0].with_suffix(".steps.csv")
         artifacts.write_csv(table, pd.read_csv(table).assign(parameters_equal=False))

@@ -178,7 +178,7 @@ def test_metrics_of_validation_and_test_are_of_the_whole_set_once(tmp_path):
     assert epochs.target == pytest.approx(float(Points(size=70, seed=1).targets.mean()), rel=1e-5)
 
 
-def test_buffers_that_part_after_the_first_step_end_the_run(tmp_path):
+def test_buffers_that_diverge_after_the_first_step_end_the_run(tmp_path):
     """Red before: it was looked at after the first step alone."""
     with pytest.raises(TwinrunError, match="every worker computes the buffer mean from its own"):
         run(tmp_path, module="small:LateMean", epochs=1)

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from twinrun.training import explain_failure
-from twinrun.training.constructors import parameters_of
+from twinrun.training.constructors import arguments_of
 from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
 
 
@@ -28,7 +28,7 @@ class Net:
 
 
 ASKED = "which the constructor asks for"
-TAKERS = {"mine:Net": parameters_of(Net)}
+TAKERS = {"mine:Net": arguments_of(Net)}
 
 
 @pytest.mark.parametrize(

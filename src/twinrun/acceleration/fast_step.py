@@ -23,7 +23,7 @@ from twinrun.acceleration.whole_step import (
     Step,
     WholeStep,
     compiled,
-    parameters_of,
+    updated_by,
 )
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError, sentence_of
@@ -96,7 +96,7 @@ class FastStep:
                 self._take_apart(reason)
         if self.in_parts is not None:
             return "parts"
-        parameters = parameters_of(optimizer)
+        parameters = updated_by(optimizer)
         trained = tuple([p.requires_grad for p in parameters])
         whole = self._wholes.get(trained)
         if whole is None or not whole.is_of(optimizer, parameters):
@@ -109,12 +109,12 @@ class FastStep:
     def note_plain(self, optimizer: torch.optim.Optimizer) -> None:
         """Take note of which parameters a plain step gave gradients to."""
         # torch's `zero_grad` sets gradients to None, and None they stay where nothing flows back.
-        gradients = [parameter.grad for parameter in parameters_of(optimizer)]
+        gradients = [parameter.grad for parameter in updated_by(optimizer)]
         # A step in one piece copies gradients into dense tensors that stay.
         if any(g is not None and g.layout != torch.strided for g in gradients):
             self._take_apart("a sparse gradient")
         elif any(g is not None for g in gradients):  # else the batch was skipped
-            trained = tuple(p.requires_grad for p in parameters_of(optimizer))
+            trained = tuple(p.requires_grad for p in updated_by(optimizer))
             self._used[trained] = tuple(g is not None for g in gradients)
 
     def whole(self, batch: object, index: int) -> tuple[bool, object]:

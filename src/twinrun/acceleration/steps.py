@@ -26,7 +26,7 @@ from twinrun.acceleration import between
 from twinrun.acceleration.compilation import CAN_COMPILE_BACKWARD, Compiled
 from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.acceleration.fast_step import FastStep
-from twinrun.acceleration.whole_step import Step, compiled, parameters_of, returned_loss
+from twinrun.acceleration.whole_step import Step, compiled, returned_loss, updated_by
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.run_records import CompilationCounts
@@ -92,8 +92,8 @@ class TrainingStep:
         return chain(
             self._overridden,
             between.of_optimizer(self._optimizer),
-            between.of_parameters(parameters_of(self._optimizer)),
-            between.of_unheld(self._module, parameters_of(self._optimizer)),
+            between.of_parameters(updated_by(self._optimizer)),
+            between.of_unheld(self._module, updated_by(self._optimizer)),
         )
 
 

@@ -22,7 +22,7 @@ from twinrun.acceleration import between
 from twinrun.acceleration.fast_step import FastStep, Form, FormState
 from twinrun.acceleration.placement import lay_out, lay_out_batch
 from twinrun.acceleration.steps import check, set_up, with_index
-from twinrun.acceleration.whole_step import Logged, parameters_of
+from twinrun.acceleration.whole_step import Logged, updated_by
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.run_records import CompilationCounts
@@ -93,8 +93,8 @@ class Speed(pl.Callback):
         if not pl_module.automatic_optimization:
             key = "compile: step" if self._variant.compile == "step" else "cuda_graph: true"
             raise TwinrunError(
-                f"{key}: {type(pl_module).__name__} optimizes manually, so a step has no one "
-                f"place for its update; say compile: module, or leave the key out"
+                f"{key}: {type(pl_module).__name__} optimizes manually, so that its updates "
+                f"may be anywhere in a step; say compile: module, or leave the key out"
             )
 
     def hindrance(self) -> str | None:
@@ -162,7 +162,7 @@ class Speed(pl.Callback):
             self._fast.note_plain(torchs)
 
     def _between(self, optimizer: torch.optim.Optimizer) -> Iterator[str]:
-        parameters = parameters_of(optimizer)
+        parameters = updated_by(optimizer)
         own = vars(self._module)
         is_replaced = own.get("training_step") != self._training_step
         # What the module puts in place of a hook under way; three of them are ours.

@@ -64,7 +64,7 @@ class WholeStep:
             logged: where `training_step` leaves what it logs.
         """
         self.optimizer = optimizer
-        self.parameters = parameters_of(optimizer)
+        self.parameters = updated_by(optimizer)
         # Weight decay moves a parameter whose gradient is 0, but none that has no gradient.
         trained = [p for p, is_used in zip(self.parameters, used, strict=True) if is_used]
         self._unused = [p for p, is_used in zip(self.parameters, used, strict=True) if not is_used]
@@ -228,8 +228,8 @@ def compiled(function: Step, variant: Variant, *, fullgraph: bool = False) -> Co
     )
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
-    """List an optimizer's parameters."""
+def updated_by(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    """List the parameters that an optimizer updates."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 

@@ -80,7 +80,7 @@ def _inside(value: object) -> Iterator[object]:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles a callback's attribute, and of what the checkpoint holds anyway only its place."""
+    """Pickles a callback's attribute, and of what the checkpoint holds anyway only its name."""
 
     def __init__(self, file: io.BytesIO, kept: Mapping[int, str]) -> None:
         super().__init__(file)

@@ -137,7 +137,7 @@ class PartitionedBatches(ShardedBatches):
         self._workers = workers
         self._size = own_sizes[workers.rank]
         self._samples = samples
-        # Dealt in turn and then permuted: parts differ by one sample at most.
+        # Dealt in turn and then permuted: shards differ by one sample at most.
         owners = np.arange(samples) % workers.count
         self._is_own = np.random.default_rng(seed).permutation(owners) == workers.rank
         steps = [

@@ -250,7 +250,7 @@ class TimedVariant:
             yield
 
     def _seconds(self, phase: Phase, calls: int) -> float:
-        """Call a phase on the batches that come next, and give the seconds it took."""
+        """Call a phase on the batches that come next, and return the seconds it took."""
         if phase == "trainer":
             assert self._loop is not None  # noqa: S101  `prepare` has made it
             return self._loop.seconds(calls)

@@ -35,7 +35,7 @@ class TrainerLoop:
         return self._fit
 
     def seconds(self, steps: int) -> float:
-        """Train on, and give the seconds of the steps."""
+        """Train on, and return the seconds of the steps."""
         before, started = self._fit.untimed_seconds, timer()
         for _ in range(steps):
             next(self._steps)

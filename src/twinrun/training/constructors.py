@@ -13,7 +13,7 @@ Parameters = Mapping[str, inspect.Parameter]
 FOREIGN = {"pytorch_lightning", "lightning", "torch"}
 
 
-def parameters_of(constructed: Constructor[object]) -> dict[str, inspect.Parameter]:
+def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Parameter]:
     """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
 
     The class's own `**kwargs` are among them: what it does with others is its own affair, and its

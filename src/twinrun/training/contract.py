@@ -11,7 +11,7 @@ from dataclasses import replace
 from twinrun.config.definitions import Training
 from twinrun.process.determinism import determinism
 from twinrun.training.assemble import build, trainer_of
-from twinrun.training.constructors import parameters_of
+from twinrun.training.constructors import arguments_of
 from twinrun.training.first_step import FirstStep
 from twinrun.training.load_workload import load_workload, taken_from_run
 from twinrun.training.without_checkpoints import without_checkpoints
@@ -39,7 +39,7 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
         yield f"the first step leaves unchanged: {some(plain.unchanged)}"
     if plain.batch != again.batch:
         yield "the same seed gives another first batch: it is drawn without the seed"
-    elif "data_workers" in taken_from_run(training.workload, parameters_of(data_class)):
+    elif "data_workers" in taken_from_run(training.workload, arguments_of(data_class)):
         variant = replace(training.variant, data_workers=2)
         if _step(replace(training, variant=variant)).batch != plain.batch:
             yield "two data workers give another first batch than the training process"

@@ -23,7 +23,7 @@ from twinrun.process.import_path import import_object
 from twinrun.training.constructors import (
     Constructor,
     Parameters,
-    parameters_of,
+    arguments_of,
     takes_any,
 )
 from twinrun.training.unsupported import wrong_package
@@ -131,8 +131,8 @@ def takers_of(
 ) -> dict[str, Parameters]:
     """Return the parameters of both constructors, by their import paths."""
     return {
-        workload.module: parameters_of(module),
-        workload.data: parameters_of(data),
+        workload.module: arguments_of(module),
+        workload.data: arguments_of(data),
     }
 
 
@@ -208,7 +208,7 @@ def build_data(
             although the workload names a dataset, or if the dataset's file is corrupt.
     """
     _, data_class, _, given = load_workload(workload, search_path)
-    names = taken_from_run(workload, parameters_of(data_class))
+    names = taken_from_run(workload, arguments_of(data_class))
     if dataset_path and "path" not in names:
         raise TwinrunError(
             f"dataset: {workload.data} takes no argument `path` to be given the dataset's file"
