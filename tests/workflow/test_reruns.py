@@ -1,6 +1,7 @@
 """What a change makes Snakemake do again: change -> rules, by dry runs of a finished demo."""
 
 import contextlib
+import os
 import shutil
 
 import pytest
@@ -285,3 +286,26 @@ def test_a_changed_sister_package_reruns_the_training(project):
     sister.write_text("import time\n\n\ndef scale(loss):\n    return loss * time.time()\n")
     jobs = project.jobs(run, "--configfile", "mine/config.yaml", **there)
     assert jobs["train"] == 1
+
+
+def test_a_data_file_that_an_older_one_replaces_reruns_the_training(project):
+    """Red before: Snakemake goes by times, and `mv`, `cp -p`, `tar` and `rsync` keep them."""
+    mine = project.directory / "mine"
+    shutil.copytree(ROOT / "tests/own_module", mine)
+    data = mine / "spirals_data.py"
+    data.write_text(data.read_text().replace("points: int = 600", "path, points: int = 600"))
+    config = (mine / "config.yaml").read_text().replace("epochs:", "dataset: notes\n    epochs:")
+    (mine / "config.yaml").write_text(f"{config}datasets: {{notes: {{file: notes.csv}}}}\n")
+    notes = project.directory / "notes.csv"
+    notes.write_text("1,2\n")
+    run = "results/runs/mine/deterministic/seed1/repeat1/run.json"
+    options = ("--configfile", "mine/config.yaml")
+    project.snakemake(run, *options, check=0)
+    assert "Nothing to be done" in project.snakemake(run, *options, check=0).text
+    notes.touch()
+    assert "Nothing to be done" in project.snakemake(run, *options, check=0).text
+    other = project.directory / "other.csv"
+    other.write_text("1,3\n")
+    os.utime(other, ns=(0, 0))
+    other.rename(notes)
+    assert project.jobs(run, *options)["train"] == 1

@@ -45,5 +45,6 @@ rule train:
         # Not an output: those Snakemake deletes before it starts a killed run again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",
         versions=versions_of,
+        data=PARAMS.data_of_run,
     script:
         "../scripts/train.py"

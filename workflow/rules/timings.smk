@@ -37,5 +37,6 @@ rule timing:
         ),
         most_threads=lambda wildcards: SETTINGS.most_threads(wildcards.timing),
         versions=versions_of,
+        data=PARAMS.data_of_timing,
     script:
         "../scripts/timing.py"

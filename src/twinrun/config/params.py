@@ -13,9 +13,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from twinrun.artifacts import remembered_sha256
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards
+
+HASHES = Path(".snakemake/twinrun/hashes.json")  # beside Snakemake's own memory of the folder
 
 
 def discard_judgement() -> None:
@@ -94,6 +97,28 @@ class Params:
         """Name the modules of a timing's workload."""
         timing = self.inputs.settings.timings[wildcards["timing"]]
         return self.modules_of_workload({"workload": timing.workload})
+
+    def data_of_run(self, wildcards: Wildcards) -> str | None:
+        """Hash the file of the user's own that a workload reads, if it reads one.
+
+        Snakemake goes by the time of an input alone: a file that is moved over another one, or
+        unpacked, may be older than the results.
+        """
+        name = self.inputs.settings.workloads[wildcards["workload"]].dataset
+        return None if name is None else self._data.get(name)
+
+    def data_of_timing(self, wildcards: Wildcards) -> str | None:
+        """Hash the file of the user's own that a timing's workload reads."""
+        timing = self.inputs.settings.timings[wildcards["timing"]]
+        return self.data_of_run({"workload": timing.workload})
+
+    @cached_property
+    def _data(self) -> Mapping[str, str]:
+        """The hashes of the user's own files that are read, by dataset."""
+        settings = self.inputs.settings
+        used = {settings.workloads[name].dataset for name in settings.active_workloads()}
+        files = {name: settings.datasets[name].file for name in used if name is not None}
+        return {name: remembered_sha256(file, HASHES) for name, file in files.items() if file}
 
     def images_of_dataset(self, wildcards: Wildcards) -> dict[str, str | None]:
         """Return what a contact sheet shows: the names of arrays."""
