@@ -416,6 +416,23 @@ class TestFingerprint:
         assert len(artifacts.read_json(accepted["fingerprint"])) == 2
         assert outcome(tmp_path, accepted, runs=[moved]) == "pass"
 
+    def test_a_file_that_was_edited_since_counts_as_it_is(self, tmp_path, accepted, capsys):
+        """Red before: the second command passed by the file as it had been; another commit's."""
+        gate, file = str(tmp_path / "gate.json"), accepted["fingerprint"]
+        assert outcome(tmp_path, accepted, runs=[write_run(tmp_path)]) == "pass"
+        entries = expected_fingerprints.read(file)
+        (name,) = entries[0]["runs"]
+        entries[0]["runs"][name]["weights"] = "b" * 64
+        expected_fingerprints.write(file, entries)
+        assert main([gate]) == EXIT_CODES["fail"]
+        assert main([gate, "--accept"]) == 0
+        assert main([gate]) == EXIT_CODES["pass"]
+        Path(file).unlink()
+        assert main([gate]) == EXIT_CODES["not comparable"]
+        Path(file).write_text("{")
+        assert main([gate]) == EXIT_CODES["error"]
+        assert "is no file of expected fingerprints" in capsys.readouterr().err
+
     def test_accepting_one_run_keeps_what_is_expected_of_another(self, tmp_path, accepted):
         """A config that names one variant today must not forget what is known of the others."""
         other = write_run(tmp_path / "other", weights="c" * 64, variant="plain")

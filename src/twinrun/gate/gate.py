@@ -20,7 +20,7 @@ from twinrun.comparison.study_records import MatrixTable, read_matrix
 from twinrun.errors import TwinrunError
 from twinrun.formatting import measure
 from twinrun.gate import expected_fingerprints
-from twinrun.gate.judged import Planned, hashes_of, other_settings, why_not_judged
+from twinrun.gate.judged import Planned, hashes_of, lines_now, other_settings, why_not_judged
 from twinrun.gate.outcome import (
     GateLine,
     GateOutcome,
@@ -228,7 +228,7 @@ def judged_now(gate: str | Path, config: str | None = None) -> GateOutcome:
     folder = Path(gate).resolve().parents[1]
     reasons = [*why_not_judged(found, folder, config)]
     reasons += stale_reasons(found["rests_on"], folder, found["timings"])
-    lines = [*found["lines"], *map(_out_of_date, reasons)]
+    lines = [*lines_now(found, folder), *map(_out_of_date, reasons)]
     return {**found, "lines": lines, "outcome": severest(lines)}
 
 

@@ -13,7 +13,8 @@ from typing import TypedDict
 
 from twinrun import artifacts
 from twinrun.config.config_files import hash_of_config_file
-from twinrun.gate.outcome import GateOutcome
+from twinrun.gate import expected_fingerprints
+from twinrun.gate.outcome import GateLine, GateOutcome
 from twinrun.gate.stale import MOST_NAMED
 from twinrun.process.planned_code import added_since
 from twinrun.run_files import left_network, read_ended
@@ -83,6 +84,21 @@ def _few(names: list[str]) -> list[str]:
     if len(names) <= MOST_NAMED:
         return names
     return [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+
+
+def lines_now(found: GateOutcome, folder: Path) -> list[GateLine]:
+    """Return what was judged, with the fingerprints as the file expects them now.
+
+    The file may have been accepted into, or come with another commit, since.
+    """
+    lines, file = list(found["lines"]), found["fingerprint"]
+    for index, line in enumerate(lines):
+        if file is not None and line["requirement"] == f"fingerprint: {file}":
+            expected = expected_fingerprints.read(folder / file)
+            outcome, why = expected_fingerprints.outcome_of(expected, found["found"])
+            lines[index] = {**line, "outcome": outcome, "why": why}
+            break  # further ones are of trainings that failed
+    return lines
 
 
 def other_settings(
