@@ -99,6 +99,9 @@ def write_run(
     epochs = np.arange(1, EPOCHS + 1)
     losses = {"train_loss": 0.2 / epochs, "val_loss": 0.25 / epochs, "val_psnr": 10 + 2.0 * epochs}
     artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": epochs, **losses}))
+    steps = np.arange(1, STEPS + 1)
+    of_steps = {"step": steps, "epoch": 1 + (steps - 1) * EPOCHS // STEPS, "loss": 0.2 / steps}
+    artifacts.write_csv(folder / "steps.csv", pd.DataFrame(of_steps))
     save_file(example_predictions() if images else {}, folder / "predictions.safetensors")
     manifest = {
         "workload": workload,

@@ -119,7 +119,7 @@ READERS = {
         "predictions.safetensors",
         lambda runs, folder: devices._predictions({"path": runs[0]}),
     ),
-    "losses of devices": ("epochs.csv", lambda runs, folder: devices._last_loss({"path": runs[0]})),
+    "losses of devices": ("steps.csv", lambda runs, folder: devices._last_loss({"path": runs[0]})),
     "steps of resumed": ("steps.csv", lambda runs, folder: resume_loss._steps_of(str(runs[0]))),
     "states of resumed": (
         "fingerprints.npz",

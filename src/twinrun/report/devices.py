@@ -133,6 +133,9 @@ def _apart(
     return rmse(values, others) if values.size == others.size else None
 
 
-def _last_loss(run: ReportedRun) -> float | None:
-    table = artifacts.read_csv(verified(run["path"], "epochs.csv"))
-    return float(table["train_loss"].iloc[-1]) if "train_loss" in table and len(table) else None
+def _last_loss(run: ReportedRun) -> float:
+    """Return the mean loss of the last epoch's steps; NaN where a step has none."""
+    # Not from epochs.csv: what a module logs its loss as is its own affair.
+    steps = artifacts.read_csv(verified(run["path"], "steps.csv"), ["epoch", "loss"])
+    last = steps[steps["epoch"] == steps["epoch"].max()]
+    return float(last["loss"].mean(skipna=False))
