@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from twinrun.errors import TwinrunError
+from twinrun.errors import TwinrunError, sentence_of
 
 # Each with the targets of Snakemake that it asks for.
 STARTED = {
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             start([*targets, *arguments[1:]])
         given = _parser().parse_args(arguments)
         given.act(given)
-    except TwinrunError as error:
-        print(error, file=sys.stderr)
+    except (TwinrunError, OSError) as error:  # OSError: a folder that cannot be written
+        print(sentence_of(error), file=sys.stderr)
         return 1
     return 0
 

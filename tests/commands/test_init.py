@@ -71,6 +71,12 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
     assert "seed" not in file.read_text()
 
 
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(own, tmp_path, capsys):
+    (tmp_path / "config").write_text("a file")
+    assert main(own("Model", "Data")) == 1
+    assert capsys.readouterr().err.endswith("File exists: config\n")
+
+
 def test_what_is_written_is_a_right_config(own, tmp_path):
     assert main(own("Bare", "Bare")) == 0
     settings = resolve(merged(["config/config.yaml"])[0], SCHEMA, gpus=0)

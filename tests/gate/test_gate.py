@@ -2,6 +2,7 @@
 
 import copy
 import doctest
+import errno
 import math
 from pathlib import Path
 
@@ -432,6 +433,18 @@ class TestFingerprint:
         Path(file).write_text("{")
         assert main([gate]) == EXIT_CODES["error"]
         assert "is no file of expected fingerprints" in capsys.readouterr().err
+
+    def test_a_file_that_cannot_be_written_is_said_in_a_sentence(
+        self, tmp_path, accepted, capsys, monkeypatch
+    ):
+        def refuse(path, _):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+        outcome(tmp_path, accepted, runs=[write_run(tmp_path)])
+        monkeypatch.setattr(expected_fingerprints, "write", refuse)
+        assert main([str(tmp_path / "gate.json"), "--accept"]) == EXIT_CODES["error"]
+        said = capsys.readouterr().err
+        assert said == f"error: Read-only file system: {accepted['fingerprint']}\n"
 
     def test_accepting_one_run_keeps_what_is_expected_of_another(self, tmp_path, accepted):
         """A config that names one variant today must not forget what is known of the others."""

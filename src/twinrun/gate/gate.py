@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from twinrun.comparison.study_records import MatrixTable, read_matrix
-from twinrun.errors import TwinrunError
+from twinrun.errors import TwinrunError, sentence_of
 from twinrun.formatting import measure
 from twinrun.gate import expected_fingerprints
 from twinrun.gate.judged import Planned, hashes_of, lines_now, other_settings, why_not_judged
@@ -263,8 +263,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise TwinrunError(f"{options.gate} is missing: snakemake --cores all {options.gate}")
         found = judged_now(options.gate)
         return _accept(found) if options.accept else _show(found)
-    except TwinrunError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (TwinrunError, OSError) as error:  # OSError: accepted into a folder that is read only
+        print(f"error: {sentence_of(error)}", file=sys.stderr)
         return EXIT_CODES["error"]
 
 
