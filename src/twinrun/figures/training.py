@@ -82,5 +82,5 @@ def _metrics(run: Path) -> pd.DataFrame:
     )
     # A metric may be inf, whose axis has no end, or a word.
     table["value"] = pd.to_numeric(table["value"], errors="coerce").where(np.isfinite)
-    parts = table["name"].astype(str).str.extract(r"^(?:(?P<phase>train|val)_)?(?P<metric>.+)$")
+    parts = table["name"].astype(str).str.extract(r"^(?:(?P<phase>train|val)[_/])?(?P<metric>.+)$")
     return table.join(parts).dropna(subset="value").assign(variant=variant)
