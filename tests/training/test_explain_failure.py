@@ -1,13 +1,23 @@
 """Which argument a failure is due to: named by the message, or odd beside annotation or default."""
 
 import doctest
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 import pytest
 
 from twinrun.training import explain_failure
 from twinrun.training.constructors import arguments_of
 from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
+
+
+@dataclass
+class Settings:
+    depth: int = 1
+
+
+class Said(TypedDict):
+    depth: int
 
 
 class Net:
@@ -23,6 +33,10 @@ class Net:
         flag=True,
         free=None,
         unknown: "Absent" = None,  # noqa: F821
+        settings: Settings | None = None,
+        mapping: dict | None = None,
+        said: Said | None = None,
+        thing: object = None,
     ):
         pass
 
@@ -50,6 +64,11 @@ TAKERS = {"mine:Net": arguments_of(Net)}
         ({"mode": "c"}, f"mode: 'c' is no Literal['a', 'b'], {ASKED}"),
         ({"flag": 2}, "flag: 2 is a whole number, where the default is true"),
         ({"path": 3}, f"path: 3 is not a text, {ASKED}"),
+        (
+            {"settings": {"depth": 2}},
+            "settings: {'depth': 2} is a mapping, where the constructor asks for an object of "
+            "Settings, which YAML cannot say; name a function that makes it",
+        ),
     ],
 )
 def test_an_odd_value_is_a_suspect_where_something_fails(given, sentence):
@@ -62,6 +81,7 @@ def test_an_odd_value_is_a_suspect_where_something_fails(given, sentence):
     [
         {"width": 8, "rate": 1, "mode": "b", "flag": False},
         {"sizes": [1, 2]},
+        {"mapping": {"a": 1}, "said": {"depth": 1}, "thing": {"a": 1}, "free": {"a": 1}},
         {"sizes": None, "path": None, "free": "x", "unknown": "y"},
         {"sloppy": 0.7},  # the default contradicts the annotation already
     ],

@@ -131,6 +131,11 @@ def _oddity(value: object, parameter: inspect.Parameter) -> str | None:
     >>> _oddity(8.0, parameters["size"])
     '8.0 is not a whole number, which the constructor asks for; write 8'
     """
+    if isinstance(value, dict) and (wanted := _class_of(parameter.annotation)):
+        return (
+            f"{shown(value)} is a mapping, where the constructor asks for an object of {wanted}, "
+            f"which YAML cannot say; name a function that makes it, in the place of the class"
+        )
     kinds, default = _kinds(parameter.annotation), parameter.default
     has_default = default is not parameter.empty
     if kinds:
@@ -188,6 +193,20 @@ def _kinds(annotation: object) -> list[str]:
     if annotation in (list, tuple, dict) or (origin in (list, tuple, dict) and all(inner)):
         return ["list"]
     return []
+
+
+def _class_of(annotation: object) -> str | None:
+    """Return the name of a class of which an annotation wants an object, such as a dataclass."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    allowed = typing.get_args(annotation) if is_union else (annotation,)
+    classes = [each for each in allowed if each is not types.NoneType]
+    for each in classes:
+        # What may be a mapping, and what says nothing.
+        if not isinstance(each, type) or each in (object, inspect.Parameter.empty):
+            return None
+        if issubclass(each, Mapping):
+            return None
+    return _written(classes[0]) if classes else None
 
 
 def _is(value: object, annotation: object) -> bool:
