@@ -3,6 +3,8 @@
 As in `faults`, every second training takes another course.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import faults
 import torch
 
@@ -107,3 +109,14 @@ class SkipsTheRest(faults.Base):
         if self.current_epoch == 1 and batch_idx == 1 and self.odd:
             torch.rand(1)
         return super().training_step(batch, batch_idx)
+
+
+class AnotherThread(faults.Base):
+    """Computes its first layer in another thread; the third step's is off."""
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        off = 0.01 * self.odd * (batch_idx == 2)
+        with ThreadPoolExecutor(1) as pool:
+            hidden = pool.submit(lambda: self.first(inputs + off)).result()
+        return (self.second(hidden.tanh()) - targets).square().mean()

@@ -75,3 +75,10 @@ def test_a_skipped_batch_shifts_no_state(tmp_path):
     arrays = artifacts.read_arrays(tmp_path / "plain" / "repeat1" / "fingerprints.npz")
     # What a step leaves is what the next one starts with, but for a shuffle between two epochs.
     assert (arrays["random"][1::2] == arrays["random_after"][::2]).all()
+
+
+def test_what_another_thread_computes_is_not_said_to_be_outside_of_torch(tmp_path):
+    _, location = audited(tmp_path, "AnotherThread")
+    assert location["op"]["op"] == "aten::tanh"
+    assert "from outside of what is traced (a clock, a set, NumPy" in location["sentence"]
+    assert "another thread" in location["sentence"]

@@ -142,8 +142,8 @@ def test_what_no_operation_decides_is_not_replayed(
         (
             {"module": "", "parameter": "", "source": "", "differs_in": "inputs"},
             "aten::index_put in the backward pass of Small, was given another input in 3 of 20 "
-            "repeats of step 1, which no operation before it made: it comes from outside of torch "
-            "(a clock, a set, NumPy, another library).",
+            "repeats of step 1, which no operation before it made: it comes from outside of what "
+            "is traced (a clock, a set, NumPy, another library, another thread).",
         ),
         (
             {"op": "aten::mul", "parameter": "", "differs_in": "inputs", "numbers": ["1.5", "2.5"]},

@@ -86,7 +86,7 @@ def test_where_nothing_can_have_done_it_nothing_is_named(tmp_path):
     found, location = audit(tmp_path, module="PythonGenerator", faults="faults_in_a_step")
     assert found["first_difference"]["tensor"] == "python"
     assert (location["answer"], location["op"]) == ("not located", None)
-    assert "changed outside of torch's operations" in location["sentence"]
+    assert "changed outside of the operations that are traced" in location["sentence"]
     # What was seen is said, and that it has not done it.
     assert "aten::lift_fresh in the forward pass" in location["sentence"]
     assert "by data flow it does not reach" in location["sentence"]

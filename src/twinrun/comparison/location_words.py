@@ -11,6 +11,8 @@ from twinrun.formatting import count, measure, plural
 
 PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 OUTSIDE = "a clock, a set, NumPy, another library"
+# Operations are traced in the thread that trains, and in those of the backward pass.
+UNTRACED = f"{OUTSIDE}, another thread"
 
 
 def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
@@ -31,7 +33,7 @@ def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Trai
     if op["differs_in"] == "inputs":
         return (
             f"{name} was given another input {how_often}, which no operation before it made: it "
-            f"comes from outside of torch ({OUTSIDE})."
+            f"comes from outside of what is traced ({UNTRACED})."
         )
     if op["draws"]:
         return (
@@ -56,7 +58,7 @@ def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) 
         found = (
             f"It differed again in {differed} of {repeats} repeats of step {count(step)}, but no "
             f"operation that reaches it by data flow took or gave other values: it was changed "
-            f"outside of torch's operations ({OUTSIDE})."
+            f"outside of the operations that are traced ({UNTRACED})."
         )
     elsewhere = [op for op in replayed["elsewhere"] if op is not None]
     if not elsewhere:
