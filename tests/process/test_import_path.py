@@ -4,7 +4,9 @@ import doctest
 import sys
 
 import pytest
+import yaml
 
+from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 from twinrun.process import import_path
 from twinrun.process.import_path import import_object
@@ -67,3 +69,9 @@ def test_a_package_that_a_module_misses_is_not_taken_for_the_module(project):
         import_object("single_layout:Net", ["src"])
     assert "No module named 'absent_of_all'" in str(raised.value)
     assert "PYTHONPATH" not in str(raised.value)
+
+
+def test_the_schema_takes_the_same_paths():
+    schema = yaml.safe_load(SCHEMA.read_text())
+    pattern = schema["$defs"]["import_path"]["pattern"]
+    assert pattern == rf"^{import_path.IMPORT_PATH.pattern}\Z"

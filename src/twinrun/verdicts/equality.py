@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 
 from twinrun.comparison.conditions import conditions_of_seeds, listed, same_trainings
 from twinrun.comparison.difference_words import clause_of
+from twinrun.comparison.outputs import WORST_FIRST
 from twinrun.comparison.pair_records import Comparison, Counts, FirstDifference, Location
 from twinrun.formatting import count, measure, plural
 from twinrun.verdicts.evidence import Evidence
@@ -34,7 +35,6 @@ OUTPUTS: Mapping[Literal["logged", "metrics", "predictions"], tuple[Key, str]] =
     "metrics": ("repeats_metrics", "Are the metrics on test data equal, bit for bit?"),
     "predictions": ("repeats_predictions", "Are the predictions equal, bit for bit?"),
 }
-OUTPUTS_WORST_FIRST = ("differs", "not run", "equal")
 SEED_MATTERS = "Does the seed change the training?"
 FIRST_OPERATION = "Which operation diverged first?"
 CLOSED = ("equal", "not compared")  # answers of a location that leave no operation to name
@@ -64,7 +64,7 @@ def _outputs(
     if not found:
         return []
     # min keeps the first of equals: of several seeds that differ, the first one is shown.
-    worst, shown = min(found, key=lambda pair: OUTPUTS_WORST_FIRST.index(pair[0]["answer"]))
+    worst, shown = min(found, key=lambda pair: WORST_FIRST.index(pair[0]["answer"]))
     measured = worst["measured"]
     if len(seeds) > 1:
         is_of_all = worst["answer"] == "equal"
