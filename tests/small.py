@@ -100,6 +100,11 @@ class Undeterministic(Small):
         return self._step(batch, "train_loss")
 
 
+class ClipsByValue(Small):
+    def configure_gradient_clipping(self, optimizer, gradient_clip_val=None, **options):
+        self.clip_gradients(optimizer, gradient_clip_val=0.02, gradient_clip_algorithm="value")
+
+
 class Reading(Small):
     """Reads a value back in the middle of a step, which no single graph can hold."""
 

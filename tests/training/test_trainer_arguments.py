@@ -1,5 +1,7 @@
 """What a workload tells the Trainer reaches every training: alone, fast, by several workers."""
 
+from dataclasses import fields
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -12,6 +14,7 @@ from twinrun.acceleration.compilation import traced_only
 from twinrun.comparison import replay
 from twinrun.config.definitions import TrainerArguments, Training, Variant, Workload
 from twinrun.process.launching import environment_of, launch
+from twinrun.training.assemble import trainer_of
 from twinrun.training.prove import prove
 
 CLIPPING = [
@@ -61,7 +64,7 @@ def test_a_run_is_the_training_of_a_script_with_the_same_arguments(tmp_path, tra
 def test_they_are_settings_of_the_run(tmp_path):
     weights_of(tmp_path / "run", BY_NORM)
     settings = artifacts.read_json(tmp_path / "run/run.json")["settings"]
-    assert settings["workload"]["trainer"] == {**BY_NORM, "gradient_clip_algorithm": "norm"}
+    assert settings["workload"]["trainer"] == {**BY_NORM, "gradient_clip_algorithm": None}
 
 
 def test_two_workers_clip_what_one_does(tmp_path):
@@ -88,6 +91,25 @@ def training(**variant):
     workload = Workload(**{**WORKLOAD, "trainer": TrainerArguments(**BY_NORM)})
     variant = Variant(**{**VARIANT, **variant})
     return Training(workload=workload, variant=variant, seed=1, dataset=None, search_path=[HERE])
+
+
+def test_each_of_them_reaches_the_trainer(tmp_path):
+    told = {"gradient_clip_val": 0.5, "gradient_clip_algorithm": "value"}
+    assert told.keys() == {field.name for field in fields(TrainerArguments)}
+    variant, given = training().variant, TrainerArguments(**told)
+    trainer = trainer_of(variant, given, root=str(tmp_path), callbacks=[], max_epochs=1)
+    assert {name: getattr(trainer, name) for name in told} == told
+
+
+def test_a_module_may_clip_by_an_algorithm_of_its_own(tmp_path):
+    """Red before: told the default algorithm, Lightning refuses any other."""
+    module = {**WORKLOAD, "module": "small:ClipsByValue"}
+    launch(
+        "twinrun.training.train:train",
+        arguments(tmp_path, module, {**VARIANT, "threads": 1}),
+        environment_of(seed=1, deterministic=True, threads=1),
+    )
+    assert artifacts.read_json(tmp_path / "run.json")["ended"] == "finished"
 
 
 def test_a_fast_step_is_done_in_parts():

@@ -58,7 +58,7 @@ def _of_names(part: SoundPart) -> Iterator[str]:
             known = suggestion(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {shown(dataset)}{known}"
         trainer = workload["trainer"]
-        if trainer["gradient_clip_algorithm"] != "norm" and trainer["gradient_clip_val"] is None:
+        if trainer["gradient_clip_algorithm"] and not trainer["gradient_clip_val"]:
             yield (
                 f"workloads.{name}.trainer.gradient_clip_algorithm: has no effect without "
                 f"gradient_clip_val"

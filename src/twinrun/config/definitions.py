@@ -31,8 +31,11 @@ class TrainerArguments:
 
     gradient_clip_val: float | None = None
     """Most that the gradients' norm, or each of their values, may be; None clips nothing."""
-    gradient_clip_algorithm: str = "norm"
-    """`norm` of all gradients together, or each `value`."""
+    gradient_clip_algorithm: str | None = None
+    """`norm` of all gradients together, which None stands for, or each `value`.
+
+    Told one, Lightning refuses a module that clips by itself by another one.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ and module draw from the generators that were seeded just before.
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import cast
 
 import pytorch_lightning as pl
@@ -127,8 +127,6 @@ def trainer_of(
     devices = variant.devices // variant.nodes
     if variant.accelerator == "gpu":
         _check_gpus(devices)
-    # Told an algorithm, Lightning refuses a module that clips by itself by another one.
-    algorithm = None if given.gradient_clip_val is None else given.gradient_clip_algorithm
     return pl.Trainer(
         accelerator=variant.accelerator,
         devices=devices,
@@ -138,8 +136,7 @@ def trainer_of(
         # Workers get their shards from `batch_sharding`, which keeps the order of one worker.
         use_distributed_sampler=False,
         precision=cast(_PRECISION_INPUT, variant.precision),  # the schema names what it may be
-        gradient_clip_val=given.gradient_clip_val,
-        gradient_clip_algorithm=algorithm,
+        **asdict(given),
         max_epochs=max_epochs,
         max_steps=max_steps,
         default_root_dir=root,
