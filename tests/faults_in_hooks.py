@@ -57,11 +57,11 @@ class ModuleScalesGradients(Base):
 class RecordSkipsZeroGrad(Base):
     """Keeps the gradients of the step before in one of two runs, and of two replays."""
 
-    skips = "Recorder"
+    skips = "StepRecorder"
 
     def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
         callbacks = {type(callback).__name__ for callback in self.trainer.callbacks}
-        is_replay = bool({"Recorder", "Comparer"} & callbacks)
+        is_replay = bool({"StepRecorder", "Comparer"} & callbacks)
         if not (self.skips in callbacks if is_replay else self.odd):
             super().optimizer_zero_grad(epoch, batch_idx, optimizer)
 

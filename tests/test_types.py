@@ -22,7 +22,7 @@ RECORDS = {
 OBJECTS = {
     "twinrun.config.definitions": ["Workload", "Variant", "Timing", "Training", "Replay", "Run"],
     "twinrun.config.matrix_cells": ["Cell"],
-    "twinrun.process.messages": ["Failure", "Progress"],
+    "twinrun.process.messages": ["FailureMessage", "ProgressMessage"],
 }
 
 

@@ -6,7 +6,11 @@ from collections import deque
 import numpy as np
 import torch
 
-from twinrun.comparison.module_attributes import attributes_of, fingerprints_of, set_attributes
+from twinrun.comparison.module_attributes import (
+    attribute_fingerprints_of,
+    attributes_of,
+    set_attributes,
+)
 
 
 class Part(torch.nn.Module):
@@ -45,11 +49,11 @@ def use(part):
 def test_every_repeat_starts_from_the_same_attributes():
     module = Whole()
     part, losses, total = module.part, module.part.losses, module.part.total
-    saved, prints = attributes_of(module), fingerprints_of(module)
+    saved, prints = attributes_of(module), attribute_fingerprints_of(module)
     first = use(part)
-    assert fingerprints_of(module) != prints
+    assert attribute_fingerprints_of(module) != prints
     set_attributes(module, saved)
-    assert fingerprints_of(module) == prints
+    assert attribute_fingerprints_of(module) == prints
     assert not hasattr(part, "extra")
     # Whoever else holds them sees them too.
     assert part.losses is losses
@@ -63,7 +67,7 @@ def test_every_repeat_starts_from_the_same_attributes():
 
 def test_only_what_the_training_changed_is_taken():
     module, other = Whole(), Whole()
-    prints = fingerprints_of(module)
+    prints = attribute_fingerprints_of(module)
     other.part.scale = 0.75  # as its constructor might have made it
     module.part.losses.append(1.0)
     module.part.steps = 7

@@ -17,7 +17,7 @@ from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.errors import TwinrunError
 from twinrun.parameters import unheld_parameters
 
-Shapes: TypeAlias = dict[str, tuple[int, ...]]
+TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
 """Of parameters and buffers, by name."""
 
 
@@ -39,18 +39,18 @@ def as_data(path: Path) -> Mapping[str, Any]:
         ) from None
 
 
-def shapes_of(module: torch.nn.Module) -> Shapes:
+def tensor_shapes_of(module: torch.nn.Module) -> TensorShapes:
     """Return the shape of each parameter and buffer."""
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def refusals(trainer: pl.Trainer, at_start: Shapes) -> Iterator[str]:
+def refusals(trainer: pl.Trainer, at_start: TensorShapes) -> Iterator[str]:
     """Say what stands against ending in the same bits.
 
     Args:
         trainer: of the training.
-        at_start: what `shapes_of` gave where a checkpoint would be loaded.
+        at_start: what `tensor_shapes_of` gave where a checkpoint would be loaded.
     """
     if trainer.world_size > 1:
         yield "several workers train, and only one worker's state would be kept"
@@ -66,7 +66,7 @@ def refusals(trainer: pl.Trainer, at_start: Shapes) -> Iterator[str]:
     module = trainer.lightning_module
     if unheld_parameters(module.parameters(), trainer.optimizers):
         yield f"an optimizer trains parameters that {type(module).__name__} does not hold"
-    now = shapes_of(module)
+    now = tensor_shapes_of(module)
     others = [name for name in {**at_start, **now} if at_start.get(name) != now.get(name)]
     if others:
         yield (

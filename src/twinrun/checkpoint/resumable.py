@@ -26,12 +26,12 @@ import torch
 
 from twinrun import artifacts
 from twinrun.checkpoint.refusals import (
-    Shapes,
+    TensorShapes,
     as_data,
     generators_of,
     loaders_of,
     refusals,
-    shapes_of,
+    tensor_shapes_of,
 )
 from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 from twinrun.errors import TwinrunError
@@ -86,7 +86,7 @@ class Resumable(pl.Callback):
         self._is_writing = False
         self._restored: dict[str, Any] | None = None
         self._states_at_start: dict[str, str] | None = None
-        self._shapes: Shapes = {}
+        self._shapes: TensorShapes = {}
 
     def last(self) -> str | None:
         """Return the path of the last checkpoint, None if there is none that can be used."""
@@ -119,7 +119,7 @@ class Resumable(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
-        self._shapes = shapes_of(pl_module)
+        self._shapes = tensor_shapes_of(pl_module)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Put everything back where the training is resumed; else write a checkpoint if one is due.

@@ -42,7 +42,7 @@ def attributes_of(
 
     Args:
         module: with its submodules.
-        changed_since: what `fingerprints_of` gave earlier: only attributes with another one.
+        changed_since: what `attribute_fingerprints_of` gave earlier; only those with another one.
     """
     taken = _taken(module)
     found = {}
@@ -67,7 +67,7 @@ def attributes_of(
     return found
 
 
-def fingerprints_of(module: torch.nn.Module) -> dict[str, int]:
+def attribute_fingerprints_of(module: torch.nn.Module) -> dict[str, int]:
     """Return a fingerprint of each plain attribute and generator, by path."""
     taken = _taken(module)
     return {

@@ -41,7 +41,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Origin:
+class DifferenceOrigin:
     """An operation with which a difference came into a step."""
 
     index: int
@@ -131,54 +131,58 @@ class Slice:
                 ]
         return found
 
-    def origins(self, reached: dict[int, set[Lane]]) -> list[Origin]:
+    def origins(self, reached: dict[int, set[Lane]]) -> list[DifferenceOrigin]:
         """Return the origins among the operations that were reached, in their order."""
         found = (self._origin(index, lanes) for index, lanes in reached.items())
         origins = (origin for origin in found if origin is not None)
         return sorted(origins, key=lambda origin: origin.index)
 
-    def _origin(self, index: int, lanes: set[Lane]) -> Origin | None:
+    def _origin(self, index: int, lanes: set[Lane]) -> DifferenceOrigin | None:
         """Return an operation as an origin; None if it but handed on what it was given."""
         step = self._steps[index]
         if not step.is_known:
-            return Origin(index=index, differs_in="operations")
+            return DifferenceOrigin(index=index, differs_in="operations")
         reads = self._differing_reads(index, lanes)
         for use in reads:
             if not any(self._is_made(region, index) for region in use.regions):
                 return self._entry(index, use)
         # Beside inputs that differ, too: the learning rate beside gradients.
         if any(not self._readers(pair, index) for pair in step.numbers):
-            return Origin(index=index, differs_in="inputs", is_number=True)
+            return DifferenceOrigin(index=index, differs_in="inputs", is_number=True)
         is_handed_on = reads or step.numbers
-        return None if is_handed_on else Origin(index=index, differs_in="outputs")
+        return None if is_handed_on else DifferenceOrigin(index=index, differs_in="outputs")
 
-    def _entry(self, index: int, use: Use) -> Origin:
+    def _entry(self, index: int, use: Use) -> DifferenceOrigin:
         """Return how an operation came by something that no operation made differ."""
         if use.is_generator:
-            return Origin(index=index, differs_in="outputs", draws=True)
+            return DifferenceOrigin(index=index, differs_in="outputs", draws=True)
         makers = [
             (maker, self._steps[maker].flow, position)
             for region in use.regions
             for maker, position in self._makers(region, index)
         ]
         if any(flow.is_allocation for _, flow, _ in makers):
-            return Origin(index=index, differs_in="outputs")  # it reads what nobody wrote
+            return DifferenceOrigin(index=index, differs_in="outputs")  # it reads what nobody wrote
         # An operation gave the very same in both processes: the record's read another tensor.
         for maker, flow, position in makers:
             if flow.writes[position].content == use.content:
                 misled = (index, list(self._steps[index].flow.reads).index(use))
-                return Origin(index=maker, differs_in="operations", misled=misled)
+                return DifferenceOrigin(index=maker, differs_in="operations", misled=misled)
         view = self._view_of(use, index)
         if view is None:
-            return Origin(index=index, differs_in="inputs")
+            return DifferenceOrigin(index=index, differs_in="inputs")
         step = self._steps[view]
         # Another row of an equal tensor.
         if step.numbers or not step.is_known:
             kind: Literal["inputs", "operations"] = "inputs" if step.is_known else "operations"
-            return Origin(index=view, differs_in=kind, is_number=step.is_known)
+            return DifferenceOrigin(index=view, differs_in=kind, is_number=step.is_known)
         # Who looked first at what came from outside is nearest to the line that brought it.
         reads = self._differing_reads(view, {None})
-        return self._entry(view, reads[0]) if reads else Origin(index=view, differs_in="inputs")
+        return (
+            self._entry(view, reads[0])
+            if reads
+            else DifferenceOrigin(index=view, differs_in="inputs")
+        )
 
     def _view_of(self, use: Use, before: int) -> int | None:
         """Return the last operation that gave this very content as a view."""

@@ -21,9 +21,9 @@ from twinrun import artifacts, run_files
 from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.first_difference import WORDS
-from twinrun.comparison.module_attributes import fingerprints_of
+from twinrun.comparison.module_attributes import attribute_fingerprints_of
 from twinrun.comparison.pair_records import Replayed
-from twinrun.comparison.replay_record import Comparer, Recorder
+from twinrun.comparison.replay_record import Comparer, StepRecorder
 from twinrun.comparison.replayed_step import Replayer, Start
 from twinrun.comparison.step_state import state_of
 from twinrun.comparison.tables import QUANTITIES
@@ -82,7 +82,7 @@ def replay(
     comparer = None
     replayer: Replayer
     if found is None:
-        replayer = Recorder(saved, repeats, Path(record))
+        replayer = StepRecorder(saved, repeats, Path(record))
     else:
         replayer = comparer = Comparer(
             saved, repeats, Path(record), quantity=quantity, tensor=tensor
@@ -150,7 +150,7 @@ class _Saver(pl.Callback):
         self._start: Start | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._at_start = fingerprints_of(pl_module)
+        self._at_start = attribute_fingerprints_of(pl_module)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int

@@ -17,7 +17,7 @@ import xxhash
 from twinrun import artifacts
 from twinrun.comparison.causes import CAUSE_OF_QUANTITY
 from twinrun.comparison.distances import Distances, distances
-from twinrun.comparison.origin import Origin, Slice, Step, Target, step_of
+from twinrun.comparison.origin import DifferenceOrigin, Slice, Step, Target, step_of
 from twinrun.comparison.pair_records import ComparedRow, Operation, Replayed
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
 from twinrun.trace.op_rows import KEY, OpRow
@@ -27,7 +27,7 @@ MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a dis
 ORDER: list[str] = list(CAUSE_OF_QUANTITY)
 
 
-class Recorder(Replayer):
+class StepRecorder(Replayer):
     """Leaves the operations of one repeat and a sample of what each gave."""
 
     def __init__(self, start: Start, repeats: int, record: Path) -> None:
@@ -57,7 +57,7 @@ class Comparer(Replayer):
         Args:
             start: of the step.
             repeats: how often to do it.
-            record: what `Recorder` wrote.
+            record: what `StepRecorder` wrote.
             quantity: what differed first, one of `causes.CAUSE_OF_QUANTITY`.
             tensor: and in which tensor of it; None for what is one value.
         """
@@ -132,7 +132,7 @@ class Comparer(Replayer):
         ]
 
     def _operation(
-        self, origin: Origin, rows: Sequence[ComparedRow], steps: Sequence[Step]
+        self, origin: DifferenceOrigin, rows: Sequence[ComparedRow], steps: Sequence[Step]
     ) -> Operation:
         """Return what is said of an origin."""
         elsewhere = self._done_elsewhere(origin, rows)
@@ -149,7 +149,9 @@ class Comparer(Replayer):
             found["numbers"] = list(step.numbers[0]) if step.numbers else []
         return found
 
-    def _done_elsewhere(self, origin: Origin, rows: Sequence[ComparedRow]) -> OpRow | None:
+    def _done_elsewhere(
+        self, origin: DifferenceOrigin, rows: Sequence[ComparedRow]
+    ) -> OpRow | None:
         """Return the operation of which the record alone has the output; None if both have it."""
         if origin.misled is None:
             return None
@@ -196,7 +198,9 @@ class Comparer(Replayer):
                 differs_in = "operations" if not step.is_known else "outputs"
                 if step.is_known and not row["inputs_equal"]:
                     differs_in = "inputs"
-                return self._operation(Origin(index=index, differs_in=differs_in), rows, steps)
+                return self._operation(
+                    DifferenceOrigin(index=index, differs_in=differs_in), rows, steps
+                )
         return None
 
     def _measured(self, row: OpRow, outputs: list[torch.Tensor]) -> Distances | dict[str, float]:

@@ -18,7 +18,7 @@ from twinrun.parameters import parameters_of
 from twinrun.process.determinism import State, capture, restore
 
 
-class Progress(TypedDict):
+class StepProgress(TypedDict):
     """How far the Trainer is."""
 
     counters: dict[str, dict[str, Any]]
@@ -46,7 +46,7 @@ class StepState(TypedDict):
     """A `state_dict` each."""
     schedulers: list[dict[str, Any]]
     """Likewise."""
-    progress: Progress
+    progress: StepProgress
     """Where in the training the step is."""
     process: State
     """Switches and RNG states."""
@@ -128,7 +128,7 @@ def _set_buffers(module: pl.LightningModule, saved: Mapping[str, torch.Tensor]) 
             now.copy_(value)
 
 
-def set_progress(trainer: pl.Trainer, progress: Progress, *, batches_begun: int) -> None:
+def set_progress(trainer: pl.Trainer, progress: StepProgress, *, batches_begun: int) -> None:
     """Bring the Trainer to the saved step.
 
     Args:
@@ -152,7 +152,7 @@ def set_progress(trainer: pl.Trainer, progress: Progress, *, batches_begun: int)
     trainer.fit_loop.max_batches = progress["batches"]
 
 
-def _progress_of(trainer: pl.Trainer) -> Progress:
+def _progress_of(trainer: pl.Trainer) -> StepProgress:
     tracked = _tracked(trainer).items()
     return {
         "counters": {name: copy.deepcopy(progress.state_dict()) for name, progress in tracked},

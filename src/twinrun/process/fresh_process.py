@@ -26,7 +26,7 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import messages
 from twinrun.process.import_record import record_imports
 from twinrun.process.machine_faults import is_machine_fault
-from twinrun.process.messages import Failure, Message, Progress
+from twinrun.process.messages import FailureMessage, Message, ProgressMessage
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
 # transports, and the store at which the workers meet. NCCL names itself in every error, its own
@@ -48,7 +48,7 @@ def report_progress(text: str) -> None:
     """Send one line to the terminal and the log of the process that launched this one."""
     if _channel is None:  # none has
         print(text, file=sys.stderr, flush=True)
-    _send(Progress(text=text))
+    _send(ProgressMessage(text=text))
 
 
 def _send(message: Message) -> None:
@@ -93,7 +93,7 @@ def _work(function: str) -> NoReturn:
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
         _send(
-            Failure(
+            FailureMessage(
                 error=sentence_of(error),
                 time=time.time(),
                 is_lost_peer=is_lost_peer(error),

@@ -3,14 +3,14 @@
 import msgspec
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class ProgressMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A line for the terminal and the log."""
 
     text: str
     """What is printed."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class FailureMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Why the process fails."""
 
     error: str
@@ -23,7 +23,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Whether the machine failed, not what was computed; see `machine_faults`."""
 
 
-Message = Progress | Failure
+Message = ProgressMessage | FailureMessage
 
 
 def written(message: Message) -> bytes:

@@ -24,7 +24,7 @@ from twinrun.errors import JobError, TwinrunError
 from twinrun.process import messages
 from twinrun.process.job import note, say
 from twinrun.process.machine import SET_BY_US
-from twinrun.process.messages import Failure, Progress
+from twinrun.process.messages import FailureMessage, ProgressMessage
 
 POLL_SECONDS = 0.1
 SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
@@ -69,7 +69,7 @@ class WorkerProcess:
         if process.stdin is None or process.stdout is None:
             raise AssertionError("both were asked for as pipes")
         self.process, self.output = process, process.stdout
-        self.errors: list[Failure] = []
+        self.errors: list[FailureMessage] = []
         self.was_killed = False
         self._unread = b""
         with contextlib.suppress(BrokenPipeError):  # it died early; its exit code says more
@@ -90,7 +90,7 @@ class WorkerProcess:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             message = messages.read(line)
-            if isinstance(message, Progress):
+            if isinstance(message, ProgressMessage):
                 say(message.text)
                 note(message.text)
             else:

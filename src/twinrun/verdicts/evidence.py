@@ -18,7 +18,7 @@ class Evidence(Generic[Record]):
     """What it says."""
 
 
-class Missing(TypedDict):
+class VariantNotRun(TypedDict):
     """A variant that could not run here."""
 
     workload: str

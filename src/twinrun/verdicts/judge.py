@@ -9,7 +9,7 @@ from pathlib import Path
 
 from twinrun.comparison.pair_records import read_locations
 from twinrun.verdicts.equality import first_operations
-from twinrun.verdicts.evidence import Missing, read
+from twinrun.verdicts.evidence import VariantNotRun, read
 from twinrun.verdicts.rows import VerdictRow, read_rows, write_rows
 from twinrun.verdicts.studies import STUDIES, StudyFiles
 
@@ -69,7 +69,7 @@ def verdicts_of(
         locations: JSON that says where its pairs diverge, likewise.
         results: the results folder.
     """
-    missing: list[Missing] = [
+    missing: list[VariantNotRun] = [
         {"workload": workload, "variant": variant, "reason": reason}
         for workload in workloads
         for variant, reason in not_run.items()

@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from twinrun.comparison.study_records import ResumeTable, StoppedRun
 from twinrun.config.resume_variants import RESUMES, STOPS
 from twinrun.formatting import plural
-from twinrun.verdicts.evidence import Evidence, Missing
+from twinrun.verdicts.evidence import Evidence, VariantNotRun
 from twinrun.verdicts.rows import Answer, Key, Verdict, not_run
 
 KEYS: Mapping[str, Key] = {"lightning": "resumes_lightning", "twinrun": "resumes_twinrun"}
 RESUMES_FROM = "Does resuming from {checkpoint} reproduce the uninterrupted run, bit for bit?"
 
 
-def resumes(tables: Sequence[Evidence[ResumeTable]], missing: Sequence[Missing]) -> list[Verdict]:
+def resumes(
+    tables: Sequence[Evidence[ResumeTable]], missing: Sequence[VariantNotRun]
+) -> list[Verdict]:
     """Say for each type of checkpoint after which stops a training gives the same in all of it."""
     rows: list[Verdict] = []
     for checkpoint, name in RESUMES.items():

@@ -13,7 +13,7 @@ import msgspec
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.verdicts.evidence import Missing
+from twinrun.verdicts.evidence import VariantNotRun
 
 Key = Literal[
     "repeats",  # do runs of the same settings and seed leave the same bits?
@@ -125,7 +125,7 @@ def _corrupt(path: str | Path, what: str) -> TwinrunError:
     return TwinrunError(f"{path} is no table of verdicts ({what}): delete it and it is made again")
 
 
-def not_run(missing: Iterable[Missing], key: Key, question: str) -> list[Verdict]:
+def not_run(missing: Iterable[VariantNotRun], key: Key, question: str) -> list[Verdict]:
     """Return a verdict for each variant that could not run here: the question stays open."""
     return [
         {

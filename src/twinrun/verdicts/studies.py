@@ -22,7 +22,7 @@ from twinrun.timing.epoch_times import Scaling
 from twinrun.verdicts import sweep as sweeps
 from twinrun.verdicts.computation import agreements, computations
 from twinrun.verdicts.equality import REPEATS, Compared, repeats, same_parameters
-from twinrun.verdicts.evidence import Evidence, Missing, Record, read
+from twinrun.verdicts.evidence import Evidence, Record, VariantNotRun, read
 from twinrun.verdicts.matrix import baseline_repeats, seed_matters, withstands_changes
 from twinrun.verdicts.resume import resumes
 from twinrun.verdicts.rows import Verdict, not_run
@@ -52,14 +52,14 @@ class StudyFiles:
     """JSON of its comparisons, or of what it has in their place: a matrix, a ranking, stops."""
     timings: Sequence[str]
     """JSON of its timings, or of the epochs of its runs."""
-    missing: Sequence[Missing]
+    missing: Sequence[VariantNotRun]
     """Its variants that could not run here, for each workload."""
     results: Path
     """The results folder, in which all files lie."""
 
 
 def reproducibility(
-    comparisons: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[Missing]
+    comparisons: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[VariantNotRun]
 ) -> list[Verdict]:
     """Say for each workload and variant whether it repeats, and what determinism costs."""
     rows = [*repeats(comparisons), *not_run(missing, "repeats", REPEATS)]
@@ -73,7 +73,7 @@ def reproducibility(
 
 
 def devices(
-    contrasts: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[Missing]
+    contrasts: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[VariantNotRun]
 ) -> list[Verdict]:
     """Say for each variant and size whether it is faster than the baseline, and what it changes."""
     rows = [
@@ -86,7 +86,7 @@ def devices(
 
 
 def acceleration(
-    contrasts: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[Missing]
+    contrasts: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[VariantNotRun]
 ) -> list[Verdict]:
     """Say for each variant whether it trains and predicts faster, and what it changes."""
     rows = [
@@ -107,7 +107,7 @@ def acceleration(
 def parallel(
     comparisons: Sequence[Compared],
     scalings: Sequence[Evidence[Scaling]],
-    missing: Sequence[Missing],
+    missing: Sequence[VariantNotRun],
 ) -> list[Verdict]:
     """Say for each variant whether it repeats, whether it is faster, and what it changes."""
     # Both kinds come in one list: only a comparison across variants has another one's name.
@@ -122,7 +122,9 @@ def parallel(
 
 
 def sweep(
-    rankings: Sequence[Evidence[Ranking]], timings: Sequence[Timing], missing: Sequence[Missing]
+    rankings: Sequence[Evidence[Ranking]],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
 ) -> list[Verdict]:
     """Say of each sweep whether its trials finished, and whether its winner is more than luck."""
     rows = [
@@ -132,7 +134,9 @@ def sweep(
 
 
 def matrix(
-    matrices: Sequence[Evidence[MatrixTable]], timings: Sequence[Timing], missing: Sequence[Missing]
+    matrices: Sequence[Evidence[MatrixTable]],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
 ) -> list[Verdict]:
     """Say whether the baseline repeats, and which changes leave it as it was.
 
@@ -146,7 +150,9 @@ def matrix(
 
 
 def resume(
-    tables: Sequence[Evidence[ResumeTable]], timings: Sequence[Timing], missing: Sequence[Missing]
+    tables: Sequence[Evidence[ResumeTable]],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
 ) -> list[Verdict]:
     """Say for each type of checkpoint whether it leads to the bits of an uninterrupted run."""
     return resumes(tables, missing)
@@ -159,7 +165,7 @@ def _one(reader: Callable[[str], Record]) -> Callable[[str], list[Record]]:
 
 def _study(
     verdicts: Callable[
-        [Sequence[Evidence[FirstKind]], Sequence[Evidence[SecondKind]], Sequence[Missing]],
+        [Sequence[Evidence[FirstKind]], Sequence[Evidence[SecondKind]], Sequence[VariantNotRun]],
         list[Verdict],
     ],
     comparisons: Callable[[str], list[FirstKind]],
