@@ -48,6 +48,7 @@ def test_imports_are_followed_inside_the_package():
     assert names(package_files("twinrun.training.load_workload")) == {
         "__init__.py",
         "artifacts.py",
+        "constructors.py",
         "dataset_files.py",
         "definitions.py",
         "errors.py",

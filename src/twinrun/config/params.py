@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from twinrun.artifacts import remembered_sha256
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards
@@ -115,6 +114,8 @@ class Params:
     @cached_property
     def _data(self) -> Mapping[str, str]:
         """The hashes of the user's own files that are read, by dataset."""
+        from twinrun.artifacts import remembered_sha256  # imports NumPy
+
         settings = self.inputs.settings
         used = {settings.workloads[name].dataset for name in settings.active_workloads()}
         files = {name: settings.datasets[name].file for name in used if name is not None}
