@@ -31,7 +31,7 @@ def pair(folder, workload=WORKLOAD, **environment):
     return [run_files.read_run(path) for path in runs], compared
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_compiler_that_does_not_choose_the_same_again_is_seen(tmp_path):
     hyperparameters = {"size": 70, "tally": str(tmp_path / "tally")}
     workload = WORKLOAD | {"module": "choosing:Choosing", "hyperparameters": hyperparameters}

@@ -200,6 +200,7 @@ def test_a_fast_run_that_cannot_be_leaves_a_row_that_says_why(tmp_path):
     assert manifest["proof"] is None
 
 
+@pytest.mark.exhaustive
 def test_a_fast_run_keeps_its_proof(tmp_path):
     workload = WORKLOAD | {"module": "small:Reading"}
     folder = run(tmp_path, workload=workload, variant=VARIANT | {"compile": "step"})

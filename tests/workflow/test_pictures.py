@@ -57,7 +57,16 @@ def test_each_study_asks_for_its_pictures(users):
     assert {rule: jobs.get(rule) for rule in PICTURES} == dict.fromkeys(PICTURES, 1)
 
 
-@pytest.mark.parametrize("key", ["datasets.photos", "workloads.restorer", "workloads.hill"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "datasets.photos",
+        *(
+            pytest.param(key, marks=pytest.mark.exhaustive)
+            for key in ("workloads.restorer", "workloads.hill")
+        ),
+    ],
+)
 def test_what_is_not_shown_is_not_drawn(users, key):
     kind, name = key.split(".")
     without = copy.deepcopy(CONFIG)
