@@ -35,6 +35,7 @@ def test_a_change_of_the_users_module_reruns_his_runs(project):
     assert project.jobs(*arguments) == {"train": 1}
 
 
+@pytest.mark.exhaustive
 def test_a_folder_that_is_moved_reruns_nothing(project, tmp_path):
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
     target = "results/runs/mine/deterministic/seed1/repeat1/run.json"
