@@ -20,21 +20,6 @@ from twinrun.process.imported_code import (
 from twinrun.process.planned_code import discover
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A module that imports a sister package by its name, which no import statement shows."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/my_model.py").write_text(
-        "import importlib\nsister = importlib.import_module('sister.loss')\n"
-    )
-    (tmp_path / "elsewhere/sister").mkdir(parents=True)
-    (tmp_path / "elsewhere/sister/__init__.py").write_text("")
-    (tmp_path / "elsewhere/sister/loss.py").write_text("def scale(loss):\n    return loss\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_what_changed_or_went_is_named(project):
     recorded = discover(["my_model"], ["mine"], project / "imports.json")
     assert changed_since(recorded) == []

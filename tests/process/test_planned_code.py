@@ -1,26 +1,9 @@
 """Which code a job will depend on is found in a process, remembered, and found again in time."""
 
-import os
-
 import pytest
 
 from twinrun.process import planned_code
 from twinrun.process.planned_code import added_since, discover, hash_of_code, modules_beside
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A module that imports a sister package by its name, which no import statement shows."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/my_model.py").write_text(
-        "import importlib\nsister = importlib.import_module('sister.loss')\n"
-    )
-    (tmp_path / "elsewhere/sister").mkdir(parents=True)
-    (tmp_path / "elsewhere/sister/__init__.py").write_text("")
-    (tmp_path / "elsewhere/sister/loss.py").write_text("def scale(loss):\n    return loss\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"), prepend=os.pathsep)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_a_sister_package_that_no_import_statement_names_is_hashed(project):

@@ -51,10 +51,9 @@ class Recorder(pl.Callback):
         """Change the initial weights, and see how the module has set torch."""
         accelerator = "cpu" if trainer.strategy.root_device.type == "cpu" else "gpu"
         self.epsilon = epsilon_of(str(trainer.precision), accelerator)
-        if self._perturbation:
-            parameters = parameters_of(pl_module, trainer.optimizers)
-            perturb(parameters.values(), self._perturbation, self._draw)
         parameters = parameters_of(pl_module, trainer.optimizers)
+        if self._perturbation:  # in place
+            perturb(parameters.values(), self._perturbation, self._draw)
         self._initial = {name: _copy(tensor) for name, tensor in parameters.items()}
 
     def on_train_batch_start(

@@ -220,9 +220,9 @@ class Resumable(pl.Callback):
         with torch.no_grad():
             for name, buffer in _transient_buffers(module):
                 buffer.copy_(state["buffers"][name])
-            # A checkpoint of an older version has none.
+            left_out = state.get("left_out", {})  # most checkpoints have none
             for name, tensor in _tensors_of(module):
-                if name in (left_out := state.get("left_out", {})):
+                if name in left_out:
                     tensor.copy_(left_out[name])
         restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.

@@ -168,7 +168,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
                 if name not in known:
                     hint = suggestion(name, known)
                     if name in instead:
-                        hint = f"; what it says here is {instead[name]}"
+                        hint = f"; say it as {instead[name]}"
                     yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{hint}"
         case "required":
             missing = [name for name in rule if name not in instance]

@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pytorch_lightning as pl
 
@@ -92,6 +92,14 @@ def taken_from_run(workload: Workload, of_data: Parameters) -> dict[str, str]:
         for what, name in given_by_run(workload).items()
         if name in of_data or (name != what and takes_any(of_data))
     }
+
+
+def not_taken(workload: Workload, what: Literal["path", "seed", "data_workers"]) -> str:
+    """Say that a data module is not given what a run would give it, and why."""
+    name = getattr(workload.from_run, what)
+    if name is None:
+        return f"{workload.data} is not given it (from_run.{what}: null)"
+    return f"{workload.data} takes no argument `{name}`"
 
 
 def load_constructor(
@@ -211,12 +219,12 @@ def build_data(
     names = taken_from_run(workload, arguments_of(data_class))
     if dataset_path and "path" not in names:
         raise TwinrunError(
-            f"dataset: {workload.data} takes no argument `path` to be given the dataset's file"
+            f"dataset: {not_taken(workload, 'path')}, which is to be the dataset's file"
         )
     if data_workers and "data_workers" not in names:
         raise TwinrunError(
-            f"data_workers: the variant wants {data_workers}, but {workload.data} takes no "
-            f"argument `data_workers`"
+            f"data_workers: the variant wants {data_workers}, but "
+            f"{not_taken(workload, 'data_workers')}"
         )
     if dataset_path:
         check_dataset(dataset_path)

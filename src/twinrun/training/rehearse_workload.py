@@ -34,6 +34,7 @@ from twinrun.training.load_workload import (
     build_module,
     load_constructor,
     mistakes,
+    not_taken,
     taken_from_run,
     takers_of,
 )
@@ -145,17 +146,18 @@ def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
     taken = taken_from_run(workload, takers[workload.data])
     if workload.dataset is not None and "path" not in taken:
         yield (
-            f"dataset: {workload.data} takes no argument `path` to be given the file of "
-            f"{workload.dataset}; add it, or leave `dataset` out"
+            f"dataset: {not_taken(workload, 'path')}, which is to be the file of "
+            f"{workload.dataset}; add it, name its own in from_run.path, or leave "
+            f"`dataset` out"
         )
-    add = "say `from_run: {data_workers: num_workers}`"
-    if "num_workers" not in takers[workload.data]:
-        add = "add it"
+    add = "add it, or name its own in from_run.data_workers"
+    if "num_workers" in takers[workload.data]:
+        add = "say `from_run: {data_workers: num_workers}`"
     for key, count in part.data_workers.items():
         if count and "data_workers" not in taken:
             yield (
-                f"data: {workload.data} takes no argument `data_workers`, which {key}: {count} "
-                f"asks for; {add}, or take 0"
+                f"data: {not_taken(workload, 'data_workers')}, which {key}: {count} asks for; "
+                f"{add}, or take 0"
             )
 
 
