@@ -30,4 +30,5 @@ def sentence_of(error: Exception) -> str:
         return f"out of memory ({first}): give the job more memory or make its batch smaller"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename or 'while writing'}"
-    return f"{type(error).__name__}: {first}"
+    name = type(error).__name__
+    return f"{name}: {first}" if first else name  # a bare assertion says nothing

@@ -1,16 +1,22 @@
 """Whatever a test or a prediction does, the training stands, and what is missing is named."""
 
 import os
+import re
 import signal
+from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from example_trainings import WORKLOAD
 from small import Points, Small
+from torch.utils.data import DataLoader, TensorDataset
 
 from twinrun import artifacts
 from twinrun.checkpoint.stop_request import Stop
+from twinrun.config.definitions import Workload
 from twinrun.training.evaluate import evaluate
 
 
@@ -27,7 +33,7 @@ class Predicts(Small):
 
 class FailingTest(Small):
     def test_step(self, batch, batch_idx):
-        raise RuntimeError("no such table")
+        raise AssertionError
 
 
 class Signalled(Small):
@@ -57,13 +63,30 @@ class TwoPredictions(Points):
         return [super().predict_dataloader(), super().predict_dataloader()]
 
 
+class OwnLoader(DataLoader):
+    """Cannot be made anew: its arguments have names of their own."""
+
+    def __init__(self, data, size):
+        super().__init__(data, size)
+
+
+class Positional(Points):
+    def predict_dataloader(self):
+        return DataLoader(TensorDataset(self.inputs, self.targets), 16)
+
+
+class Own(Points):
+    def predict_dataloader(self):
+        return OwnLoader(TensorDataset(self.inputs, self.targets), 16)
+
+
 class Logs(Small):
     def test_step(self, batch, batch_idx, dataloader_idx=0):
         self.log("test_loss", float(dataloader_idx), on_step=False, on_epoch=True)
         self.log(f"own_{dataloader_idx}", 2.0, add_dataloader_idx=False)
 
 
-def evaluated(module, tmp_path, data=None, callbacks=()):
+def evaluated(network, tmp_path, data=None, callbacks=(), **workload):
     data = data or Points(size=70, seed=1)
     trainer = pl.Trainer(
         accelerator="cpu",
@@ -73,7 +96,7 @@ def evaluated(module, tmp_path, data=None, callbacks=()):
         enable_checkpointing=False,
         default_root_dir=tmp_path,
     )
-    return evaluate(trainer, module, data)
+    return evaluate(trainer, network, data, Workload(**{**WORKLOAD, **workload}))
 
 
 def test_batches_of_tensors_are_joined(tmp_path):
@@ -84,6 +107,39 @@ def test_batches_of_tensors_are_joined(tmp_path):
     assert torch.equal(found.predictions["prediction"], expected)
     assert not found.missing
     assert set(found.metrics) == {"test_loss"}
+
+
+@pytest.mark.parametrize("data", [Positional, Own])
+def test_a_loader_that_cannot_be_made_anew_is_iterated_over_as_it_is(tmp_path, data):
+    found = evaluated(module := Small(), tmp_path, data(size=70, seed=1))
+    assert not found.missing
+    assert torch.equal(
+        found.predictions["prediction"], evaluated(module, tmp_path).predictions["prediction"]
+    )
+
+
+@pytest.mark.parametrize("off", ["test", "predict"])
+def test_a_workload_may_do_without(tmp_path, off):
+    found = evaluated(Small(), tmp_path, **{off: False})
+    assert not found.missing
+    assert (found.metrics == {}, found.predictions == {}) == (off == "test", off == "predict")
+
+
+Scores = namedtuple("Scores", "mean extra")
+
+
+@dataclass
+class Boxes:
+    scores: Scores
+    labels: list
+
+
+class Raises:
+    """Raises when it is looked at."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("not to be looked at")
 
 
 class Opaque:
@@ -120,6 +176,12 @@ PRINTED = {"prediction (fingerprint)"}
         (lambda out: {"s": out.to_sparse()}, {"s (fingerprint)"}, set()),
         (lambda out: {"w": np.array(["a", "b"])}, {"w (fingerprint)"}, set()),
         (lambda out: {"m": np.ma.masked_array(np.ones(3))}, {"m (fingerprint)"}, set()),
+        (
+            lambda out: Boxes(Scores(out, {"a": out}), ["x", None]),
+            {"scores.mean", "scores.extra.a", "labels.0 (fingerprint)"},
+            set(),
+        ),
+        (lambda out: Raises(), set(), {"predict"}),
         (lambda out: {"many": 10**30}, {"many (fingerprint)"}, set()),
     ],
 )
@@ -149,9 +211,9 @@ def test_fingerprints_tell_whether_outputs_are_the_same(tmp_path, change):
 
 
 def test_a_test_that_fails_costs_nothing_else(tmp_path):
-    found = evaluated(FailingTest(), tmp_path)
+    found = evaluated(FailingTest(), tmp_path, module=f"{__name__}:FailingTest")
     assert found.metrics == {}
-    assert "no such table" in found.missing["test"]
+    assert re.fullmatch(r"AssertionError \(test_evaluate.py, line \d+\)", found.missing["test"])
     assert set(found.predictions) == {"prediction"}
 
 

@@ -68,6 +68,10 @@ class Workload:
     """What Lightning's Trainer is told of what is trained."""
     from_run: FromRun = FromRun()
     """The names of what the data module is given by each run."""
+    test: bool = True
+    """Whether a trained network is tested, where module and data module can."""
+    predict: bool = True
+    """Whether it predicts, where they can."""
 
     def with_hyperparameter(self, name: str | None, value: object) -> "Workload":
         """Return the workload with a hyperparameter of another value; without a name, itself."""

@@ -99,7 +99,9 @@ class InitialState:
             build_module(self._training.workload, self._training.search_path)
 
     def has(self, phase: str) -> bool:
-        """Say whether the data module has a loader for a phase."""
+        """Say whether the data module has a loader for a phase, and the workload wants it."""
+        if phase == "predict" and not self._training.workload.predict:
+            return False
         return is_overridden(f"{phase}_dataloader", self.data, pl.LightningDataModule)
 
     def batches(self, phase: str, trainer: pl.Trainer, most: int = MOST_BATCHES) -> list[object]:
@@ -115,6 +117,8 @@ class InitialState:
         """
         name = f"{phase}_dataloader"
         if not self.has(phase):
+            if not self._training.workload.predict and phase == "predict":
+                raise TwinrunError("the workload says `predict: false`")
             raise TwinrunError(f"{type(self.data).__name__} has no {name}")
         if (phase, most) not in self._found:
             with self.seeded():

@@ -6,15 +6,18 @@ over, and its run is whole when they are.
 """
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
+from twinrun.config.definitions import Workload
 from twinrun.errors import sentence_of
+from twinrun.process.import_path import user_line
 from twinrun.training.kept_predictions import keep
 
 Result = TypeVar("Result")
@@ -33,23 +36,37 @@ class Evaluation:
 
 
 def evaluate(
-    trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    data: pl.LightningDataModule,
+    workload: Workload,
 ) -> Evaluation:
-    """Test and predict as far as module and data module can."""
+    """Test and predict as far as module and data module can, and the workload wants it."""
     found = Evaluation()
-    found.metrics = _attempt("test", found, lambda: _test(trainer, module, data), {})
-    outputs = _attempt("predict", found, lambda: _predict(trainer, module, data), {})
-    found.predictions, missing = keep(outputs)
-    found.missing |= missing
+    attempt = partial(_attempt, found, [workload.module, workload.data])
+    if workload.test:
+        found.metrics = attempt("test", lambda: _test(trainer, module, data), {})
+    if workload.predict:
+        outputs = attempt("predict", lambda: _predict(trainer, module, data), {})
+        # What a module predicts may be of any class, and that class raise when it is looked at.
+        found.predictions, missing = attempt("predict", lambda: keep(outputs), ({}, {}))
+        found.missing |= missing
     return found
 
 
-def _attempt(name: str, found: Evaluation, act: Callable[[], Result], otherwise: Result) -> Result:
+def _attempt(
+    found: Evaluation,
+    users: Sequence[str],
+    name: str,
+    act: Callable[[], Result],
+    otherwise: Result,
+) -> Result:
     try:
         return act()
     except Exception as error:  # a user's module may raise anything
         traceback.print_exc()
-        found.missing[name] = sentence_of(error)
+        where = user_line(error, users)
+        found.missing[name] = sentence_of(error) + (f" ({where})" if where else "")
         return otherwise
 
 
@@ -79,6 +96,7 @@ def _predict(
     )
     if not (can_predict and is_overridden("predict_dataloader", data, pl.LightningDataModule)):
         return {}
+    _iterate_as_they_are(trainer)
     # Lightning returns None where a module predicts nothing on purpose.
     found = trainer.predict(module, data) or []
     loaders = trainer.predict_dataloaders
@@ -87,3 +105,22 @@ def _predict(
         names = loaders if isinstance(loaders, dict) else range(len(loaders))
         return {f"loader{name}.": list(b) for name, b in zip(names, found, strict=True)}
     return {"": list(found)}
+
+
+def _iterate_as_they_are(trainer: pl.Trainer) -> None:
+    """Have a Trainer predict from the user's own loaders where it cannot make them anew.
+
+    It makes each DataLoader anew, with a sampler that remembers the indices, and fails on as little
+    as a batch size without its name: `DataLoader(dataset, 64)`.
+    """
+    connector = trainer._data_connector
+    prepare = connector._prepare_dataloader
+
+    @wraps(prepare)
+    def prepared(dataloader: object, *arguments: Any, **options: Any) -> object:
+        try:
+            return prepare(dataloader, *arguments, **options)
+        except Exception:  # a class of the user's may refuse to be made anew by anything
+            return dataloader
+
+    vars(connector)["_prepare_dataloader"] = prepared

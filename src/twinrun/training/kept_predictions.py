@@ -6,6 +6,7 @@ fingerprint of each batch is kept, which tells whether it is the same and not ho
 fingerprint can look into is named.
 """
 
+import dataclasses
 import itertools
 import numbers
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import MappingKey, SequenceKey, tree_flatten_with_path
 
+from twinrun.batches import attributes
 from twinrun.run_files import FINGERPRINT
 from twinrun.trace.fingerprints import fingerprint_batch, is_plain
 from twinrun.training.unsupported import DTYPES
@@ -106,7 +108,14 @@ def _fingerprints(values: Sequence[object]) -> dict[str, torch.Tensor] | str:
 
 
 def _plain(tree: object) -> object:
-    """Make dictionaries of other mappings, whose leaves torch's pytree would not see."""
+    """Make dictionaries of what torch's pytree would not see into.
+
+    These are other mappings, dataclasses and named tuples, also those that hold such.
+    """
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type) and not attributes(tree):
+        tree = {f.name: getattr(tree, f.name, None) for f in dataclasses.fields(tree)}
+    elif isinstance(tree, tuple) and hasattr(tree, "_asdict"):
+        tree = tree._asdict()
     if isinstance(tree, Mapping):
         # 1 and "1" are two keys.
         return {

@@ -202,7 +202,7 @@ def _of_step(
     found["notes"] += step.notes
     found["steps_per_epoch"] = step.steps_per_epoch
     say("one test and prediction batch")
-    evaluation = evaluate(trainer, module, data)
+    evaluation = evaluate(trainer, module, data, workload)
     found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
     found["sizes"] = sizes_of(module, step)

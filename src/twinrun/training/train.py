@@ -111,7 +111,9 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             # Before test and prediction, which may end the process: the training is kept.
             write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
-        evaluation = evaluate(trainer, module, data) if is_whole else Evaluation()
+        evaluation = (
+            evaluate(trainer, module, data, run.training.workload) if is_whole else Evaluation()
+        )
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
