@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import torch
 from example_trainings import FILES, VARIANT, WORKLOAD, arguments
 from small import Points, Restless
+from streams import ContinuingStreams, DrawingStreams, HiddenStreams, SilentStreams, StatefulLoaders
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -27,6 +28,7 @@ from twinrun.checkpoint import resumable
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
+from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.trace.step_tracer import Tracer
 
 EPOCHS, STEPS = 4, 5
@@ -60,11 +62,14 @@ class OwnSampler(Points):
         return self._loader(sampler=RandomSampler(self.inputs, generator=generator))
 
 
-def fit(folder, data=Points, *, kill=0, minutes=0, **options):
+def fit(folder, data=Points, *, kill=0, minutes=0, look=fingerprint_tree, **options):
     """Train in this process, from the last checkpoint where there is one."""
     pl.seed_everything(1, verbose=False)
     said = []
-    resumable, tracer = Resumable(folder, minutes=minutes, say=said.append), Tracer()
+    resumable, tracer = (
+        Resumable(folder, minutes=minutes, say=said.append, fingerprint=look),
+        Tracer(),
+    )
     module = Restless()
     options = {"max_epochs": EPOCHS, **options}
     trainer = pl.Trainer(
@@ -105,6 +110,31 @@ def test_a_training_killed_twice_ends_in_the_same_bits(whole, tmp_path):
     assert fit(tmp_path) == (rows, hashes, [5, 15], [])
 
 
+@pytest.mark.parametrize("data", [ContinuingStreams, StatefulLoaders, DrawingStreams])
+def test_a_stream_goes_on_where_it_was(tmp_path, data):
+    rows, hashes, _, _ = fit(tmp_path / "whole", data)
+    fit(tmp_path / "killed", data, kill=12)
+    assert fit(tmp_path / "killed", data) == (rows, hashes, [10], [])
+
+
+def test_a_stream_whose_position_nobody_saves_is_not_resumed(tmp_path):
+    *_, said = fit(tmp_path, SilentStreams)
+    assert said == [
+        "no checkpoints are written: Silent.position changes while the training runs, and there "
+        "is no state_dict that has it"
+    ]
+
+
+def test_a_stream_that_has_gone_back_is_noticed(tmp_path):
+    """Where nothing shows that it has a position, the first batch after a stop does."""
+    fit(tmp_path, HiddenStreams, kill=12)
+    with pytest.raises(TwinrunError, match="data: the data does not go on where it was"):
+        fit(tmp_path, HiddenStreams)
+    assert Resumable(tmp_path).last() is None
+    rows, *_ = fit(tmp_path, HiddenStreams)
+    assert rows[0]["step"] == 1
+
+
 @pytest.mark.parametrize("data", [OwnGenerator, OwnSampler])
 def test_generators_of_loaders_and_samplers_go_on(tmp_path, data):
     rows, hashes, _, _ = fit(tmp_path / "whole", data)
@@ -121,9 +151,9 @@ def test_generators_of_loaders_and_samplers_go_on(tmp_path, data):
 )
 def test_what_is_not_restored_would_be_noticed(whole, tmp_path, monkeypatch, lost, column):
     rows = whole[0]
-    fit(tmp_path, kill=12)
+    fit(tmp_path, kill=12, look=None)
     monkeypatch.setattr(resumable, lost, lambda _: ())
-    again = fit(tmp_path)[0]
+    again = fit(tmp_path, look=None)[0]
     differing = [(a, b) for a, b in zip(rows, again, strict=True) if a != b]
     first, other = differing[0]
     assert first["step"] == 2 * STEPS + 1

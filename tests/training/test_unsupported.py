@@ -5,7 +5,6 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import Points, Small
-from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.errors import TwinrunError
 from twinrun.training.unsupported import Supported, check_tensors, wrong_package
@@ -78,20 +77,6 @@ def trainer():
 def test_tensors_that_are_made_late_are_refused_too(hook):
     with pytest.raises(TwinrunError, match=r"module: extra of Late is torch\.complex64"):
         trainer().fit(Late(hook), Points())
-
-
-class Endless(Points):
-    def train_dataloader(self):
-        class Rows(IterableDataset):
-            def __iter__(self):
-                return iter([(torch.zeros(4), torch.zeros(1))] * 8)
-
-        return DataLoader(Rows(), batch_size=4)
-
-
-def test_a_loader_without_a_length_is_refused():
-    with pytest.raises(TwinrunError, match="data: train_dataloader has no length, as with an"):
-        trainer().fit(Small(), Endless())
 
 
 def test_the_other_package_of_lightning_is_named():

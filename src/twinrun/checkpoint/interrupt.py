@@ -69,9 +69,14 @@ class Interrupt(pl.callbacks.Checkpoint):
         batch_idx: int,
     ) -> None:
         """Stop after a batch of the right number, if it is to be after a batch."""
-        point = stop_after(
-            self._stop, int(trainer.num_training_batches), trainer.accumulate_grad_batches
-        )
+        parts, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
+        if isinstance(batches, int):
+            point = stop_after(self._stop, batches, parts)
+        elif trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+            point = stop_after(self._stop, batch_idx + 1, parts)
+        else:
+            # A stream without a length has no middle that is known: behind its first mini-batch.
+            point = None if self._stop == "last_batch" else stop_after(self._stop, 2 * parts, parts)
         if point == batch_idx + 1:
             self._end(trainer)
 

@@ -11,20 +11,23 @@ Lightning's own checkpoint holds no RNG state, and resuming from it makes the lo
 before the sampler knows its epoch. This one is taken where an epoch starts, when all of the last
 one is done (schedulers and early stopping too), and put back at the same point of a resumed
 training, whose iterator is then made once more. A training killed in mid-epoch so repeats that
-epoch's steps. What it cannot hold, it says, and leaves the training alone.
+epoch's steps. What it cannot hold, it says, and leaves the training alone. The first batch behind a
+checkpoint is remembered: where a resumed training gets another one, it is broken off.
 """
 
 import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pytorch_lightning as pl
 import torch
 
 from twinrun import artifacts
+from twinrun.checkpoint.left_out import add_left_out, tensors_of
 from twinrun.checkpoint.refusals import (
     TensorShapes,
     as_data,
@@ -32,6 +35,12 @@ from twinrun.checkpoint.refusals import (
     loaders_of,
     refusals,
     tensor_shapes_of,
+)
+from twinrun.checkpoint.stream_position import (
+    moved,
+    positions_of,
+    possible_positions,
+    put_back,
 )
 from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
 from twinrun.errors import TwinrunError
@@ -49,6 +58,8 @@ class CheckpointEntry(TypedDict):
     """SHA-256 of its bytes."""
     identity: dict[str, object]
     """What must be the same for it to be used."""
+    batch: NotRequired[int | None]
+    """Fingerprint of the first batch behind it, where one came and somebody looked."""
 
 
 class Resumable(pl.Callback):
@@ -64,6 +75,7 @@ class Resumable(pl.Callback):
         identity: Mapping[str, object] | None = None,
         minutes: float = 10,
         say: Callable[[str], None] = print,
+        fingerprint: Callable[[object], int] | None = None,
     ) -> None:
         """Write nothing yet.
 
@@ -72,6 +84,7 @@ class Resumable(pl.Callback):
             identity: what must be the same for a checkpoint to be used, as JSON can hold it.
             minutes: at least these lie between two checkpoints; 0 writes one every epoch.
             say: takes sentences about checkpoints that cannot be used or written.
+            fingerprint: of a batch, by which it is known again.
         """
         self._folder = Path(folder)
         self._entry = self._folder / "checkpoint.json"
@@ -87,6 +100,10 @@ class Resumable(pl.Callback):
         self._restored: dict[str, Any] | None = None
         self._states_at_start: dict[str, str] | None = None
         self._shapes: TensorShapes = {}
+        self._fingerprint = fingerprint
+        self._positions_at_start: dict[str, object] = {}
+        self._new: CheckpointEntry | None = None
+        self._expected: int | None = None
 
     def last(self) -> str | None:
         """Return the path of the last checkpoint, None if there is none that can be used."""
@@ -102,6 +119,7 @@ class Resumable(pl.Callback):
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
             # None is a value, too: an entry that does not name it is of another version.
             others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
+            self._expected = entry.get("batch") if is_whole and not others else None
             if is_whole and not others:
                 as_data(path)
         except TwinrunError:
@@ -129,11 +147,11 @@ class Resumable(pl.Callback):
         if self._restored is not None:
             self._restore(trainer, pl_module, self._restored)
             self._restored = None
-            self._states_at_start = states_of_callbacks(trainer)
+            self._look(trainer)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
         if self._states_at_start is None:
-            self._states_at_start = states_of_callbacks(trainer)
+            self._look(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch == 0 or self._is_refused or not is_due:
             return
@@ -145,6 +163,28 @@ class Resumable(pl.Callback):
         self._write(trainer)
         restore_rng_states(before)  # a module's own hook may have drawn
         self._written = time.monotonic()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """Remember the first batch behind a checkpoint, or compare it.
+
+        Raises:
+            TwinrunError: if the data did not go on where the checkpoint was taken.
+        """
+        if self._fingerprint is None or (self._new is None and self._expected is None):
+            return
+        found = self._fingerprint(batch)
+        if self._new is not None:
+            entry, self._new = {**self._new, "batch": found}, None
+            with suppress(OSError):  # without it the checkpoint is as good, and not checked
+                artifacts.write_record(self._entry, entry, CheckpointEntry)
+        elif found != self._expected:
+            why = "the data does not go on where it was: the first batch after the stop is another"
+            self._entry.unlink(missing_ok=True)
+            self._give_up(why)
+            raise TwinrunError(f"data: {why} one; the next attempt trains from the beginning")
+        self._expected = None
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -161,6 +201,7 @@ class Resumable(pl.Callback):
             "generators": [each.get_state() for each in generators_of(loaders_of(trainer))],
             "metrics": dict(trainer.callback_metrics),
             "buffers": dict(_transient_buffers(pl_module)),
+            "positions": positions_of(loaders_of(trainer)),
         }
 
     def on_load_checkpoint(
@@ -170,8 +211,13 @@ class Resumable(pl.Callback):
         # Lightning restores callbacks before it asks for the training loader and its generators.
         self._restored = checkpoint.get(KEY)
 
+    def _look(self, trainer: pl.Trainer) -> None:
+        self._states_at_start = states_of_callbacks(trainer)
+        self._positions_at_start = possible_positions(loaders_of(trainer))
+
     def _changed(self, trainer: pl.Trainer) -> Iterator[str]:
-        return changed_callbacks(self._states_at_start or {}, states_of_callbacks(trainer))
+        yield from changed_callbacks(self._states_at_start or {}, states_of_callbacks(trainer))
+        yield from moved(self._positions_at_start, possible_positions(loaders_of(trainer)))
 
     def _give_up(self, why: str) -> None:
         self._is_refused = True
@@ -186,10 +232,12 @@ class Resumable(pl.Callback):
                 trainer.save_checkpoint(temporary, weights_only=False)
                 # Before it replaces an older one: `fit` loads it with weights_only=True.
                 saved = as_data(temporary)
-                _add_left_out(temporary, saved, trainer.lightning_module)
+                add_left_out(temporary, saved, trainer.lightning_module, key=KEY)
             # After the checkpoint, so that an entry never names one that is not whole.
-            entry = CheckpointEntry(
-                file=path.name, sha256=artifacts.sha256(path), identity=self._identity
+            entry = self._new = CheckpointEntry(
+                file=path.name,
+                sha256=artifacts.sha256(path),
+                identity=self._identity,
             )
             artifacts.write_record(self._entry, entry, CheckpointEntry)
         except OSError as error:
@@ -210,6 +258,7 @@ class Resumable(pl.Callback):
     def _restore(
         self, trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
     ) -> None:
+        put_back(loaders_of(trainer), state["positions"])
         found = generators_of(loaders_of(trainer))
         for generator, saved in zip(found, state["generators"], strict=True):
             generator.set_state(saved)
@@ -221,7 +270,7 @@ class Resumable(pl.Callback):
             for name, buffer in _transient_buffers(module):
                 buffer.copy_(state["buffers"][name])
             left_out = state.get("left_out", {})  # most checkpoints have none
-            for name, tensor in _tensors_of(module):
+            for name, tensor in tensors_of(module):
                 if name in left_out:
                     tensor.copy_(left_out[name])
         restore_rng_states(state["random"])
@@ -233,25 +282,6 @@ def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
     """Take from a checkpoint what no resumed training needs, and what may be of any type."""
     for key in ("hyper_parameters", "datamodule_hyper_parameters"):
         checkpoint.pop(key, None)
-
-
-def _add_left_out(path: Path, saved: Mapping[str, Any], module: torch.nn.Module) -> None:
-    """Complete a checkpoint by the weights and buffers that its module takes out of it.
-
-    As one does who saves what is trained alone: the running statistics of the rest move, too.
-    """
-    held = saved["state_dict"].keys() | saved[KEY]["buffers"].keys()
-    left_out = {name: t.detach().cpu() for name, t in _tensors_of(module) if name not in held}
-    if left_out:
-        # Read anew: the file that is written must not be the one that memory is mapped to.
-        whole = torch.load(path, weights_only=True)
-        whole[KEY]["left_out"] = left_out
-        torch.save(whole, path)
-
-
-def _tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
 
 
 def _transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -54,7 +54,8 @@ def lines_of(part: Rehearsed) -> list[str]:
       49 parameters (204 bytes), optimizer 0 bytes, a batch 320 bytes; 412 MiB of memory in all
     """
     logged = ", ".join(part["logged"]) or "nothing"
-    steps = plural(part["steps_per_epoch"] or 0, "step")
+    count = part["steps_per_epoch"]
+    steps = "a stream of steps" if count is None else plural(count, "step")
     lines = [f"{part['label']}: not rehearsed to a step"]
     if sizes := part["sizes"]:
         lines = [f"{part['label']}: {steps} an epoch; logs {logged}"]

@@ -24,6 +24,7 @@ class FirstStep(pl.Callback):
         self.logged: set[str] = set()
         """Metrics of training and validation."""
         self.steps_per_epoch: int | None = None
+        """Batches; None for a stream without a length."""
         self.batch_bytes = self.optimizer_bytes = 0
         self.notes: list[str] = []
         self.initial = 0
@@ -39,7 +40,14 @@ class FirstStep(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep what is going to be learned."""
-        self.steps_per_epoch = int(trainer.num_training_batches)
+        batches = trainer.num_training_batches
+        if isinstance(batches, int):
+            self.steps_per_epoch = batches
+        else:
+            self.notes.append(
+                "train_dataloader has no length: an epoch ends where its stream ends, or where the "
+                "workload's trainer says"
+            )
         self.parameters = _fingerprints(pl_module)
         self.initial = fingerprint_tree(pl_module.state_dict())
 

@@ -3,6 +3,7 @@
 `tensorboard --logdir results/runs` shows the curves of every run. Both only read.
 """
 
+import math
 import shutil
 import time
 from collections.abc import Iterator
@@ -49,12 +50,15 @@ class Progress(pl.Callback):
         if now - self._said < LINE_SECONDS or not self._tracer.rows:
             return
         self._said = now
-        done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
-        left = (now - self._started) * ((trainer.max_epochs or 0) - done) / (done - self._begun)
+        left = ""
+        if math.isfinite(trainer.num_training_batches):  # of a stream nobody knows
+            done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
+            still = (trainer.max_epochs or 0) - done
+            left = f", about {(now - self._started) * still / (done - self._begun):.0f} s left"
         step = self._tracer.rows[-1]
         report_progress(
             f"{self._label}: epoch {step['epoch']} of {trainer.max_epochs}, step {step['step']}, "
-            f"loss {step['loss']:.4g}, {self._workers}, about {left:.0f} s left"
+            f"loss {step['loss']:.4g}, {self._workers}{left}"
         )
 
 

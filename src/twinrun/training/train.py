@@ -31,6 +31,7 @@ from twinrun.parallel.team import Team, check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.run_records import Origin, RunManifest
+from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
@@ -93,8 +94,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         # Fit.
         last = None if is_stopped else watchers.lightning_file or watchers.resumable.last()
         was_stopped = variant.stop != "none" and not is_stopped
-        # A failure after Lightning resumed the training is itself the result: it is reported.
-        is_result = watchers.lightning_file is not None and not is_stopped
+        # A failure after the training was resumed on purpose is itself the result: it is reported.
+        is_result = was_stopped and last is not None
         failure = refusal or _fit(
             trainer, module, data, last, run.identity.variant, variant, is_result
         )
@@ -193,6 +194,7 @@ def _watch(
         },
         minutes=run.checkpoint_minutes if variant.stop == "none" else 0,
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
+        fingerprint=fingerprint_tree,
     )
     metrics, seconds, happened = EpochMetrics(), EpochSeconds(team), WhatHappened(variant)
     # Resumable comes first: it puts RNG states back before any other callback can draw.

@@ -48,15 +48,6 @@ class Supported(pl.Callback):
         """Refuse tensors that it has made under way: no reader could take them from the files."""
         check_tensors(pl_module)
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse a training whose epochs have no known length."""
-        # Lightning's own word for a loader without a length.
-        if trainer.num_training_batches == float("inf"):
-            raise TwinrunError(
-                "data: train_dataloader has no length, as with an iterable dataset; give the "
-                "dataset a __len__ and indices"
-            )
-
 
 def wrong_package(found: object) -> str:
     """Say if a class comes from the other package that Lightning is published in."""

@@ -1,0 +1,94 @@
+"""Where a stream of data is: what its loaders and datasets say of it, and what they do not.
+
+A stream that goes on where the last epoch ended has a position. What has `state_dict` and
+`load_state_dict` (a `StatefulDataLoader`, a dataset, a sampler) is asked for it; a stateful loader
+speaks for all that it holds. Of the others a position shows where a plain attribute changes while
+the training runs, or where one is an iterator or an open file: these are named, and nothing is
+resumed from them in silence.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, WRAPPED
+
+PLAIN = (int, float, str, bytes, bool, type(None))
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """Says where it is, and goes where it is told."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say it."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
+        """Go there."""
+        ...
+
+
+def positions_of(loaders: Sequence[object]) -> list[dict[str, Any]]:
+    """Return the states of all that have one, in order."""
+    return [each.state_dict() for each in _parts_of(loaders) if isinstance(each, Stateful)]
+
+
+def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> None:
+    """Bring them to where `positions_of` found them."""
+    stateful = [each for each in _parts_of(loaders) if isinstance(each, Stateful)]
+    for each, position in zip(stateful, positions, strict=True):
+        each.load_state_dict(position)
+
+
+def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
+    """Return what might be a position of a stream that says nothing of it, by `Class.attribute`.
+
+    Values of plain types; of an iterator or an open file only that it is one, as its class.
+    """
+    found: dict[str, object] = {}
+    for index, part in enumerate(_parts_of(loaders)):
+        is_stream = isinstance(part, IterableDataset) or not hasattr(part, "__len__")
+        if not is_stream or isinstance(part, Stateful | DataLoader):
+            continue
+        for name, value in getattr(part, "__dict__", {}).items():
+            key = f"{index} {type(part).__name__}.{name}"
+            if hasattr(value, "__next__"):
+                found[key] = type(value)
+            elif isinstance(value, PLAIN):
+                found[key] = value
+    return found
+
+
+def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
+    """Name the attributes that no checkpoint can put back."""
+    for key, value in after.items():
+        name = key.partition(" ")[2]
+        if isinstance(value, type):
+            yield f"{name} is a {value.__name__}, whose position no checkpoint holds"
+        elif before.get(key, value) != value:
+            yield f"{name} changes while the training runs, and there is no state_dict that has it"
+
+
+def _parts_of(loaders: Sequence[object]) -> list[object]:
+    """List loaders, samplers and datasets, each once; nothing inside of what is stateful."""
+    found: dict[int, object] = {}
+
+    def walk(part: object, deeper: int) -> None:
+        if part is None or id(part) in found:
+            return
+        found[id(part)] = part
+        if isinstance(part, Stateful) or not deeper:
+            return
+        # Data workers have copies of the dataset, which end with the epoch.
+        has_workers = getattr(part, "num_workers", 0) > 0
+        for name in WRAPPED:
+            value = getattr(part, "__dict__", {}).get(name)
+            if value is not None and not (has_workers and name == "dataset"):
+                for inner in value if isinstance(value, list | tuple) else [value]:
+                    walk(inner, deeper - 1)
+
+    for loader in loaders:
+        walk(loader, MOST_WRAPPED)
+    return list(found.values())
