@@ -403,23 +403,3 @@ def test_a_record_of_another_shape_is_neither_written_nor_read(tmp_path, wrong, 
     artifacts.write_json(path, {"name": "a", "height": 1.5})
     with pytest.raises(TwinrunError, match="missing required field `step`"):
         artifacts.read_record(path, Point)
-
-
-def test_a_file_is_hashed_once_until_another_comes_to_its_place(tmp_path, monkeypatch):
-    file, memory = tmp_path / "data.csv", tmp_path / "memory/hashes.json"
-    hashed = []
-    once = artifacts.sha256
-    monkeypatch.setattr(artifacts, "sha256", lambda path: hashed.append(path) or once(path))
-    file.write_text("1,2")
-    first = artifacts.remembered_sha256(file, memory)
-    assert artifacts.remembered_sha256(file, memory) == first == once(file)
-    assert len(hashed) == 1
-    # As large, and with the same time of writing.
-    other = tmp_path / "other.csv"
-    other.write_text("1,3")
-    found = file.stat()
-    os.utime(other, ns=(found.st_atime_ns, found.st_mtime_ns))
-    other.rename(file)
-    assert artifacts.remembered_sha256(file, memory) == once(file) != first
-    memory.write_text("{")
-    assert artifacts.remembered_sha256(file, memory) == once(file)

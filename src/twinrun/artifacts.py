@@ -6,19 +6,18 @@ data, never code. A record is a TypedDict; what is written or read is checked ag
 does without torch.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
 
-from twinrun.errors import JobError, TwinrunError
+from twinrun.errors import JobError
 
 if TYPE_CHECKING:  # importing them costs 0.4 s and 1.3 s, which most readers need not pay
     import pandas as pd
@@ -224,36 +223,3 @@ def sha256(path: str | Path) -> str:
     """Return the hexadecimal SHA-256 of a file's bytes."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class _Hashed(TypedDict):
-    """A file that was hashed."""
-
-    state: list[int]
-    """Its size, its number, and when it was written and changed, in nanoseconds."""
-    sha256: str
-    """The hash."""
-
-
-def remembered_sha256(path: str | Path, memory: Path) -> str:
-    """Return what `sha256` does, which takes minutes of a large file: of the same file once.
-
-    A file that is copied or moved over another one may be older than it, and as large. When it came
-    there shows in the time of its change alone, which nobody can set.
-
-    Args:
-        path: of the file.
-        memory: a JSON file; where it cannot be written nothing is remembered.
-    """
-    found = Path(path).stat()
-    state = [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
-    remembered: dict[str, _Hashed] = {}
-    with contextlib.suppress(OSError, TwinrunError):  # none yet, or a damaged one
-        remembered = read_record(memory, dict[str, _Hashed])
-    known = remembered.get(str(path))
-    if known is not None and known["state"] == state:
-        return known["sha256"]
-    hashed: _Hashed = {"state": state, "sha256": sha256(path)}
-    with contextlib.suppress(OSError):
-        write_record(memory, {**remembered, str(path): hashed}, dict[str, _Hashed])
-    return hashed["sha256"]

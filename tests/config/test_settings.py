@@ -178,7 +178,7 @@ def test_the_config_given_is_not_changed():
         ("workloads.mine", {"module": "a:B"}, "workloads.mine: the key data, epochs is missing"),
         ("datasets.mine", {}, "needs exactly one of `make` and `file`"),
         ("datasets.mine", {"make": "a:b", "file": "c"}, "needs exactly one of `make` and `file`"),
-        ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is not a file"),
+        ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is neither a file nor a folder"),
         ("checkpoint_minutes", -1, "checkpoint_minutes: -1 is out of range, allowed are 0 to"),
         (
             "variants.two-workers.nodes",

@@ -1,6 +1,7 @@
 """What cannot be imported is said in a sentence that says what to write instead."""
 
 import doctest
+import re
 import sys
 
 import pytest
@@ -75,3 +76,27 @@ def test_the_schema_takes_the_same_paths():
     schema = yaml.safe_load(SCHEMA.read_text())
     pattern = schema["$defs"]["import_path"]["pattern"]
     assert pattern == rf"^{import_path.IMPORT_PATH.pattern}\Z"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ("numpy<1.0", "; shipper 2.1 wants numpy<1.0, where .* is installed"),
+        ("absent-package>=3", "; shipper 2.1 wants absent-package>=3, which is not installed"),
+        ("numpy>=1.0", ""),
+        ("absent-package; extra == 'all'", ""),
+    ],
+)
+def test_packages_that_do_not_fit_together_are_named(tmp_path, monkeypatch, asked, sentence):
+    """Red before: the message of whatever failed, of several lines, and nothing of the reason."""
+    (tmp_path / "shipper.py").write_text('raise AttributeError("no such name\\nand a page more")')
+    installed = tmp_path / "shipper-2.1.dist-info"
+    installed.mkdir()
+    text = f"Metadata-Version: 2.1\nName: shipper\nVersion: 2.1\nRequires-Dist: {asked}\n"
+    (installed / "METADATA").write_text(text)
+    (installed / "top_level.txt").write_text("shipper")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TwinrunError) as found:
+        import_object("shipper:Net")
+    begun = "shipper:Net: importing shipper failed with AttributeError: no such name"
+    assert re.fullmatch(begun + sentence, str(found.value))

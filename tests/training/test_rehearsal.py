@@ -317,6 +317,21 @@ def test_what_takes_long_is_said(monkeypatch):
     assert said[0] == "mine: importing slow, 0 s so far"
 
 
+def test_a_loader_that_gives_no_batch_is_not_waited_for_for_ever(monkeypatch, tmp_path):
+    """Red before: the rehearsal never ended."""
+    monkeypatch.setattr(rehearsal, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(rehearsal, "BATCH_SECONDS", 1.0)
+    settings = config_of(
+        tmp_path, module="streams:Reads", data="streams:Blocks", hyperparameters={}
+    )
+    (part,) = parts_of(settings, [str(ROOT / "tests")])
+    ((_, found),) = rehearsal._in_processes([part])
+    assert found["mistakes"] == [
+        "workloads.mine: the first batch of train_dataloader did not come within 0 minutes; a "
+        "loader that needs longer is trained with `rehearsal: false`"
+    ]
+
+
 def test_a_dataset_that_takes_long_to_make_is_not_made_twice(monkeypatch, tmp_path):
     (tmp_path / "slow_maker.py").write_text("import time\ndef make(): time.sleep(600)\n")
     monkeypatch.setattr(rehearsal, "MAKING_SECONDS", 0.2)

@@ -288,15 +288,17 @@ def test_a_changed_sister_package_reruns_the_training(project):
     assert jobs["train"] == 1
 
 
-def test_a_data_file_that_an_older_one_replaces_reruns_the_training(project):
+@pytest.mark.parametrize("dataset", [pytest.param("notes.csv", marks=pytest.mark.slow), "notes"])
+def test_a_data_file_that_an_older_one_replaces_reruns_the_training(project, dataset):
     """Red before: Snakemake goes by times, and `mv`, `cp -p`, `tar` and `rsync` keep them."""
     mine = project.directory / "mine"
     shutil.copytree(ROOT / "tests/own_module", mine)
     data = mine / "spirals_data.py"
     data.write_text(data.read_text().replace("points: int = 600", "path, points: int = 600"))
     config = (mine / "config.yaml").read_text().replace("epochs:", "dataset: notes\n    epochs:")
-    (mine / "config.yaml").write_text(f"{config}datasets: {{notes: {{file: notes.csv}}}}\n")
-    notes = project.directory / "notes.csv"
+    (mine / "config.yaml").write_text(f"{config}datasets: {{notes: {{file: {dataset}}}}}\n")
+    notes = project.directory / (dataset if dataset == "notes.csv" else f"{dataset}/notes.csv")
+    notes.parent.mkdir(exist_ok=True)
     notes.write_text("1,2\n")
     run = "results/runs/mine/deterministic/seed1/repeat1/run.json"
     options = ("--configfile", "mine/config.yaml")

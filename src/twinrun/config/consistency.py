@@ -17,6 +17,7 @@ from twinrun.config.schema_check import validate
 from twinrun.config.sound_part import SoundPart
 from twinrun.config.sweep_trials import trials
 from twinrun.config.variant_consistency import impossible, without_effect
+from twinrun.errors import TwinrunError
 from twinrun.wording import shown, suggestion
 
 LONGEST_TRIAL = 200  # letters of a folder's name; file systems end at 255
@@ -81,10 +82,17 @@ def _of_names(part: SoundPart) -> Iterator[str]:
 def _of_file(key: str, file: str) -> Iterator[str]:
     # os.path: a Path raises on names that no file system takes.
     if os.path.isdir(file):  # noqa: PTH112
-        yield f"{key}: {shown(file)} is a folder, not a file; name one file"
+        if not os.listdir(file):  # noqa: PTH208
+            yield f"{key}: the folder {shown(file)} is empty"
+        from twinrun.dataset_files import state_of  # imports NumPy
+
+        try:
+            state_of(file)
+        except TwinrunError as error:
+            yield f"{key}: {error}"
     elif not os.path.isfile(file):  # noqa: PTH113
         where = "" if os.path.isabs(file) else " (looked for in the working directory)"  # noqa: PTH117
-        yield f"{key}: {shown(file)} is not a file{where}"
+        yield f"{key}: {shown(file)} is neither a file nor a folder{where}"
     elif not os.path.getsize(file):  # noqa: PTH202
         yield f"{key}: the file {shown(file)} is empty"
 

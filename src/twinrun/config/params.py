@@ -98,7 +98,7 @@ class Params:
         return self.modules_of_workload({"workload": timing.workload})
 
     def data_of_run(self, wildcards: Wildcards) -> str | None:
-        """Hash the file of the user's own that a workload reads, if it reads one.
+        """Hash the file or folder of the user's own that a workload reads, if it reads one.
 
         Snakemake goes by the time of an input alone: a file that is moved over another one, or
         unpacked, may be older than the results.
@@ -107,14 +107,14 @@ class Params:
         return None if name is None else self._data.get(name)
 
     def data_of_timing(self, wildcards: Wildcards) -> str | None:
-        """Hash the file of the user's own that a timing's workload reads."""
+        """Hash the file or folder of the user's own that a timing's workload reads."""
         timing = self.inputs.settings.timings[wildcards["timing"]]
         return self.data_of_run({"workload": timing.workload})
 
     @cached_property
     def _data(self) -> Mapping[str, str]:
-        """The hashes of the user's own files that are read, by dataset."""
-        from twinrun.artifacts import remembered_sha256  # imports NumPy
+        """The hashes of the user's own files and folders that are read, by dataset."""
+        from twinrun.dataset_files import remembered_sha256  # imports NumPy
 
         settings = self.inputs.settings
         used = {settings.workloads[name].dataset for name in settings.active_workloads()}

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from twinrun import artifacts
+from twinrun import dataset_files
+from twinrun.errors import TwinrunError
 from twinrun.process.environment import (
     VARIABLE,
     Environment,
@@ -130,7 +131,7 @@ def _changes(
         path = folder / data["path"]
         # Hashed once: many runs rest on the same file.
         if data["path"] not in hashes:
-            hashes[data["path"]] = artifacts.sha256(path) if path.is_file() else "gone"
+            hashes[data["path"]] = _hash_of(path)
         if hashes[data["path"]] != data["sha256"]:
             yield data["path"], f"{data['path']} has changed"
     environment = recorded.environment
@@ -154,6 +155,14 @@ def _changes(
             yield key, f"{key} has become {value}, from {had},"
     if is_here:
         yield from _changed_variables(recorded, identity)
+
+
+def _hash_of(data: Path) -> str:
+    """Return the hash of a file or folder; why there is none, where it is gone or broken."""
+    try:
+        return dataset_files.sha256(data)
+    except (OSError, TwinrunError) as error:
+        return f"none ({error})"
 
 
 def _changed_variables(

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
@@ -36,7 +36,7 @@ def messages_of(
     *,
     every: float,
     limit: float | None = None,
-) -> Iterator[Message | None]:
+) -> Generator[Message | None]:
     """Call `function(send)` in a process of its own and yield what it sends.
 
     Args:

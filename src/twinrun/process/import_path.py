@@ -12,6 +12,7 @@ from typing import Any
 
 from twinrun.errors import TwinrunError
 from twinrun.process.one_lightning import unite
+from twinrun.process.unmet_requirements import unmet
 
 # What of this package is as a user's own.
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
@@ -59,14 +60,19 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
             where = f" (looked for in {folders}, beside the config, and among what is installed)"
             where += _elsewhere(str(error.name).partition(".")[0], search_path)
         raise TwinrunError(
-            f"{import_path}: importing {module_name} failed with {type(error).__name__}: {error}"
-            f"{where}"
+            f"{import_path}: importing {module_name} failed with {type(error).__name__}: "
+            f"{first_line(error)}{where}{unmet(error, module_name)}"
         ) from error
     if not hasattr(module, name):
         near = difflib.get_close_matches(name, dir(module), n=1)
         hint = f", did you mean {near[0]}?" if near else ""
         raise TwinrunError(f"{import_path}: {module_name} has no {name}{hint}")
     return getattr(module, name)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of a message, of which some packages write pages."""
+    return next(iter(str(error).strip().splitlines()), "")
 
 
 def _meant(text: str) -> str:

@@ -14,7 +14,7 @@ from itertools import cycle, islice
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.combined_loader import CombinedLoader
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from twinrun.acceleration.compilation import shapes_of
@@ -96,7 +96,7 @@ def giving(batches: list[object], loader: Iterable[object]) -> object:
 def _last_batch(loader: DataLoader) -> list[object]:
     """Return the last batch of an epoch, without loading the others; [] where that is a guess."""
     sampler, dataset = loader.batch_sampler, loader.dataset
-    if not isinstance(sampler, BatchSampler):
+    if not isinstance(sampler, BatchSampler) or isinstance(dataset, IterableDataset):
         return []
     seen = BATCHES - 1 + LOOKED_THROUGH
     if not seen < len(sampler) <= INDICES_AT_MOST:  # all seen, or too many

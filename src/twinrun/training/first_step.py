@@ -1,6 +1,6 @@
 """The first step of a training: a callback that ends it there and keeps what the step needed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -9,16 +9,19 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
-from twinrun.training.rehearsal_plan import Sizes
+from twinrun.training.rehearsal_plan import Sizes, first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
 
 class FirstStep(pl.Callback):
     """Ends a training after its first step, and keeps what the step needed."""
 
-    def __init__(self, *, keeps_batch: bool = False) -> None:
+    def __init__(
+        self, *, keeps_batch: bool = False, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.phase = "setting up the training"
         """What is under way."""
+        self._say = say
         self.count = 0
         """Steps that were taken."""
         self.logged: set[str] = set()
@@ -38,6 +41,10 @@ class FirstStep(pl.Callback):
         self._keeps_batch = keeps_batch
         self._has_loss = True
 
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note what is under way: a loader without a length is asked for its first batch soon."""
+        self._begin(first_batch_of("train"))
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep what is going to be learned."""
         batches = trainer.num_training_batches
@@ -55,7 +62,7 @@ class FirstStep(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Measure the batch, and have Lightning take it for the epoch's last."""
-        self.phase = "the first training step"
+        self._begin("the first training step")
         # Only an epoch that ends has Lightning step its schedulers, with what they monitor. Not
         # `limit_train_batches`: schedulers ask the Trainer before how many steps there will be.
         trainer.fit_loop.max_batches = 1
@@ -74,7 +81,7 @@ class FirstStep(pl.Callback):
         self.count += 1
         before, self.parameters = self.parameters, _fingerprints(pl_module)
         self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
-        self.phase = "what follows the first training step"
+        self._begin("what follows the first training step")
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         # Under manual optimization the module calls backward by itself, and may return nothing.
         self._has_loss = loss is not None or not pl_module.automatic_optimization
@@ -85,11 +92,33 @@ class FirstStep(pl.Callback):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what is under way."""
-        self.phase = "the first validation batch"
+        self._begin(first_batch_of("val"))
+
+    def on_validation_batch_start(self, *_: object, **__: object) -> None:
+        """Note what is under way."""
+        self._begin("the first validation batch")
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what is under way."""
-        self.phase = "what follows validation"
+        self._begin("what follows validation")
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note what is under way."""
+        self._begin(first_batch_of("test"))
+
+    def on_predict_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Note what is under way."""
+        self._begin(first_batch_of("predict"))
+
+    def on_test_batch_start(self, *_: object, **__: object) -> None:
+        """Note what is under way."""
+        self._begin("one test and prediction batch")
+
+    on_predict_batch_start = on_test_batch_start
+
+    def _begin(self, phase: str) -> None:
+        self.phase = phase
+        self._say(phase)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the optimizer."""

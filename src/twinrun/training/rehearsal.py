@@ -12,6 +12,7 @@ ends the process does not end the others.
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,13 +25,15 @@ from twinrun.process.fresh_process import report_progress
 from twinrun.process.import_path import import_object, user_line
 from twinrun.training.explain_failure import explained_failure
 from twinrun.training.prepare_dataset import made_arrays, signature_of
-from twinrun.training.rehearsal_plan import Part, Rehearsed
+from twinrun.training.rehearsal_plan import FIRST_BATCH, Part, Rehearsed
 from twinrun.training.rehearse_workload import note_failures, rehearse_part
 
 # A line on the terminal where nothing has happened for so long; each next one after twice as long.
 SILENT_SECONDS = 5.0
 # A dataset that takes longer is not made twice: what needs it is not rehearsed, and that is said.
 MAKING_SECONDS = 60.0
+# A loader that gives no batch for so long is taken for one that never will.
+BATCH_SECONDS = 300.0
 
 
 def rehearse(
@@ -143,13 +146,14 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
         phase = "starting"
         try:
             messages = messages_of(partial(_rehearse_parts, parts=waiting), every=SILENT_SECONDS)
-            for message in _with_progress(messages, waiting[0].label):
-                if isinstance(message, str):
-                    phase = message
-                else:
-                    yield waiting.pop(0), message
-                    if not waiting:
-                        return
+            with closing(messages):  # which ends the process, whatever it waits for
+                for message in _with_progress(messages, waiting[0].label):
+                    if isinstance(message, str):
+                        phase = message
+                    else:
+                        yield waiting.pop(0), message
+                        if not waiting:
+                            return
         except TwinrunError as error:
             died = waiting.pop(0)
             found = died.outcome()
@@ -170,6 +174,13 @@ def _with_progress(messages: Iterator[Message | None], what: str) -> Iterator[Me
             phase = message if isinstance(message, str) else ""
             started, patience = time.monotonic(), SILENT_SECONDS
             yield message
-        elif (waited := time.monotonic() - started) >= patience:
+            continue
+        waited = time.monotonic() - started
+        if phase.startswith(FIRST_BATCH) and waited >= BATCH_SECONDS:
+            raise TimeLimitError(
+                f"did not come within {BATCH_SECONDS / 60:.0f} minutes; a loader that needs longer "
+                f"is trained with `rehearsal: false`"
+            )
+        if waited >= patience:
             report_progress(f"{what}: {phase}{phase and ', '}{waited:.0f} s so far")
             patience *= 2

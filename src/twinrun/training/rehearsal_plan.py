@@ -17,6 +17,7 @@ from twinrun.process.source_hash import package_files
 
 MOST_TRIALS = 50  # of a sweep; each value of a hyperparameter is tried once before that
 SEED = 1
+FIRST_BATCH = "the first batch of "
 
 
 class Sizes(TypedDict):
@@ -53,6 +54,11 @@ class Rehearsed(TypedDict):
     """None where it did not come to a step."""
     seconds: float
     """What the rehearsal of it took."""
+
+
+def first_batch_of(loader: str) -> str:
+    """Name what is waited for until a loader has given a batch; the wait is limited."""
+    return f"{FIRST_BATCH}{loader}_dataloader"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,7 +190,7 @@ def _of_step(
     if data is None:
         return
     say("one training step")
-    step = FirstStep()
+    step = FirstStep(say=say)
     trainer = _trainer(training, root, step)
     without_checkpoints(module)
     try:
@@ -277,6 +277,8 @@ def _on_this_machine(part: Part, found: Rehearsed) -> Part:
 def _failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
     """Say in one sentence what failed, why, and which hyperparameter it is likely due to."""
     cause = error.__cause__ if isinstance(error, TwinrunError) else error
+    if cause is not None and "iter(combined_loader)" in str(cause):  # Lightning's, tidying up
+        cause = cause.__context__ or cause
     if cause is None:  # the sentence says all there is to say
         return str(error)
     for words, meaning in MEANINGS.items():

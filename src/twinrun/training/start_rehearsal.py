@@ -9,7 +9,6 @@ reads or imports without naming it in the config is not among them. Does without
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,6 +17,7 @@ from pathlib import Path
 from twinrun import artifacts
 from twinrun.config.schema_check import listed
 from twinrun.config.settings import Settings
+from twinrun.dataset_files import state_of
 from twinrun.errors import TwinrunError
 from twinrun.process.imported_code import distributions_hash
 from twinrun.process.job import say
@@ -130,20 +130,13 @@ def _key(part: Part, settings: Settings, search_path: Sequence[str], memory: Pat
         # A dataset that the workflow makes is the same whether it has been made or not.
         **asdict(replace(part, is_thorough=False, dataset=None)),
         "training": asdict(replace(part.training, dataset=None, search_path=[])),
-        "data": [asdict(dataset), _state(dataset.file)] if dataset else None,
+        # Its bytes may be too many to be hashed at each start.
+        "data": [asdict(dataset), dataset.file and state_of(dataset.file)] if dataset else None,
         "code": [hash_of_code([*MODULES, *users], search_path, imports)]
         + [hash_of_code([maker], search_path, imports) for maker in makers],
         "versions": distributions_hash(),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _state(file: str | None) -> list[int] | None:
-    """Return size and time of a file: its bytes may be too many to be hashed at each start."""
-    if file is None:
-        return None
-    found = os.stat(file)  # noqa: PTH116
-    return [found.st_size, found.st_mtime_ns]
 
 
 def _remembered(memory: Path) -> dict[str, Rehearsed]:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytorch_lightning as pl
 import torch
 
-from twinrun import artifacts
+from twinrun import artifacts, dataset_files
 from twinrun.config.definitions import Run, RunFiles
 from twinrun.parameters import parameters_of
 from twinrun.process import environment
@@ -33,7 +33,7 @@ def origin_of(run: Run) -> Origin:
         "repeat": identity.repeat,
         "settings": settings_of(training),
         "environment": environment.describe(),
-        "data": {"path": dataset, "sha256": artifacts.sha256(dataset)} if dataset else None,
+        "data": {"path": dataset, "sha256": dataset_files.sha256(dataset)} if dataset else None,
         "source_sha256": run.source_sha256,
     }
 

@@ -127,11 +127,20 @@ class Seeded(Points):
         super().__init__(batch_size)
 
 
-class Endless(Points):
+class EmptyStream(Points):
     def train_dataloader(self):
         class Rows(IterableDataset):
             def __iter__(self):
-                return iter([(torch.zeros(4), torch.zeros(1))] * 8)
+                return iter([])
+
+        return DataLoader(Rows(), batch_size=4)
+
+
+class BrokenStream(Points):
+    def train_dataloader(self):
+        class Rows(IterableDataset):
+            def __iter__(self):
+                raise OSError("no shard of that name")
 
         return DataLoader(Rows(), batch_size=4)
 

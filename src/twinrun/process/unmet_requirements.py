@@ -1,0 +1,50 @@
+"""Which installed packages do not fit together: what a failed import may well be due to."""
+
+import re
+import traceback
+from collections.abc import Iterator
+from importlib import metadata
+
+
+def unmet(error: BaseException, imported: str) -> str:
+    """Say what a package on the way to a failure asks for and does not find; nothing if all is met.
+
+    Args:
+        error: of an import.
+        imported: name of the module that was to be imported.
+
+    Returns:
+        The end of a sentence.
+    """
+    frames = [
+        frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
+    modules = [imported, *frames, getattr(error, "name", None) or ""]
+    names = dict.fromkeys(name.partition(".")[0] for name in modules)
+    providers = metadata.packages_distributions()
+    found = dict.fromkeys(each for name in names for each in providers.get(name, ()))
+    reasons = [reason for name in found for reason in _reasons(name)]
+    return f"; {' and '.join(reasons)}" if reasons else ""
+
+
+def _reasons(name: str) -> Iterator[str]:
+    """Yield what a distribution asks for and does not find."""
+    from packaging.requirements import InvalidRequirement, Requirement  # only where it is needed
+
+    own = metadata.distribution(name)
+    for line in own.requires or ():
+        try:
+            asked = Requirement(line)
+        except InvalidRequirement:  # of a very old package
+            continue
+        # Extras are asked for by who needs them.
+        if asked.marker is not None and not asked.marker.evaluate({"extra": ""}):
+            continue
+        wants = re.sub(r"\s*;.*", "", line)
+        try:
+            installed = metadata.version(asked.name)
+        except metadata.PackageNotFoundError:
+            yield f"{name} {own.version} wants {wants}, which is not installed"
+            continue
+        if not asked.specifier.contains(installed, prereleases=True):
+            yield f"{name} {own.version} wants {wants}, where {installed} is installed"
