@@ -106,7 +106,7 @@ def test_the_gates_example_requires_what_there_is():
     page = (ROOT / "docs/gate.md").read_text()
     require = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
     del require["require"]["resume"]
-    config = {"studies": ["reproducibility", "matrix"], **require}
+    config = {"studies": ["reproducibility", "matrix", "contest"], **require}
     config["matrix"] = {"changes": [{"data_workers": 2}]}
     assert resolved(config).config["require"].keys() == require["require"].keys()
     codes = dict(re.findall(r"^\| ([a-z ]+) \| (\d) \|", page, re.MULTILINE))

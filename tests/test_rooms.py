@@ -22,7 +22,7 @@ TREES = {name: ast.parse(file.read_text()) for name, file in MODULES.items()}
 ORDER = (
     "__main__",
     "commands",
-    *("report", "gate", "figures", "verdicts"),
+    *("report", "gate", "figures", "verdicts", "luck"),
     *("comparison", "timing", "training", "parallel", "trace"),
     *("checkpoint", "acceleration", "run_files", "run_records", "process", "config"),
     *("dataset_files", "artifacts", "batches", "parameters", "formatting", "wording", "errors"),

@@ -15,6 +15,7 @@ from example_results import VARIANTS, initial_tensors
 from example_results import write_run as example_run
 from example_runs import fail, seal, write_run
 from example_trainings import FILES
+from ranked import OF_TRIAL, WITHOUT_CHOICES
 
 from twinrun import artifacts, run_files, run_records
 from twinrun.comparison import resume_loss
@@ -136,10 +137,12 @@ def ranked(runs, folder):
 def swept(runs, folder):
     """The ranking of runs as they were before one was damaged."""
     summary = folder / "sweep.json"
-    trial = dict.fromkeys(Trial.__annotations__) | {"point": {}, "label": "", "metrics": {}}
+    trial = (
+        dict.fromkeys(Trial.__annotations__) | {"point": {}, "label": "", "metrics": {}} | OF_TRIAL
+    )
     ended = {"ended": "finished", "run": str(runs[0])}
-    ranking = {"workload": "w", "metric": "val_loss", "best": "lowest", "finished": 1, "same": []}
-    write_ranking(summary, ranking | {"trials": [trial | ended]})
+    ranking = {"workload": "w", "metric": "val_loss", "best": "lowest", "finished": 1}
+    write_ranking(summary, ranking | WITHOUT_CHOICES | {"trials": [trial | ended]})
     return summary
 
 

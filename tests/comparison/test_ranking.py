@@ -54,9 +54,9 @@ def test_trials_that_end_in_the_same_weights_are_named(tmp_path):
     assert row["measured"].endswith("; lr 0.3 and lr 0.1 lead to the same parameters")
 
 
-def ranked(folder, runs, metric="test_accuracy", best="highest"):
+def ranked(folder, runs, metric="test_accuracy", best="highest", contestants=None):
     files = {"table": folder / "digits.csv", "summary": folder / "digits.json"}
-    rank(runs, workload="digits", metric=metric, best=best, **files)
+    rank(runs, workload="digits", metric=metric, best=best, contestants=contestants, **files)
     return artifacts.read_json(files["summary"])
 
 
@@ -129,7 +129,104 @@ def test_the_last_epoch_ranks_too_and_the_lowest_may_be_best(runs, tmp_path):
 
 def test_seeds_are_trials_of_their_own(tmp_path):
     runs = [write_trial(tmp_path, 0.1, value, seed=seed) for seed, value in ((1, 0.5), (2, 0.6))]
-    assert [trial["label"] for trial in ranked(tmp_path, runs)["trials"]] == ["seed 2", "seed 1"]
+    found = ranked(tmp_path, runs)
+    assert [(trial["label"], trial["rank"]) for trial in found["trials"]] == [
+        ("seed 1", 1),
+        ("seed 2", 1),
+    ]
+    (choice,) = found["choices"]
+    assert (choice["name"], choice["values"]) == ("digits~lr~0.1/one-worker", [0.5, 0.6])
+
+
+def test_choices_are_ranked_by_their_mean_over_seeds(tmp_path):
+    """0.2 has the best trial, and 0.1 the best mean."""
+    planted = {0.1: (0.7, 0.72), 0.2: (0.9, 0.1), 0.3: (0.95, "failed: ValueError: x")}
+    runs = [
+        write_trial(tmp_path, rate, value, seed=seed)
+        for rate, values in planted.items()
+        for seed, value in enumerate(values, start=1)
+    ]
+    found = ranked(tmp_path, runs)
+    assert [(c["label"], c["rank"]) for c in found["choices"]] == [
+        ("lr 0.1", 1),
+        ("lr 0.2", 2),
+        ("lr 0.3", None),
+    ]
+    # The mean of the seeds that went well would be one of the lucky ones.
+    assert found["choices"][2]["lacks"] == "seed 2: failed: ValueError: x"
+    assert found["choices"][2]["values"] == []
+
+
+def test_a_seed_that_gave_none_a_number_is_left_aside(tmp_path):
+    planted = {0.1: (0.7, "stopped: SIGTERM"), 0.2: (0.6, float("inf"))}
+    runs = [
+        write_trial(tmp_path, rate, value, seed=seed)
+        for rate, values in planted.items()
+        for seed, value in enumerate(values, start=1)
+    ]
+    found = ranked(tmp_path, runs)
+    assert (found["seeds"], found["without_number"]) == ([1], [2])
+    assert [choice["values"] for choice in found["choices"]] == [[0.7], [0.6]]
+
+
+def test_trainings_of_equal_hyperparameters_are_two_choices_and_not_one(tmp_path):
+    """As of two modules in a contest; an earlier version joined them as one."""
+    runs = []
+    for workload, value in (("wide", 0.5), ("narrow", 0.6)):
+        for seed in (1, 2):
+            run = write_trial(tmp_path / workload, 0.1, value, seed=seed)
+            manifest = artifacts.read_json(run) | {"workload": workload}
+            write_manifest(run, manifest, run.with_name("epochs.csv"))
+            runs.append(run)
+    names = {"wide/one-worker": "wide", "narrow/one-worker": "narrow"}
+    found = ranked(tmp_path, runs, contestants=names)
+    assert [(c["label"], c["values"]) for c in found["choices"]] == [
+        ("narrow", [0.6, 0.6]),
+        ("wide", [0.5, 0.5]),
+    ]
+    assert found["contestants"] == ["wide/one-worker", "narrow/one-worker"]
+    assert found["conflict"] is None
+
+
+def test_a_contest_names_what_its_runs_do_not_share(tmp_path):
+    runs = [write_trial(tmp_path / name, 0.1, 0.5) for name in "ab"]
+    for run, digest in zip(runs, "xy", strict=True):
+        manifest = artifacts.read_json(run) | {"workload": digest}
+        manifest["data"] = {"path": "d.npz", "sha256": digest}
+        write_manifest(run, manifest, run.with_name("epochs.csv"))
+    names = {f"{name}/one-worker": name for name in "xy"}
+    found = ranked(tmp_path, runs, contestants=names)
+    assert found["conflict"] == (
+        "data.sha256 is 'x' in x/one-worker/seed1 and 'y' in y/one-worker/seed1"
+    )
+
+
+def test_a_logged_value_is_not_taken_for_the_tests(tmp_path):
+    """One trial has no test: what its training logged under the same name is another thing."""
+    runs = [write_trial(tmp_path, 0.1, 0.5, metric="acc"), write_trial(tmp_path, 0.2, 0.1)]
+    for run in runs:
+        table = pd.DataFrame({"epoch": [1, 2], "acc": [0.8, 0.99]})
+        artifacts.write_csv(run.with_name("epochs.csv"), table)
+        write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+    found = ranked(tmp_path, runs, metric="acc")
+    assert (found["measured_in"], found["epoch"]) == ("test", None)
+    assert [(c["label"], c["lacks"]) for c in found["choices"]] == [
+        ("lr 0.1", None),
+        ("lr 0.2", "seed 1: its test did not log it"),
+    ]
+
+
+def test_values_of_two_epochs_are_not_compared(tmp_path):
+    runs = []
+    for rate, logged in ((0.1, ["0.5", "0.6"]), (0.2, ["0.9", ""])):
+        run = write_trial(tmp_path, rate, 0.7)
+        table = pd.DataFrame({"epoch": [1, 2], "val_acc": logged})
+        artifacts.write_csv(run.with_name("epochs.csv"), table)
+        write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+        runs.append(run)
+    found = ranked(tmp_path, runs, metric="val_acc")
+    assert (found["measured_in"], found["epoch"]) == ("epoch", 2)
+    assert found["choices"][1]["lacks"] == "seed 1: logged last in epoch 1, not 2"
 
 
 def test_a_metric_that_nobody_logs_is_one_sentence_of_a_verdict(runs, tmp_path):
@@ -165,8 +262,10 @@ def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):
     assert finished["measured"] == "4 of 6 trials finished"
     assert (best["key"], best["answer"]) == ("best", "undecided")
     assert best["measured"] == (
-        "highest test_accuracy: 0.900 with lr 0.2; from one seed only, so this order may be luck; "
-        "3 of 6 trials gave no number"
+        "highest test_accuracy in the test: 0.900 with lr 0.2; from one seed only, so this order "
+        "may be luck: list more under sweep.seeds; lr 0.3 is not comparable (seed 1: nan); lr 0.4 "
+        "is not comparable (seed 1: failed: ValueError: Invalid learning rate); lr 0.5 is not "
+        "comparable (seed 1: stopped: SIGTERM)"
     )
 
 

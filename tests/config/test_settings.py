@@ -42,12 +42,13 @@ def test_the_standard_config_is_valid():
         "acceleration",
         "parallel",
         "sweep",
+        "contest",
         "matrix",
         "resume",
     ]
     assert len(settings.cells) == 25
     used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
-    used.append("denoiser-short")
+    used += ["digits-few-quick", "denoiser-short"]
     assert settings.active_workloads() == used
     assert list(settings.timings) == [
         "determinism_denoiser",
@@ -114,7 +115,16 @@ def test_the_config_given_is_not_changed():
         ("accelerator", "cuda", "accelerator: 'cuda' is not one of auto, cpu, gpu; write gpu"),
         ("variants.serial.precision", 16, "16 is not one of .*, bf16-true; write 16-mixed$"),
         ("variants.serial.precision", "bf16", "'bf16' is not one of .*; write bf16-mixed$"),
-        ("sweep.best", "max", "'max' is not one of highest, lowest; write highest$"),
+        ("sweep.best", "max", "'max' is not one of highest, lowest, null; write highest$"),
+        (
+            "sweep.metric",
+            "val_loss",
+            "sweep.best: say whether the highest or the lowest 'val_loss'",
+        ),
+        ("contest.metric", "val_loss", "contest.best: say whether the highest or the lowest"),
+        ("contest.a", "digits-fex", "contest.a: no workload or variant is called 'digits-fex', .*"),
+        ("contest.b", "digits-few", "contest.b: 'digits-few' is a, too; name another candidate"),
+        ("contest.b", "serial", "'serial' is a variant and a, 'digits-few', a workload"),
         ("variants.deterministic.threads", 0, "threads: 0 is out of range, allowed are 1 to 1024"),
         ("variants.deterministic.threads", 10**30, "is out of range"),
         (

@@ -66,6 +66,7 @@ def test_a_study_asks_for_each_file_once(name):
         ("devices", []),
         ("parallel", ["comparisons/parallel/peaks/serial.json"]),
         ("sweep", ["sweeps/peaks.json"]),
+        ("contest", ["contests/digits-few/serial.json"]),
         ("matrix", ["matrix/peaks.json"]),
         ("resume", ["resumes/peaks/serial.json"]),
     ],
@@ -84,6 +85,7 @@ def test_the_verdicts_of_a_study_rest_on_what_it_compared(name, expected):
         ("acceleration", ["timings/acceleration_digits"]),
         ("parallel", ["scaling/digits-short"]),
         ("sweep", []),
+        ("contest", []),
         ("matrix", []),
         ("resume", []),
     ],
@@ -148,6 +150,7 @@ def test_images_are_drawn_of_what_shows_them():
         ("acceleration", ["digits/speeds"]),
         ("parallel", ["digits-short/speedup"]),
         ("sweep", ["digits/trials"]),
+        ("contest", []),
         ("matrix", ["digits-few/cells"]),
         ("resume", []),
     ],
@@ -186,3 +189,28 @@ def test_runs_of_a_matrix_are_trained_once():
 def test_runs_of_resume():
     asked = study("resume", studies=["resume"], resume={"stops": ["epoch_end"]})
     assert folders(asked.results({})) == {"runs": 3, "resumes": 1}
+
+
+@pytest.mark.parametrize(
+    ("section", "contests", "labels"),
+    [
+        ({"variants": ["serial", "cpu"]}, ["digits-few/cpu", "digits-few/serial"], None),
+        (
+            {"a": "serial", "b": "cpu", "workloads": ["peaks", "digits"]},
+            ["digits/serial", "peaks/serial"],
+            {"digits/serial": "serial", "digits/cpu": "cpu"},
+        ),
+        ({"a": "cpu", "b": "serial"}, ["digits-few/cpu"], None),
+        ({"a": "serial", "b": "gpu"}, [], None),
+        ({"variants": ["gpu"]}, [], None),
+    ],
+)
+def test_a_contest_is_of_two_workloads_or_of_two_variants(section, contests, labels):
+    asked = study("contest", studies=["contest"], contest=section | {"seeds": [1, 2]})
+    assert names(asked.compared(), "contests") == contests
+    assert len(asked.runs()) == 4 * len(contests)
+    if labels:
+        workload, variant = contests[0].split("/")
+        wildcards = {"workload": workload, "variant": variant}
+        assert asked.inputs.candidates(wildcards) == labels
+        assert {*asked.inputs.runs_of_contest(wildcards)} < {*asked.runs()}

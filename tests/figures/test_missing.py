@@ -6,6 +6,7 @@ from drawing import Drawing
 from example_results import VARIANTS, initial_tensors, write_run
 from example_runs import fail, seal
 from example_timings import write_summary
+from ranked import OF_TRIAL, WITHOUT_CHOICES
 
 from twinrun import artifacts
 from twinrun.comparison.study_records import write_ranking
@@ -157,6 +158,7 @@ def test_a_trial_that_lacks_a_column_is_drawn_without_it(tmp_path, output):
                 "rank": rank,
                 "point": {"lr": rank},
                 "label": f"lr {rank}",
+                **OF_TRIAL,
                 "value": 0.5,
                 "metrics": {},
                 "fit_seconds": 1.0,
@@ -164,7 +166,7 @@ def test_a_trial_that_lacks_a_column_is_drawn_without_it(tmp_path, output):
                 "run": str(path.with_name("run.json")),
             }
         )
-    ranking = {"workload": "w", "metric": "loss", "best": "lowest", "finished": 2, "same": []}
+    ranking = {"workload": "w", "metric": "loss", "best": "lowest", "finished": 2} | WITHOUT_CHOICES
     for order in (trials_found, trials_found[::-1]):
         write_ranking(tmp_path / "sweep.json", {**ranking, "trials": order})
         trials(tmp_path / "sweep.json", output=output)

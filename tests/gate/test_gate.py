@@ -34,6 +34,7 @@ SENTENCES = {
 }
 PLANNED = {"workloads": {}, "variants": {}, "datasets": {}}
 PLANNED |= {"studies": {"reproducibility": ["denoiser"], "resume": ["denoiser"]}}
+PLANNED["studies"]["contest"] = ["denoiser"]
 PLANNED |= {"configs": {}, "config": "c" * 64, "beside": {}}
 IDENTITY = {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "cpu_capability": "AVX2"}
 
@@ -64,6 +65,10 @@ def write_matrix(path):
     matrix = {"workload": "denoiser", "baseline": "plain", "seed": 1, "answer": "equal"}
     matrix |= {"reason": None, "steps": 30, "scale": 0.1, "cells": cells}
     study_records.write_matrix(path, matrix)
+
+
+def contested(answer):
+    return verdict(answer, study="contest", key="contest")
 
 
 def write_run(
@@ -177,6 +182,15 @@ def test_the_exit_codes_tell_four_outcomes_apart():
         ({"resume": "equal"}, [resumed("differs")], "fail"),
         ({"resume": "equal"}, [resumed("differs", "lightning"), resumed("equal")], "pass"),
         ({"resume": "equal"}, [resumed("not run")], "not comparable"),
+        ({"contest": "better"}, [contested("better")], "pass"),
+        ({"contest": "better"}, [contested("worse")], "fail"),
+        ({"contest": "better"}, [contested("undecided")], "not comparable"),
+        ({"contest": "better"}, [contested("not comparable")], "not comparable"),
+        ({"contest": "not worse"}, [contested("better")], "pass"),
+        ({"contest": "not worse"}, [contested("worse")], "fail"),
+        ({"contest": "not worse"}, [contested("undecided")], "not comparable"),
+        ({"contest": "not worse"}, [contested("not run")], "not comparable"),
+        ({"contest": "better"}, [verdict("equal")], "not comparable"),
         ({"determinism_cost": "<= 1.25"}, [], "pass"),
         ({"determinism_cost": "<= 1.15"}, [], "fail"),
         ({"determinism_cost": "< 1.2"}, [], "fail"),

@@ -15,6 +15,7 @@ import yaml
 from example_results import ACTUAL, SHAPES, VARIANTS, write_results
 from example_runs import fail, seal
 from example_trainings import VARIANT
+from ranked import OF_TRIAL, WITHOUT_CHOICES
 from safetensors.numpy import load_file, save_file
 
 from twinrun import artifacts
@@ -355,10 +356,12 @@ class TestSeveralWorkersAndTrials:
         }
         trial = {"rank": 1, "point": {"lr": 0.1}, "label": "lr 0.1", "value": 0.9, "metrics": {}}
         failed = {"rank": None, "point": {"lr": 9}, "value": None, "ended": f"failed: {HOSTILE}"}
+        trial |= OF_TRIAL
         trial |= {"fit_seconds": 1.0, "run": "results/runs/denoiser~lr-0.1/run.json"}
         trials = [{**trial, "ended": "finished"}, {**trial, **failed}]
         ranking = {"workload": "denoiser", "metric": "psnr", "best": "highest", "finished": 1}
-        ranking["same"] = []
+        choice = {"name": "a", "label": "lr 0.1", "rank": 1, "values": [0.9], "lacks": None}
+        ranking |= WITHOUT_CHOICES | {"choices": [choice]}
         ranking["trials"] = trials
         for name, value in (("scaling", found), ("sweeps", ranking)):
             path = own_example.results / name / "denoiser.json"

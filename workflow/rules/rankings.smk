@@ -1,4 +1,4 @@
-"""Summaries of runs: by the number of workers, to results/scaling/; by a metric, to results/sweeps/."""
+"""Summaries of runs: by the number of workers, to results/scaling/; by a metric, to results/sweeps/ and contests/."""
 
 
 rule scaling:
@@ -42,8 +42,32 @@ rule rank:
         mem_mb=lambda wildcards, attempt: 1000 * attempt,
         runtime=15,
     params:
+        **PARAMS.ranked_by("sweep"),
         source=hash_of("scripts/rank.py", "twinrun.comparison.ranking"),
-        metric=SETTINGS.config["sweep"]["metric"],
-        best=SETTINGS.config["sweep"]["best"],
     script:
         "../scripts/rank.py"
+
+
+rule rank_candidates:
+    """Rank the two candidates of a contest by a metric."""
+    input:
+        runs=INPUTS.runs_of_contest,
+    output:
+        table="results/contests/{workload}/{variant}.csv",
+        summary="results/contests/{workload}/{variant}.json",
+    log:
+        "results/logs/rank_candidates/{workload}/{variant}.log",
+    benchmark:
+        "results/benchmarks/rank_candidates/{workload}/{variant}.tsv"
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 1000 * attempt,
+        runtime=15,
+    params:
+        **PARAMS.ranked_by("contest"),
+        source=hash_of("scripts/rank_candidates.py", "twinrun.comparison.ranking"),
+        contestants=INPUTS.candidates,
+    script:
+        "../scripts/rank_candidates.py"

@@ -4,9 +4,10 @@ Runs that are no pair are not compared, and the reason names the first value tha
 Repeats must share everything; of another variant or seed only what is computed and where.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from twinrun.run_records import RunManifest, TensorEntry
+from twinrun.run_files import left_network
+from twinrun.run_records import FailedRun, RunManifest, TensorEntry
 
 
 def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str | None:
@@ -39,6 +40,31 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
         f"{file} is not the same code in {key} {first[key]} and {key} {second[key]}: the runs are "
         f"no pair"
     )
+
+
+def other_conditions(manifests: Sequence[RunManifest | FailedRun]) -> str | None:
+    """Name what runs of different workloads or variants do not share; None if all is.
+
+    Their metrics are compared, not their bits: what is computed may differ, but not the data that
+    they are tested on, as far as it is known, nor versions and machine.
+    """
+    finished = [found for found in manifests if left_network(found)]
+    for found in finished[1:]:
+        identities = [_where(manifest) for manifest in (finished[0], found)]
+        unequal = next(_unequal(identities[0], identities[1]), None)
+        if unequal is not None:
+            path, left, right = unequal
+            runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in (finished[0], found)]
+            return f"{path} is {left!r} in {runs[0]} and {right!r} in {runs[1]}"
+    return None
+
+
+def _where(manifest: RunManifest) -> dict[str, object]:
+    data, machine = manifest["data"], manifest["environment"]["identity"]
+    return {
+        "data": data and {"sha256": data["sha256"]},
+        "environment": {key: value for key, value in machine.items() if key != "cpu_capability"},
+    }
 
 
 def _other_code(first: RunManifest, second: RunManifest) -> str | None:

@@ -1,7 +1,9 @@
-"""The trials of a sweep, ranked by a metric.
+"""The trials of a sweep or a contest, ranked by a metric: by choices, each by its mean over seeds.
 
-A trial that failed or was stopped has no rank and comes last, with the reason; so does one whose
-metric is no number, or that has not logged it. Does without torch.
+What is compared is measured alike: in the test, or else in one epoch, the same for all. A trial
+that failed or was stopped has no number, nor has one whose metric is none, or that has not logged
+it there. Its choice has no rank then, and comes last with the reason: a mean over the seeds that
+went well would be a mean over the lucky ones. Does without torch.
 """
 
 import math
@@ -12,7 +14,8 @@ from typing import TypeGuard
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.comparison.study_records import Ranking, Trial, write_ranking
+from twinrun.comparison.pair import other_conditions
+from twinrun.comparison.study_records import Choice, Ranking, Trial, write_ranking
 from twinrun.run_records import FailedRun, RunManifest
 
 Manifest = RunManifest | FailedRun
@@ -29,29 +32,57 @@ def rank(
     best: str,
     table: str | Path,
     summary: str | Path,
+    contestants: Mapping[str, str] | None = None,
 ) -> None:
     """Write the ranking as a table, and with what it is made of as JSON.
 
     Args:
         runs: run.json of every trial and seed; the table of epochs lies beside it.
-        workload: the one that the trials vary.
-        metric: of the test, or of the last epoch.
+        workload: the one that the trials vary; of a contest the first one's.
+        metric: of the test, or else of an epoch.
         best: `highest` or `lowest`.
         table: path of the CSV.
         summary: path of the JSON.
+        contestants: how the choices of a contest are called, by their names; None for a sweep,
+            whose choices are called after what they do not share.
     """
     manifests = [run_files.read_ended(run) for run in runs]
+    measured = _Measured(manifests, [Path(run) for run in runs], metric)
     trials = [
-        _trial(manifest, Path(run), point, metric)
-        for manifest, run, point in zip(manifests, runs, _points(manifests), strict=True)
+        _trial(manifest, Path(run), point, measured, index)
+        for index, (manifest, run, point) in enumerate(
+            zip(manifests, runs, _points(manifests), strict=True)
+        )
     ]
-    sign = -1 if best == "highest" else 1
-    # Infinity has no sign here: where the highest is best, too, a trial without a number comes
-    # last. Sorting is stable, so trials of one value stay in the order of the runs.
-    trials.sort(key=lambda trial: sign * trial["value"] if _is_number(trial["value"]) else math.inf)
-    for rank_of_trial, trial in enumerate(trials, start=1):
-        if _is_number(trial["value"]):
-            trial["rank"] = rank_of_trial
+    seeds = list(dict.fromkeys(trial["seed"] for trial in trials))
+    known = [seed for seed in seeds if any(_has_number(t) for t in trials if t["seed"] == seed)]
+    choices = ranked(trials, known, best, contestants)
+    position = {choice["name"]: index for index, choice in enumerate(choices)}
+    for trial in trials:
+        trial["rank"] = choices[position[trial["choice"]]]["rank"]
+    trials.sort(key=lambda trial: (position[trial["choice"]], seeds.index(trial["seed"])))
+    _write_table(table, trials, metric)
+    write_ranking(
+        summary,
+        Ranking(
+            workload=workload,
+            metric=metric,
+            measured_in="test" if measured.in_test else "epoch",
+            epoch=measured.epoch,
+            best=best,
+            seeds=known,
+            without_number=[seed for seed in seeds if seed not in known],
+            contestants=list(contestants or {}),
+            conflict=other_conditions(manifests) if contestants else None,
+            choices=choices,
+            finished=sum(trial["ended"] == "finished" for trial in trials),
+            same=_same(trials, manifests, runs),
+            trials=trials,
+        ),
+    )
+
+
+def _write_table(path: str | Path, trials: Sequence[Trial], metric: str) -> None:
     ranked_by = _apart(metric, trials[0]["point"])
     rows = [
         {"rank": trial["rank"], **trial["point"], ranked_by: trial["value"], **trial["metrics"]}
@@ -60,18 +91,90 @@ def rank(
     ]
     # Int64 with a capital knows missing values: one trial without a rank would make all of them
     # floats.
-    artifacts.write_csv(table, pd.DataFrame(rows).astype({"rank": "Int64"}))
-    write_ranking(
-        summary,
-        Ranking(
-            workload=workload,
-            metric=metric,
-            best=best,
-            finished=sum(trial["ended"] == "finished" for trial in trials),
-            same=_same(trials, manifests, runs),
-            trials=trials,
-        ),
-    )
+    artifacts.write_csv(path, pd.DataFrame(rows).astype({"rank": "Int64"}))
+
+
+def ranked(
+    trials: Sequence[Trial],
+    seeds: Sequence[int],
+    best: str,
+    contestants: Mapping[str, str] | None,
+) -> list[Choice]:
+    """Return the choices, the best mean first, those without a rank last."""
+    of_choice: dict[str, dict[int, Trial]] = {}
+    for trial in trials:
+        of_choice.setdefault(trial["choice"], {})[trial["seed"]] = trial
+    choices = []
+    for name, by_seed in of_choice.items():
+        lacking: dict[str, list[str]] = {}
+        for seed in seeds or by_seed:
+            why = by_seed[seed]["lacks"] if seed in by_seed else "not run"
+            if why is not None:
+                lacking.setdefault(why, []).append(str(seed))
+        values = [] if lacking else [by_seed[seed]["value"] for seed in seeds]
+        point = next(iter(by_seed.values()))["point"]
+        label = contestants[name] if contestants else _label(point, but="seed")
+        choices.append(
+            Choice(
+                name=name,
+                label=label,
+                rank=None,
+                values=[value for value in values if value is not None],
+                lacks="; ".join(f"seed {', '.join(of)}: {why}" for why, of in lacking.items())
+                or None,
+            )
+        )
+    sign = -1 if best == "highest" else 1
+    # Infinity has no sign here: where the highest is best, too, a choice without a number comes
+    # last. Sorting is stable, so choices of one mean stay in the order of the runs.
+    choices.sort(key=lambda c: sign * _mean(c["values"]) if c["values"] else math.inf)
+    for rank_of_choice, choice in enumerate(choices, start=1):
+        choice["rank"] = rank_of_choice if choice["values"] else None
+    return choices
+
+
+def _mean(values: Sequence[float]) -> float:
+    # Divided first: a sum of numbers may be none.
+    return math.fsum(value / len(values) for value in values)
+
+
+class _Measured:
+    """Where the metric of all trials is taken from: their test, or else one epoch."""
+
+    def __init__(self, manifests: Sequence[Manifest], paths: Sequence[Path], metric: str) -> None:
+        self.metric = metric
+        self.tested = [dict(manifest["metrics"]) for manifest in manifests]
+        # Of a trial by its name: the epoch that logged it last, and what it was.
+        self.logged = [
+            _logged_last(run_files.verified(path, "epochs.csv"))
+            if manifest["ended"] == "finished"
+            else {}
+            for manifest, path in zip(manifests, paths, strict=True)
+        ]
+        self.in_test = any(metric in tested for tested in self.tested)
+        epochs = [logged[metric][0] for logged in self.logged if metric in logged]
+        self.epoch = None if self.in_test else max(epochs, default=None)
+
+    def value_of(self, index: int, ended: str) -> tuple[float | None, str | None]:
+        """Return a trial's value, and why it has no number."""
+        if ended != "finished":
+            return None, ended
+        epoch = None
+        if self.in_test:
+            value = self.tested[index].get(self.metric)
+        else:
+            epoch, value = self.logged[index].get(self.metric, (None, None))
+        if value is None:
+            return None, "its test did not log it" if self.in_test else "not logged"
+        if epoch != self.epoch:
+            return None, f"logged last in epoch {epoch}, not {self.epoch}"
+        return value, None if _is_number(value) else f"{value}"
+
+    def others_of(self, index: int) -> dict[str, float]:
+        """Return all that a trial logged under other names."""
+        # What the test logged goes before what an epoch logged under the same name.
+        logged = {name: value for name, (_, value) in self.logged[index].items()}
+        return {k: v for k, v in (logged | self.tested[index]).items() if k != self.metric}
 
 
 def _same(
@@ -93,6 +196,10 @@ def _same(
 
 def _is_number(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
+
+
+def _has_number(trial: Trial) -> bool:
+    return trial["lacks"] is None
 
 
 def _points(manifests: Sequence[Manifest]) -> list[dict[str, object]]:
@@ -118,24 +225,30 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, object]]:
     return [{name: values.get(name) for name in varied} for values in of_trials]
 
 
-def _trial(manifest: Manifest, path: Path, point: dict[str, object], metric: str) -> Trial:
-    logged = dict(manifest["metrics"])
-    if manifest["ended"] == "finished":
-        # What the test logged goes before what an epoch logged under the same name.
-        logged = _logged_last(run_files.verified(path, "epochs.csv")) | logged
-    value = logged.pop(metric, None)
+def _trial(
+    manifest: Manifest, path: Path, point: dict[str, object], measured: _Measured, index: int
+) -> Trial:
+    value, lacks = measured.value_of(index, manifest["ended"])
     # Of a trial that failed there are no seconds.
     seconds = manifest["seconds"] if run_files.left_network(manifest) else None
     return Trial(
         rank=None,
+        choice=f"{manifest['workload']}/{manifest['variant']}",
+        seed=manifest["seed"],
         point=point,
-        label=", ".join(f"{name} {value}" for name, value in point.items()) or "the only one",
+        label=_label(point),
         value=value,
-        metrics={_apart(name, point): found for name, found in logged.items()},
+        lacks=lacks,
+        metrics={_apart(name, point): found for name, found in measured.others_of(index).items()},
         fit_seconds=seconds["fit"] if seconds else None,
         ended=manifest["ended"],
         run=path.as_posix(),
     )
+
+
+def _label(point: Mapping[str, object], *, but: str | None = None) -> str:
+    named = (f"{name} {value}" for name, value in point.items() if name != but)
+    return ", ".join(named) or "the only one"
 
 
 def _apart(metric: str, point: Mapping[str, object]) -> str:
@@ -143,9 +256,16 @@ def _apart(metric: str, point: Mapping[str, object]) -> str:
     return f"logged {metric}" if metric in {*point, *OF_TABLE} else metric
 
 
-def _logged_last(epochs: Path) -> dict[str, float]:
-    """Return each value that was logged last, which need not have been in the last epoch."""
+def _logged_last(epochs: Path) -> dict[str, tuple[int, float]]:
+    """Return each value that was logged last and its epoch, which need not be the last one."""
     # As text, since a NaN that was logged is `nan`, and an empty cell was not logged at all.
-    table = artifacts.read_csv(epochs, ["epoch"], types=str).drop(columns="epoch")
-    found = {str(name): [text for text in table[name] if text] for name in table.columns}
-    return {name: float(texts[-1]) for name, texts in found.items() if texts}
+    table = artifacts.read_csv(epochs, ["epoch"], types=str)
+    found = {
+        str(name): [
+            (int(epoch), text)
+            for epoch, text in zip(table["epoch"], table[name], strict=True)
+            if text
+        ]
+        for name in table.columns.drop("epoch")
+    }
+    return {name: (of[-1][0], float(of[-1][1])) for name, of in found.items() if of}

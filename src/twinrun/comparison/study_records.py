@@ -123,14 +123,20 @@ class Trial(TypedDict):
     """One trial of a sweep with one seed."""
 
     rank: int | None
-    """From 1; None where the metric is no number."""
+    """That of its choice; None where it has none."""
+    choice: str
+    """Name of its choice."""
+    seed: int
+    """Its seed."""
     point: dict[str, Any]
     """The hyperparameters, variant and seed that are not the same in all trials. A hyperparameter
     that is called `seed`, say, is `hyperparameter seed` here."""
     label: str
     """The same for a reader."""
     value: float | None
-    """The metric."""
+    """The metric; None where there is none that is measured as those of the others."""
+    lacks: str | None
+    """Why it has no number to be ranked by; None if it has one."""
     metrics: dict[str, float]
     """Everything else that was logged last; `logged lr` where `lr` is in the point."""
     fit_seconds: float | None
@@ -141,15 +147,45 @@ class Trial(TypedDict):
     """Path of its run.json."""
 
 
+class Choice(TypedDict):
+    """What can be chosen: one set of hyperparameters and variant, trained from several seeds."""
+
+    name: str
+    """Its workload, or trial, and its variant: `digits~lr~0.1/one-worker`. Two choices of equal
+    names are one, and nothing else makes them one."""
+    label: str
+    """The same for a reader, without what all choices share."""
+    rank: int | None
+    """From 1, by the mean; None where a seed that gave others a number gave it none."""
+    values: list[float]
+    """The metric, in the order of the ranking's `seeds`; empty of a choice without a rank."""
+    lacks: str | None
+    """Why it has no rank; None if it has one."""
+
+
 class Ranking(TypedDict):
-    """The trials of a sweep, the best first."""
+    """The trials of a sweep or of a contest, those of the best choice first."""
 
     workload: str
-    """The one that the trials vary."""
+    """The one that the trials vary; of a contest the first one's."""
     metric: str
     """By which they are ranked."""
+    measured_in: Literal["test", "epoch"]
+    """Whether the test logged it, after training, or an epoch; the same for all trials."""
+    epoch: int | None
+    """The last in which any trial logged it, the same for all; None for a test."""
     best: str
     """`highest` or `lowest`."""
+    seeds: list[int]
+    """Those that gave any choice a number; by them the choices are compared."""
+    without_number: list[int]
+    """Seeds that gave none a number; they are left aside."""
+    contestants: list[str]
+    """Names of the two choices of a contest, the first one first; empty of a sweep."""
+    conflict: str | None
+    """What the runs of a contest do not share, so that it compares nothing."""
+    choices: list[Choice]
+    """The best first; those without a rank last."""
     finished: int
     """How many trials."""
     same: list[list[str]]

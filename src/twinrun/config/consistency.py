@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import convert
 
-from twinrun.config import matrix_cells, resume_variants
+from twinrun.config import candidates, matrix_cells, resume_variants
 from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
 from twinrun.config.sound_part import SoundPart
@@ -43,6 +43,7 @@ def contradictions(part: SoundPart, schema: Section, given: Section) -> list[str
         *_of_variants(sound, given),
         *_of_matrix(sound, schema),
         *_of_sweep(sound.config),
+        *candidates.contradictions(sound),
         *_of_fingerprint_file(sound.config),
         *_of_stops(sound.config, schema),
         *_of_resume(sound.config),
@@ -243,6 +244,7 @@ def _of_gate(part: SoundPart) -> Iterator[str]:
         "determinism_cost": "reproducibility",
         "fingerprint": "reproducibility",
         "resume": "resume",
+        "contest": "contest",
         "matrix": "matrix",
     }
     for name, wanted in config["require"].items():

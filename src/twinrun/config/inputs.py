@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinrun.config.candidates import kind_of
 from twinrun.config.definitions import StopPair
 
 if TYPE_CHECKING:  # settings import the studies, and these import this module
@@ -23,6 +24,7 @@ RUN = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
 COMPARISON_OF_REPEATS = "results/comparisons/{study}/{workload}/{variant}.json"
 COMPARISON_OF_VARIANTS = "results/comparisons/{study}/{workload}/{variant}/against/{baseline}.json"
 COMPARISON_OF_CHANGE = "results/matrix/{workload}/{cell}.json"
+CONTEST = "results/contests/{workload}/{variant}.json"
 LOCATION = "results/locations/{study}/{workload}/{variant}.json"
 MATRIX = "results/matrix/{workload}.json"
 RANKING = "results/sweeps/{workload}.json"
@@ -141,6 +143,37 @@ class Inputs:
         """List the runs of a workload's trials."""
         trials = self.settings.trials_of(wildcards["workload"])
         return self.of_study("sweep", RUN, workload=trials, repeat=[1])
+
+    def contested(self) -> list[str]:
+        """Name the workloads that contests are about: of two candidates the first."""
+        asked = self.settings.config["contest"]
+        return [asked["a"]] if kind_of(self.settings.config) == "workloads" else asked["workloads"]
+
+    def contests(self) -> list[str]:
+        """List the contests, each called after its first candidate; none where one cannot run."""
+        asked, named = self.settings.config["contest"], self.contested()
+        if kind_of(self.settings.config) == "workloads":
+            return self.of_study("contest", CONTEST, workload=named)
+        if {asked["a"], asked["b"]} & {*self.settings.not_run}:
+            return []
+        return self.of_study("contest", CONTEST, workload=named, variant=[asked["a"]])
+
+    def candidates(self, wildcards: Wildcards) -> dict[str, str]:
+        """Return both candidates of a contest, the first one first: their labels by their names."""
+        asked = self.settings.config["contest"]
+        key = "variant" if wildcards["variant"] == asked["a"] else "workload"
+        candidates = ({**wildcards, key: asked[letter]} for letter in ("a", "b"))
+        return {f"{of['workload']}/{of['variant']}": of[key] for of in candidates}
+
+    def runs_of_contest(self, wildcards: Wildcards) -> list[str]:
+        """List the runs of both candidates of a contest."""
+        names = (name.split("/") for name in self.candidates(wildcards))
+        seeds = self.settings.config["contest"]["seeds"]
+        return [
+            run
+            for workload, variant in names
+            for run in filled(RUN, workload=[workload], variant=[variant], seed=seeds, repeat=[1])
+        ]
 
     # What figures are drawn from
 

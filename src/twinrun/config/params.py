@@ -146,10 +146,15 @@ class Params:
             "studies": {
                 name: self.inputs.settings.config[name]["workloads"]
                 for name in ("reproducibility", "resume")
-            },
+            }
+            | {"contest": self.inputs.contested()},
             "configs": hashes_of_contents(configs),
             "config": self.hash_of_config(),
         }
+
+    def ranked_by(self, study: str) -> dict[str, str]:
+        """Return the metric of sweep or contest, and which value of it is best."""
+        return {key: self.inputs.settings.config[study][key] for key in ("metric", "best")}
 
     def hash_of_config(self) -> str:
         """Hash the whole config, which the command line may have changed."""

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from twinrun.config import matrix_cells, resume_variants
+from twinrun.config import candidates, matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
 from twinrun.config.definitions import (
     Dataset,
@@ -164,6 +164,7 @@ def resolve(
 
 
 def _settings(config: dict[str, Any], gpus: int) -> Settings:
+    config = candidates.resolved(config)
     default = config["accelerator"]
     # Decided once, where the workflow is planned: a node must not decide otherwise.
     if default == "auto":

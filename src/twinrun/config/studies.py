@@ -177,6 +177,18 @@ class Sweep(Study):
         return self.inputs.of_study(self.name, FIGURE, figure=["trials"])
 
 
+class Contest(Study):
+    """Trains two candidates, and compares their means."""
+
+    question = "Which of two is better, or just luckier?"
+
+    def compared(self) -> list[str]:
+        return self.inputs.contests()
+
+    def runs(self) -> list[str]:
+        return self.inputs.of_study(self.name, RUN) if self.compared() else []
+
+
 class Matrix(Study):
     """Trains every change of a baseline; made even of a baseline that cannot run here."""
 
@@ -216,6 +228,7 @@ STUDIES: Mapping[str, type[Study]] = {
     "acceleration": Acceleration,
     "parallel": Parallel,
     "sweep": Sweep,
+    "contest": Contest,
     "matrix": Matrix,
     "resume": Resume,
 }

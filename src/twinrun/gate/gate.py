@@ -133,7 +133,9 @@ def _fingerprints(
 
 
 def _is_about(row: VerdictRow, requirement: str, wanted: str) -> bool:
-    """Say whether a verdict answers a requirement, `resume` or `<variant>_pair`."""
+    """Say whether a verdict answers a requirement: `resume`, `contest` or `<variant>_pair`."""
+    if requirement == "contest":
+        return row["key"] == "contest"
     if requirement == "resume":
         # What Lightning's own checkpoints lose is for the report; what is required is the remedy.
         return row["key"] == "resumes_twinrun"
@@ -147,7 +149,8 @@ def _answers(
     rows: Sequence[VerdictRow], name: str, wanted: str, studies: Mapping[str, Sequence[str]]
 ) -> list[Judged]:
     """Judge the answers about the workloads of the config; others are those of another config."""
-    workloads = studies["resume" if name == "resume" else "reproducibility"]
+    study = name if name in ("resume", "contest") else "reproducibility"
+    workloads = studies[study]
     about = [row for row in rows if _is_about(row, name, wanted)]
     judged = [_answer(row, wanted) for row in about if row["workload"] in workloads]
     answered = {row["workload"] for row in about}
@@ -159,7 +162,7 @@ def _answers(
 
 def _answer(row: VerdictRow, wanted: str) -> Judged:
     why = f"{row['workload']} {row['variant']}: {row['answer']}, {row['measured']}"
-    if row["answer"] == wanted:
+    if row["answer"] == wanted or (row["answer"], wanted) == ("better", "not worse"):
         return "pass", why
     return "not comparable" if row["answer"] in OPEN else "fail", why
 

@@ -89,6 +89,8 @@ class Results:
     """What the epochs of one and of several workers took, by workload."""
     rankings: dict[str, Ranking]
     """The trials of a sweep, by the workload that they vary."""
+    contests: dict[str, Ranking]
+    """The candidates of a contest, by the path of its file in the results folder."""
     matrices: dict[str, MatrixTable]
     """Matrices by workload."""
     datasets: dict[str, DatasetManifest]
@@ -199,6 +201,7 @@ def read_results(
         timings=_by_name(each("timings/*.json", lambda _, path: summary.read(path))),
         scalings=_by_name(each("scaling/*.json", lambda _, path: epoch_times.read(path))),
         rankings=_by_name(each("sweeps/*.json", lambda _, path: study_records.read_ranking(path))),
+        contests=each("contests/*.json", lambda _, path: study_records.read_ranking(path)),
         matrices=_by_name(each("matrix/*.json", lambda _, path: study_records.read_matrix(path))),
         datasets=_by_name(each("data/*.json", lambda _, path: read_manifest(path))),
         figures={

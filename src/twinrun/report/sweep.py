@@ -1,7 +1,8 @@
 """The section of the study sweep: which hyperparameters do best?"""
 
+from twinrun.luck.standing import standing
 from twinrun.report.results import Results
-from twinrun.verdicts.sweep import confirmation
+from twinrun.verdicts.sweep import ground, metric_in
 
 
 def section(results: Results) -> dict[str, object]:
@@ -19,6 +20,8 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     study, settings = results.config["sweep"], results.config["workloads"][workload]
     ranking = results.rankings.get(workload)
     trials = ranking["trials"] if ranking else []
+    found = standing(ranking) if ranking else None
+    answer, said = ground(ranking, found) if ranking and found and found.placed else (None, None)
     return {
         "name": workload,
         "module": settings["module"],
@@ -28,5 +31,8 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "trials": trials,
         "names": list(dict.fromkeys(name for trial in trials for name in trial["metrics"])),
         "finished": ranking["finished"] if ranking else 0,
-        "ground": confirmation(trials)[1] if trials and trials[0]["rank"] else None,
+        "standing": found,
+        "metric_in": metric_in(ranking) if ranking else None,
+        "answer": answer,
+        "ground": said,
     }

@@ -57,6 +57,7 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
     files |= {f"timings/{name}.json" for name in results.timings}
     files |= {f"scaling/{name}.json" for name in results.scalings}
     files |= {f"sweeps/{name}.json" for name in results.rankings}
+    files |= results.contests.keys()
     files |= {f"matrix/{name}.json" for name in results.matrices}
     files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in results.resumes}
     said: set[tuple[str, str]] = set()

@@ -75,6 +75,8 @@ class Part:
     """Name of the dataset, if it is yet to be made."""
     metric: str | None = None
     """What the module must log."""
+    study: str = "sweep"
+    """The study whose `metric` that is."""
     data_workers: dict[str, int] = field(default_factory=dict)
     """Keys of the config that ask for data workers."""
     accumulate: dict[str, int] = field(default_factory=dict)
@@ -142,6 +144,8 @@ def _of_workload(
         ),
         data_workers={f"{k}.data_workers": v.data_workers for k, v in used.items()},
         accumulate={f"{k}.accumulate": v.accumulate for k, v in used.items()},
+        metric=settings.config["contest"]["metric"] if _is_candidate(settings, name) else None,
+        study="contest",
     )
     # The smallest size: it shows a wrong type as well as the largest, which may take minutes.
     study = settings.config["devices"]
@@ -158,6 +162,10 @@ def _of_workload(
                 settings, "sweep.trials", trial, settings.workloads[trial], variant, search_path
             )
             yield replace(part, metric=settings.config["sweep"]["metric"])
+
+
+def _is_candidate(settings: Settings, workload: str) -> bool:
+    return "contest" in settings.studies and workload in settings.config["contest"]["workloads"]
 
 
 def _covering(settings: Settings, trials: Sequence[str]) -> list[str]:

@@ -222,11 +222,11 @@ def _of_metric(
     files = [entry["file"] for entry in imported_files().values()]
     metric = str(part.metric)
     if part.training.workload.epochs == 1 or not may_be_logged(metric, module, files):
-        yield f"sweep.metric: {metric!r} is not logged; {logged}"
+        yield f"{part.study}.metric: {metric!r} is not logged; {logged}"
         return
     note = (
-        f"sweep.metric: {metric!r} was not logged in the rehearsal's one epoch, in which {logged}; "
-        f"a later one must log it"
+        f"{part.study}.metric: {metric!r} was not logged in the rehearsal's one epoch, in which "
+        f"{logged}; a later one must log it"
     )
     found["notes"].append(placed(part, note))
 
@@ -291,7 +291,7 @@ def _failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
 
 def placed(part: Part, mistake: str) -> str:
     """Begin a sentence with its key in the config."""
-    if re.match("(sweep|devices)[.]", mistake):
+    if re.match("(sweep|contest|devices)[.]", mistake):
         return mistake
     if part.key.startswith("workloads."):
         is_key = re.match(r"(module|data|dataset): |(hyperparameters|from_run)[.]", mistake)

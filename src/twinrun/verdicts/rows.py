@@ -30,7 +30,8 @@ Key = Literal[
     "same_predictions",  # are predictions those of the baseline, except for rounding?
     "same_parameters",  # does training end in the bits that the baseline's training ends in?
     "finished",  # did every trial of a sweep finish?
-    "best",  # do the same hyperparameters of a sweep come first for every seed?
+    "best",  # is the first choice of a sweep better than all others by more than luck?
+    "contest",  # is the first of two candidates better than the second by more than luck?
     "withstands_changes",  # do the bits stay the same when one setting is changed?
     "resumes_lightning",  # does Lightning's checkpoint lead to the uninterrupted run's bits?
     "resumes_twinrun",  # does Twinrun's?
@@ -40,6 +41,8 @@ Answer = Literal[
     "differs",  # at least one bit is not
     "yes",
     "no",
+    "better",  # of two candidates, the first, by more than luck
+    "worse",
     "not run",  # this machine or this training lacks what it takes
     "not comparable",  # the runs are no pair
     "undecided",  # it was looked at, and what was measured allows neither yes nor no

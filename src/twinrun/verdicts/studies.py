@@ -19,6 +19,7 @@ from twinrun.comparison.study_records import (
 )
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
+from twinrun.verdicts import contest as contests
 from twinrun.verdicts import sweep as sweeps
 from twinrun.verdicts.computation import agreements, computations
 from twinrun.verdicts.equality import REPEATS, Compared, repeats, same_parameters
@@ -133,6 +134,16 @@ def sweep(
     return [*rows, *not_run(missing, "finished", sweeps.FINISHED)]
 
 
+def contest(
+    rankings: Sequence[Evidence[Ranking]],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
+) -> list[Verdict]:
+    """Say of two candidates whether the first is better than the second."""
+    rows = [contests.verdict(ranking) for ranking in rankings]
+    return [*rows, *not_run(missing, "contest", contests.BETTER)]
+
+
 def matrix(
     matrices: Sequence[Evidence[MatrixTable]],
     timings: Sequence[Timing],
@@ -191,6 +202,7 @@ STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
     "acceleration": _study(acceleration, read_comparisons, _timing),
     "parallel": _study(parallel, read_comparisons, _scaling),
     "sweep": _study(sweep, _one(read_ranking), _timing),
+    "contest": _study(contest, _one(read_ranking), _timing),
     "matrix": _study(matrix, _one(read_matrix), _timing),
     "resume": _study(resume, _one(read_stops), _timing),
 }

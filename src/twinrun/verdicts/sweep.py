@@ -1,18 +1,23 @@
 """Verdicts on a sweep: did its trials finish, and is its winner more than luck?
 
-A trial is one training: hyperparameters and a seed. The order of the trials under one seed says
-nothing of the order under another, so from one seed none is called the best.
+A choice is a set of hyperparameters and a variant, a trial one training of it from a seed. The
+order of the choices under one seed says nothing of the order under another, so from one seed none
+is called the best.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from twinrun.comparison.study_records import Ranking, Trial
-from twinrun.formatting import measure, plural
+from twinrun.comparison.study_records import Ranking
+from twinrun.formatting import count, measure, plural
+from twinrun.luck.forecast import MOST_SEEDS
+from twinrun.luck.standing import Placed, Standing, standing
+from twinrun.luck.welch import Scatter
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
 FINISHED = "Did every trial of the sweep finish?"
-BEST = "Do the same hyperparameters come first for every seed?"
+BEST = "Is one choice better than all others by more than luck?"
+MOST_NAMED = 5
 
 
 def finished(ranking: Evidence[Ranking]) -> Verdict:
@@ -29,15 +34,12 @@ def _and(labels: Sequence[str]) -> str:
 
 
 def best(ranking: Evidence[Ranking]) -> list[Verdict]:
-    """Name the first trial, and say whether every seed confirms it; nothing if none finished."""
+    """Name the best choice, or those between which it is undecided; nothing if none finished."""
     found = ranking.found
-    # Trials without a rank come last: where the first has none, nobody has one.
-    first = found["trials"][0]
-    if first["rank"] is None:
+    if not any(choice["rank"] is not None for choice in found["choices"]):
         return _unranked(ranking)
-    answer, ground = confirmation(found["trials"])
-    value = f"{found['best']} {found['metric']}: {measure(first['value'])} with {first['label']}"
-    return [_verdict(ranking, "best", BEST, answer, f"{value}; {ground}")]
+    answer, measured = ground(found, standing(found))
+    return [_verdict(ranking, "best", BEST, answer, measured)]
 
 
 def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
@@ -46,6 +48,16 @@ def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
     if not found["finished"]:
         return []
     done = [trial for trial in found["trials"] if trial["ended"] == "finished"]
+    if any(trial["lacks"] is None for trial in done):
+        return [
+            _verdict(
+                ranking,
+                "best",
+                BEST,
+                "not comparable",
+                f"no choice has a number for every seed{_beside(found, standing(found))}",
+            )
+        ]
     if any(trial["value"] is not None for trial in done):
         measured = f"{found['metric']} is no number in any trial"
     else:
@@ -57,47 +69,97 @@ def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
     return [_verdict(ranking, "best", BEST, "not run", measured)]
 
 
-def confirmation(trials: Iterable[Trial]) -> tuple[Answer, str]:
-    """Say whether the hyperparameters that come first do so for every seed that was asked for.
+def metric_in(ranking: Ranking) -> str:
+    """Say which metric is compared, and from where: the same for all.
+
+    >>> metric_in({"metric": "loss", "measured_in": "epoch", "epoch": 3})
+    'loss in epoch 3'
+    """
+    where = "in the test" if ranking["measured_in"] == "test" else f"in epoch {ranking['epoch']}"
+    return f"{ranking['metric']} {where}"
+
+
+def ground(ranking: Ranking, found: Standing) -> tuple[Answer, str]:
+    """Say whether the first choice is the best, and what that rests on.
 
     Args:
-        trials: of a ranking, the best first; at least one has a rank.
-
-    Returns:
-        The answer and, in a clause, what it rests on.
+        ranking: at least one choice has a rank.
+        found: how its choices stand.
     """
-    trials = list(trials)
-    ranked = [trial for trial in trials if trial["rank"] is not None]
-    lacking = len(trials) - len(ranked)
-    lack = f"; {lacking} of {plural(len(trials), 'trial')} gave no number" if lacking else ""
-    if len({_choice(trial) for trial in ranked}) < 2:
-        return "undecided", f"there is no other trial to compare it with{lack}"
-    # A point has a seed only where trials differ in it: None is the one seed of all.
-    of_seeds: dict[int | None, list[Trial]] = {trial["point"].get("seed"): [] for trial in trials}
-    for trial in ranked:
-        of_seeds[trial["point"].get("seed")].append(trial)
-    known = [of_seed for of_seed in of_seeds.values() if of_seed]
-    if len(known) < 2:
-        return "undecided", f"from one seed only, so this order may be luck{lack}"
-    winner = _choice(ranked[0])
-    # A first place that is shared is not won.
-    won = sum(_firsts(of_seed) == {winner} for of_seed in known)
-    ground = f"these hyperparameters come first for {won} of {len(of_seeds)} seeds{lack}"
-    if won < len(known):
-        return "no", ground
-    # Of a seed without any number nobody knows who would have come first.
-    return "yes" if len(known) == len(of_seeds) else "undecided", ground
+    first, rivals = found.placed[0], found.rivals
+    measured_as, beside = f"{ranking['best']} {metric_in(ranking)}", _beside(ranking, found)
+    alone = f"{measured_as}: {measure(first.scatter.mean)} with {first.label}"
+    if len(found.placed) < 2:
+        return "undecided", f"{alone}; there is no other choice to compare it with{beside}"
+    if found.seeds < 2:
+        luck = "from one seed only, so this order may be luck: list more under sweep.seeds"
+        return "undecided", f"{alone}; {luck}{beside}"
+    mean = f"{measured_as}, mean over {count(found.seeds)} seeds"
+    if not rivals:
+        most = max(choice.p or 0 for choice in found.placed[1:])
+        told = f"all others are told from it (p {p_value(most)})"
+        next_one = f"the next is {_shown(found.placed[1])}"
+        return "yes", f"best: {_shown(first)}; {mean}; {told}, {next_one}{beside}"
+    names = [_shown(choice) for choice in (first, *rivals)]
+    more = len(names) - MOST_NAMED
+    named = _and(names) if more <= 0 else _and([*names[:MOST_NAMED], f"{more} more"])
+    return "undecided", f"undecided between {named}; {mean}; {_still(found)}{beside}"
 
 
-def _choice(trial: Trial) -> str:
-    """Return what was chosen in a trial: its hyperparameters and variant, not the seed."""
-    # repr, since a hyperparameter may be a list, which has no hash.
-    return repr({name: value for name, value in trial["point"].items() if name != "seed"})
+def _still(found: Standing) -> str:
+    """Say what it would take to decide."""
+    if found.moves_nothing:
+        return UNMOVED
+    return seeds_still(found.needed, found.seeds)
 
 
-def _firsts(trials: Sequence[Trial]) -> set[str]:
-    """Return the choices that share the best value among ranked trials, the best first."""
-    return {_choice(trial) for trial in trials if trial["value"] == trials[0]["value"]}
+UNMOVED = "no seed changes these values, so how much of the order is luck was not measured"
+
+
+def seeds_still(needed: int | None, seeds: int) -> str:
+    """Say how many seeds would decide.
+
+    >>> seeds_still(7, 3), seeds_still(None, 3)[:41]
+    ('7 seeds would probably tell (4 more)', 'no number of seeds up to 10,000 would pro')
+    """
+    if needed is None:
+        return f"no number of seeds up to {count(MOST_SEEDS)} would probably tell"
+    needed = max(needed, seeds + 1)
+    return f"{plural(needed, 'seed')} would probably tell ({count(needed - seeds)} more)"
+
+
+def spread(found: Scatter) -> str:
+    """Write a mean with its 95 % interval."""
+    if found.interval is None:
+        return measure(found.mean)
+    low, high = found.interval
+    return f"{measure(found.mean)} ({measure(low)} to {measure(high)})"
+
+
+def p_value(p: float) -> str:
+    """Write a probability.
+
+    >>> p_value(0.0123), p_value(1e-9)
+    ('= 0.012', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+
+
+def _shown(choice: Placed) -> str:
+    return f"{choice.label} with {spread(choice.scatter)}"
+
+
+def _beside(ranking: Ranking, found: Standing) -> str:
+    """Name the choices and the seeds that are not compared."""
+    text = "".join(f"; {label} is not comparable ({why})" for label, why in found.beside[:3])
+    text += f"; nor are {len(found.beside) - 3} more" if len(found.beside) > 3 else ""
+    return text + without_number(ranking)
+
+
+def without_number(ranking: Ranking) -> str:
+    """Name the seeds that gave no choice a number."""
+    seeds = ", ".join(map(str, ranking["without_number"]))
+    return f"; left aside: seed {seeds}, which gave none a number" if seeds else ""
 
 
 def _verdict(

@@ -1,0 +1,92 @@
+"""How the choices of a ranking stand: which one is best, or between which it is undecided.
+
+The first choice, by its mean over seeds, is compared with each of the others. Those that Holm's
+method does not tell from it stay rivals: the best is among them and the first, but for a
+probability of 5 %. It is best where no rival is left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from twinrun.comparison.study_records import Ranking
+from twinrun.luck.forecast import seeds_needed
+from twinrun.luck.holm import adjusted
+from twinrun.luck.student_t import LEVEL
+from twinrun.luck.welch import Scatter, scatter, welch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A choice with a rank."""
+
+    label: str
+    """How it is called for a reader."""
+    scatter: Scatter
+    """Mean and standard deviation of its values over seeds."""
+    p: float | None
+    """How probable it is that only luck puts the first before it, by Holm; None of the first, and
+    where luck was not measured."""
+    is_rival: bool
+    """Whether it may be the best as well as the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """All choices of a ranking."""
+
+    placed: Sequence[Placed]
+    """Those with a rank, the best mean first."""
+    beside: Sequence[tuple[str, str]]
+    """Those without one, and why."""
+    seeds: int
+    """How many seeds each mean is of."""
+
+    @property
+    def rivals(self) -> list[Placed]:
+        """The choices that are not told from the first."""
+        return [choice for choice in self.placed[1:] if choice.is_rival]
+
+    @property
+    def needed(self) -> int | None:
+        """Seeds of each that would tell the first from all rivals, if all is as it was measured.
+
+        None if no number does, or it cannot be said.
+        """
+        first, rivals = self.placed[0].scatter, [rival.scatter for rival in self.rivals]
+        if self.seeds < 2 or not all(first.deviation or rival.deviation for rival in rivals):
+            return None
+        # Holm's method counts each of them at most so often.
+        found = [seeds_needed(first, rival, LEVEL / len(rivals)) for rival in rivals]
+        numbers = [number for number in found if number is not None]
+        return max(numbers) if numbers and len(numbers) == len(found) else None
+
+    @property
+    def moves_nothing(self) -> bool:
+        """Whether every seed gives the same, so that luck was not measured."""
+        scatters = [self.placed[0].scatter, *(rival.scatter for rival in self.rivals)]
+        return self.seeds > 1 and not any(found.deviation for found in scatters)
+
+
+def standing(ranking: Ranking) -> Standing:
+    """Compare the first choice of a ranking with each of the others."""
+    choices = [choice for choice in ranking["choices"] if choice["rank"] is not None]
+    scatters = [scatter(choice["values"]) for choice in choices]
+    differences = [welch(scatters[0], other) for other in scatters[1:]]
+    measured = iter(adjusted([found.p for found in differences if found is not None]))
+    ps = [None if found is None else next(measured) for found in differences]
+    placed = [
+        Placed(
+            label=choice["label"],
+            scatter=found,
+            p=p,
+            is_rival=bool(index) and not (p is not None and p < LEVEL),
+        )
+        for index, (choice, found, p) in enumerate(
+            zip(choices, scatters, [None, *ps][: len(choices)], strict=True)
+        )
+    ]
+    return Standing(
+        placed=placed,
+        beside=[(c["label"], c["lacks"] or "") for c in ranking["choices"] if c["rank"] is None],
+        seeds=len(ranking["seeds"]),
+    )

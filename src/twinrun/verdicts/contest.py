@@ -1,0 +1,72 @@
+"""The verdict on two candidates: is the first better than the second, or just luckier?"""
+
+from twinrun.comparison.study_records import Ranking
+from twinrun.formatting import count, measure, percent
+from twinrun.luck.contest import Contest, candidates, contest
+from twinrun.luck.forecast import POWER
+from twinrun.luck.welch import Difference, same
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import Verdict
+from twinrun.verdicts.sweep import metric_in, p_value, seeds_still, spread, without_number
+
+QUESTION = "Is {a} better than {b}?"
+# Where one of them could not run.
+BETTER = "Is it better than the other candidate?"
+
+
+def verdict(ranking: Evidence[Ranking]) -> Verdict:
+    """Say whether the first of two candidates is better."""
+    found, (a, b) = contest(ranking.found), candidates(ranking.found)
+    workload, _, variant = a["name"].partition("/")
+    return {
+        "key": "contest",
+        "workload": workload,
+        "variant": variant,
+        "question": QUESTION.format(a=a["label"], b=b["label"]),
+        "answer": found.answer,
+        "measured": measured(ranking.found, found),
+        "evidence": ranking.path,
+    }
+
+
+def measured(ranking: Ranking, found: Contest) -> str:
+    """Say what a contest rests on."""
+    if found.first is None or found.second is None:
+        return (found.reason or "") + without_number(ranking)
+    a, b = candidates(ranking)
+    seeds = found.first.number
+    compared = (
+        f"{ranking['best']} {metric_in(ranking)} is best, mean over {count(seeds)} "
+        f"seed{'' if seeds == 1 else 's'}: {spread(found.first)} of {a['label']}, "
+        f"{spread(found.second)} of {b['label']}"
+    )
+    aside = without_number(ranking)
+    if seeds < 2:
+        luck = "from one seed only, so this may be luck: list more under contest.seeds"
+        return f"{compared}; {luck}{aside}"
+    if found.difference is None:
+        alike = "both give the same" if same(found.first, found.second) else "no seed changes that"
+        luck = "" if same(found.first, found.second) else ", so how much is luck was not measured"
+        return f"{compared}; {alike}{luck}{aside}"
+    apart = f"apart by {_apart(found.difference)}, p {p_value(found.difference.p)}"
+    still = seeds_still(found.needed, seeds) if found.answer == "undecided" else _power(found)
+    return f"{compared}; {apart}; {still}; {_pairing(found.bought)}{aside}"
+
+
+def _apart(found: Difference) -> str:
+    low, high = found.interval
+    return f"{measure(found.mean)} ({measure(low)} to {measure(high)})"
+
+
+def _power(found: Contest) -> str:
+    power = found.power or 0
+    few = ", which is little: a difference that is found by luck looks too large"
+    return f"as many seeds tell such a difference with probability {power:.2f}" + (
+        few if power < POWER else ""
+    )
+
+
+def _pairing(bought: float | None) -> str:
+    if bought is None or bought <= 0:
+        return "pairing by seed buys nothing"
+    return f"pairing by seed takes away {percent(bought)} of the variance"

@@ -1,0 +1,56 @@
+"""Rankings of choices as `rank` writes them, from values by seed alone."""
+
+import math
+
+from twinrun.comparison.ranking import ranked
+
+# What a ranking has beside its trials.
+WITHOUT_CHOICES = {
+    "measured_in": "test",
+    "epoch": None,
+    "seeds": [1],
+    "without_number": [],
+    "contestants": [],
+    "conflict": None,
+    "choices": [],
+    "same": [],
+}
+OF_TRIAL = {"choice": "w/v", "seed": 1, "lacks": None}
+
+
+def ranking(values, *, best="highest", contestants=(), conflict=None):
+    """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number."""
+    trials = [
+        {
+            "rank": None,
+            "choice": name,
+            "seed": seed,
+            "point": {"lr": name, "seed": seed},
+            "label": f"lr {name}, seed {seed}",
+            "value": None if isinstance(value, str) else value,
+            "lacks": value if isinstance(value, str) else None if math.isfinite(value) else "nan",
+            "metrics": {},
+            "ended": value if isinstance(value, str) else "finished",
+            "run": f"{name}/{seed}",
+        }
+        for name, of in values.items()
+        for seed, value in enumerate(of, start=1)
+    ]
+    seeds = list(dict.fromkeys(trial["seed"] for trial in trials))
+    known = [s for s in seeds if any(t["seed"] == s and t["lacks"] is None for t in trials)]
+    labels = {name: name for name in contestants} or None
+    return {
+        "workload": "digits",
+        "metric": "acc",
+        "measured_in": "test",
+        "epoch": None,
+        "best": best,
+        "seeds": known,
+        "without_number": [seed for seed in seeds if seed not in known],
+        "contestants": list(contestants),
+        "conflict": conflict,
+        "choices": ranked(trials, known, best, labels),
+        "finished": sum(trial["ended"] == "finished" for trial in trials),
+        "same": [],
+        "trials": trials,
+    }
