@@ -113,3 +113,17 @@ def test_each_seed_has_two_minutes_more_with_each_attempt_as_much_again():
     assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=1) == 50
     assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=2) == 100
     assert params.minutes_of_seeds({"study": "devices"}, attempt=1) == 32
+
+
+def test_a_seed_that_is_added_trains_only_what_is_new():
+    """The other runs are asked for by the same paths, and told the same."""
+    few, more = (of(sweep={"seeds": seeds}, contest={"seeds": seeds}) for seeds in ([1], [1, 2]))
+    trial = {"workload": "digits~learning_rate~0.003~batch_size~32", "variant": "one-worker"}
+    trial |= {"seed": "1", "repeat": "1"}
+    assert few.settings_of_run(trial) == more.settings_of_run(trial)
+    asked = [params.inputs.runs_of_sweep({"workload": "digits"}) for params in (few, more)]
+    assert [len(runs) for runs in asked] == [6, 12]
+    assert {*asked[0]} < {*asked[1]}
+    contest = {"workload": "digits-few", "variant": "serial"}
+    asked = [params.inputs.runs_of_contest(contest) for params in (few, more)]
+    assert {*asked[0]} < {*asked[1]}
