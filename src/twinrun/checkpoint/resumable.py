@@ -119,9 +119,10 @@ class Resumable(pl.Callback):
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
             # None is a value, too: an entry that does not name it is of another version.
             others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
-            self._expected = entry.get("batch") if is_whole and not others else None
+            self._expected = None
             if is_whole and not others:
                 as_data(path)
+                self._expected = entry["batch"] if "batch" in entry else None  # noqa: SIM401
         except TwinrunError:
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
