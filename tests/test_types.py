@@ -17,7 +17,7 @@ RECORDS = {
     "twinrun.gate.outcome": ["GateOutcome"],
     "twinrun.dataset_files": ["DatasetManifest", "ArrayEntry"],
     "twinrun.checkpoint.resumable": ["CheckpointEntry"],
-    "twinrun.config.definitions": ["StopPair", "ListedCell"],
+    "twinrun.config.rule_records": ["StopPair", "ListedCell"],
 }
 OBJECTS = {
     "twinrun.config.definitions": ["Workload", "Variant", "Timing", "Training", "Replay", "Run"],

@@ -185,7 +185,7 @@ def test_the_config_given_is_not_changed():
             "'a.b' is not an import path like",
         ),
         ("workloads.denoiser.module", "a;b:C", "is not an import path"),
-        ("workloads.mine", {"module": "a:B"}, "workloads.mine: the key data, epochs is missing"),
+        ("workloads.mine", {"module": "a:B"}, "workloads.mine: the key epochs is missing"),
         ("datasets.mine", {}, "needs exactly one of `make` and `file`"),
         ("datasets.mine", {"make": "a:b", "file": "c"}, "needs exactly one of `make` and `file`"),
         ("datasets.mine", {"file": "absent.csv"}, "'absent.csv' is neither a file nor a folder"),

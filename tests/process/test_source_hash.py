@@ -47,12 +47,11 @@ def names(files):
 def test_imports_are_followed_inside_the_package():
     assert names(package_files("twinrun.training.load_workload")) == {
         "__init__.py",
-        "artifacts.py",
         "constructors.py",
-        "dataset_files.py",
         "definitions.py",
         "errors.py",
         "import_path.py",
+        "keys.py",
         "load_workload.py",
         "one_lightning.py",
         "unmet_requirements.py",

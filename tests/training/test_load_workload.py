@@ -6,7 +6,7 @@ from small import Points, Small
 
 from twinrun.config.definitions import FromRun, Workload
 from twinrun.errors import TwinrunError
-from twinrun.training.load_workload import build_data, build_module
+from twinrun.training.build_workload import OfRun, build_data, build_module
 
 WORKLOADS = """
 import functools
@@ -67,7 +67,7 @@ def test_a_function_that_returns_a_module_stands_for_its_class(folder):
 def test_a_function_that_returns_data_is_given_what_the_run_gives(folder):
     theirs = {"seed": "random_state", "data_workers": "num_workers"}
     own = workload(data="of_functions:points", from_run=theirs, size=32)
-    made = build_data(own, seed=3, dataset_path=None, data_workers=2, search_path=folder)
+    made = build_data(own, OfRun(seed=3, data_workers=2), search_path=folder)
     assert isinstance(made, Points)
     assert made.data_workers == 2
     assert made.inputs.equal(Points(32, seed=3).inputs)
@@ -80,20 +80,19 @@ def test_a_name_of_the_config_may_be_among_arguments_that_are_not_named(folder):
         from_run={"data_workers": "num_workers", "seed": None},
         size=32,
     )
-    made = build_data(own, seed=3, dataset_path=None, data_workers=2, search_path=folder)
+    made = build_data(own, OfRun(seed=3, data_workers=2), search_path=folder)
     assert made.data_workers == 2
 
 
 def test_what_the_run_shall_not_give_is_a_hyperparameter(folder):
     own = workload(data="of_functions:Numbered", from_run={"seed": None}, size=32, seed=11)
-    made = build_data(own, seed=3, dataset_path=None, search_path=folder)
+    made = build_data(own, OfRun(seed=3), search_path=folder)
     assert made.kept == 11
     sentence = "is given by the run and cannot be set; say `from_run: {seed: null}`"
     with pytest.raises(TwinrunError, match=sentence):
         build_data(
             workload(data="of_functions:Numbered", size=32, seed=11),
-            seed=3,
-            dataset_path=None,
+            OfRun(seed=3),
             search_path=folder,
         )
 
@@ -102,7 +101,7 @@ def test_an_argument_that_the_run_shall_not_give_cannot_be_asked_for(folder):
     own = workload(size=32, from_run={"data_workers": None})
     sentence = "wants 2, but small:Points is not given it [(]from_run.data_workers: null[)]"
     with pytest.raises(TwinrunError, match=sentence):
-        build_data(own, seed=3, dataset_path=None, data_workers=2, search_path=folder)
+        build_data(own, OfRun(seed=3, data_workers=2), search_path=folder)
 
 
 @pytest.mark.parametrize(

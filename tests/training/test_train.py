@@ -17,7 +17,8 @@ from twinrun import artifacts, dataset_files, run_files, run_records
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
-from twinrun.training.load_workload import build_data, load_workload
+from twinrun.training.build_workload import OfRun, build_data
+from twinrun.training.load_workload import load_workload
 
 
 def run(folder, *, workload=WORKLOAD, variant=VARIANT, seed=1):
@@ -154,13 +155,11 @@ def test_hyperparameters_go_to_the_constructor_that_names_them():
 
 
 def test_the_run_gives_seed_path_and_data_workers():
-    data = build_data(
-        Workload(**WORKLOAD), seed=4, dataset_path=None, data_workers=2, search_path=[HERE]
-    )
+    data = build_data(Workload(**WORKLOAD), OfRun(seed=4, data_workers=2), search_path=[HERE])
     assert data.data_workers == 2
     assert torch.equal(data.inputs, Points(size=70, seed=4).inputs)
     with pytest.raises(TwinrunError, match="takes no argument `path`"):
-        build_data(Workload(**WORKLOAD), seed=4, dataset_path="a.npz", search_path=[HERE])
+        build_data(Workload(**WORKLOAD), OfRun(seed=4, path="a.npz"), search_path=[HERE])
 
 
 class Reads(Points):
@@ -181,7 +180,7 @@ def test_a_run_is_given_no_dataset_that_is_not_as_it_was_made(tmp_path):
     def build():
         workload = Workload(**{**WORKLOAD, "data": "test_train:Reads"})
         folder = Path(__file__).parent
-        return build_data(workload, seed=1, dataset_path=str(file), search_path=[str(folder)])
+        return build_data(workload, OfRun(seed=1, path=str(file)), search_path=[str(folder)])
 
     assert build().path == str(file)
     # Whole in itself, so that no reader of it would notice.

@@ -64,7 +64,7 @@ def test_a_run_is_the_training_of_a_script_with_the_same_arguments(tmp_path, tra
 def test_they_are_settings_of_the_run(tmp_path):
     weights_of(tmp_path / "run", BY_NORM)
     settings = artifacts.read_json(tmp_path / "run/run.json")["settings"]
-    assert settings["workload"]["trainer"] == {**BY_NORM, "gradient_clip_algorithm": None}
+    assert BY_NORM.items() <= settings["workload"]["trainer"].items()
 
 
 def test_two_workers_clip_what_one_does(tmp_path):
@@ -95,7 +95,8 @@ def training(**variant):
 
 def test_each_of_them_reaches_the_trainer(tmp_path):
     told = {"gradient_clip_val": 0.5, "gradient_clip_algorithm": "value"}
-    assert told.keys() == {field.name for field in fields(TrainerArguments)}
+    objects = {"callbacks", "logger"}  # see test_trainer_objects
+    assert told.keys() == {field.name for field in fields(TrainerArguments)} - objects
     variant, given = training().variant, TrainerArguments(**told)
     trainer = trainer_of(variant, given, root=str(tmp_path), callbacks=[], max_epochs=1)
     assert {name: getattr(trainer, name) for name in told} == told

@@ -1,7 +1,7 @@
 from msgspec import convert
 
 from twinrun.comparison.resume_loss import diagnose
-from twinrun.config.definitions import StopPair
+from twinrun.config.rule_records import StopPair
 from twinrun.process.job import job
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 from msgspec import convert
 
 from twinrun.comparison.matrix import tabulate
-from twinrun.config.definitions import ListedCell
+from twinrun.config.rule_records import ListedCell
 from twinrun.process.job import job
 
 if __name__ == "__main__":

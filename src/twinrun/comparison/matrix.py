@@ -18,7 +18,7 @@ from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import MatrixCell, MatrixTable, write_matrix
-from twinrun.config.definitions import ListedCell
+from twinrun.config.rule_records import ListedCell
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.run_records import RunManifest
 

@@ -20,7 +20,7 @@ from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
 from twinrun.comparison.tables import read_steps
-from twinrun.config.definitions import StopPair
+from twinrun.config.rule_records import StopPair
 from twinrun.formatting import count, plural
 
 RNG_STATE = "RNG state "  # before the name of a generator

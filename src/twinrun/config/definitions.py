@@ -7,7 +7,7 @@ rebuilds them from the signature of the function that it calls. Nothing is resol
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 Section: TypeAlias = Mapping[str, Any]
 """A part of a config as YAML gives it: the schema says what it holds, not a type."""
@@ -36,6 +36,10 @@ class TrainerArguments:
 
     Told one, Lightning refuses a module that clips by itself by another one.
     """
+    callbacks: list[Any] = field(default_factory=list)
+    """Each by its class, `{class_path: ..., init_args: {...}}`; a training has its own."""
+    logger: Any = None
+    """Likewise; one or a list of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +56,12 @@ class FromRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A LightningModule, a LightningDataModule and their hyperparameters."""
+    """A LightningModule, a LightningDataModule if there is one, and their hyperparameters."""
 
     module: str
     """Import path of the LightningModule, or of a function that returns one."""
-    data: str
-    """Import path of the LightningDataModule, or of a function that returns one."""
+    data: str | None = None
+    """Of the LightningDataModule; None where the module brings its own loaders."""
     dataset: str | None
     """Name of its dataset."""
     hyperparameters: Mapping[str, Any]
@@ -273,27 +277,3 @@ class Run:
     """Folder for the last checkpoint, until the run is finished."""
     checkpoint_minutes: float
     """At least these lie between two checkpoints."""
-
-
-class ListedCell(TypedDict):
-    """A cell as the rule `tabulate` is told of it."""
-
-    name: str
-    """Part of a path: what is changed, and its value."""
-    label: str
-    """For readers, as one would write it in the config."""
-    not_run: str | None
-    """Why this machine cannot run it."""
-
-
-class StopPair(TypedDict):
-    """Two variants whose runs should end in the same bits."""
-
-    stop: str
-    """Where the one is stopped; see `resume_variants.STOPS`."""
-    resume: str
-    """From whose checkpoint it is resumed; see `resume_variants.RESUMES`."""
-    stopped: str
-    """The variant that is stopped and resumed, by its name; or its run, by its run.json."""
-    whole: str
-    """The one that is not, likewise."""

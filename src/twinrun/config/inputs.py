@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinrun.config.candidates import kind_of
-from twinrun.config.definitions import StopPair
+from twinrun.config.rule_records import StopPair
 
 if TYPE_CHECKING:  # settings import the studies, and these import this module
     from twinrun.config.settings import Settings

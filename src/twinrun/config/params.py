@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from twinrun.config.class_paths import code_of
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards
@@ -82,9 +83,8 @@ class Params:
         return [make.partition(":")[0]] if make else []
 
     def modules_of_workload(self, wildcards: Wildcards) -> list[str]:
-        """Name the modules of a workload's network and data."""
-        workload = self.inputs.settings.workloads[wildcards["workload"]]
-        return [path.partition(":")[0] for path in (workload.module, workload.data)]
+        """Name the modules of a workload's network and data, and the classes of its arguments."""
+        return code_of(self.inputs.settings.workloads[wildcards["workload"]])
 
     @property
     def modules_in_use(self) -> list[list[str]]:

@@ -7,7 +7,8 @@ there the whole training accumulates too.
 
 from collections.abc import Sequence
 
-from twinrun.config.definitions import Section, StopPair
+from twinrun.config.definitions import Section
+from twinrun.config.rule_records import StopPair
 
 # Where a training is stopped, for readers.
 STOPS = {

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jsonschema import Draft202012Validator, ValidationError, validators
 
 from twinrun.config.definitions import Section
+from twinrun.config.keys import written_key
 from twinrun.wording import LONGEST_VALUE, shown, suggestion
 
 Path = tuple[str | int, ...]  # keys of mappings and indices of lists
@@ -25,6 +26,8 @@ ALSO_CALLED = {
     **dict.fromkeys(("min", "minimize"), "lowest"),
     "cuda": "gpu",
 }
+# Sections whose entries hold arguments: hyperparameters.x is workloads.<name>.hyperparameters.x.
+ARGUMENT_SECTIONS, ARGUMENT_DEPTH = ("workloads", "datasets"), 3
 MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
 MOST_VALUES = 1_000_000  # in a config: a few aliases of aliases make billions
 TYPES = {
@@ -100,7 +103,11 @@ def _plain(value: object, path: list[str], count: list[int]) -> Any:
             f"lists of aliases multiply"
         )
     if isinstance(value, Mapping):
-        return {str(k): _plain(item, [*path, str(k)], count) for k, item in value.items()}
+        # What a constructor is given keeps its keys; other sections have names for keys.
+        is_argument = len(path) > ARGUMENT_DEPTH and path[0] in ARGUMENT_SECTIONS
+        written = [_written(k, path) if is_argument else str(k) for k in value]
+        items = zip(written, value.values(), strict=True)
+        return {k: _plain(item, [*path, k], count) for k, item in items}
     if isinstance(value, list | tuple):
         return [_plain(item, [*path, str(index)], count) for index, item in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
@@ -109,6 +116,13 @@ def _plain(value: object, path: list[str], count: list[int]) -> Any:
         f"{'.'.join(path) or 'the config'}: {shown(value)} is no text, number, list or mapping; "
         f"put a text in quotation marks"
     )
+
+
+def _written(key: object, path: list[str]) -> str:
+    try:
+        return written_key(key)
+    except TypeError as error:
+        raise _NotPlainError(f"{'.'.join(path)}: the key {error}") from error
 
 
 def _fill_defaults(

@@ -19,14 +19,13 @@ from twinrun.config import candidates, matrix_cells, resume_variants
 from twinrun.config.consistency import contradictions
 from twinrun.config.definitions import (
     Dataset,
-    ListedCell,
     Section,
-    StopPair,
     Timing,
     Variant,
     Workload,
 )
 from twinrun.config.matrix_cells import Cell
+from twinrun.config.rule_records import ListedCell, StopPair
 from twinrun.config.schema_check import listed, validate
 from twinrun.config.sound_part import sound_part
 from twinrun.config.studies import STUDIES

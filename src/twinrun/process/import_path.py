@@ -18,7 +18,7 @@ from twinrun.process.unmet_requirements import unmet
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
 
 
-IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def folders_in(text: str) -> list[str]:
@@ -31,7 +31,7 @@ def folders_in(text: str) -> list[str]:
 
 
 def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
-    """Import `package.module:name`; the folders of `search_path` come before installed packages.
+    """Import `package.module:name`, or `module:Class.method`; `search_path` comes before the rest.
 
     Raises:
         TwinrunError: if the module cannot be imported or has no such name.
@@ -63,11 +63,14 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: "
             f"{first_line(error)}{where}{unmet(error, module_name)}"
         ) from error
-    if not hasattr(module, name):
-        near = difflib.get_close_matches(name, dir(module), n=1)
-        hint = f", did you mean {near[0]}?" if near else ""
-        raise TwinrunError(f"{import_path}: {module_name} has no {name}{hint}")
-    return getattr(module, name)
+    found, owner = module, module_name
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise TwinrunError(f"{import_path}: {owner} has no {part}{hint}")
+        found, owner = getattr(found, part), part
+    return found
 
 
 def first_line(error: BaseException) -> str:

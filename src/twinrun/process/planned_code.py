@@ -15,7 +15,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.machinery import all_suffixes
+from importlib.machinery import PathFinder, all_suffixes
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypedDict
 
@@ -26,7 +27,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.import_record import PACKAGE, is_outside
 from twinrun.process.imported_code import Imported, changed_since, distributions_hash
 from twinrun.process.job import say
-from twinrun.process.source_hash import sources_hash
+from twinrun.process.source_hash import find_source, sources_hash
 
 MEMORY = Path(".snakemake/twinrun/imports.json")  # beside Snakemake's own memory of the folder
 SILENT_SECONDS = 5.0  # then a line says what is waited for
@@ -41,11 +42,18 @@ modules, folders = json.loads(sys.argv[1])
 sys.path[:0] = folders
 out, sys.stdout = sys.stdout, sys.stderr
 is_whole = True
-for name in modules:
-    try:
-        importlib.import_module(name)
-    except BaseException:  # the rehearsal says so in a sentence
-        is_whole = False
+for path in modules:
+    name, attribute = path, ""
+    while True:
+        try:
+            module = importlib.import_module(name)
+            is_whole = is_whole and (not attribute or hasattr(module, attribute))
+        except BaseException as error:  # the rehearsal says so in a sentence
+            if getattr(error, "name", "") == name and "." in name:  # a class in a module
+                name, _, attribute = name.rpartition(".")
+                continue
+            is_whole = False
+        break
 from twinrun.process.imported_code import imported_files
 json.dump({"imported": imported_files(), "is_whole": is_whole}, out)
 """
@@ -143,18 +151,36 @@ def hash_of_code(
     """Return one hash of all code that a job depends on: Twinrun's, and what a user's imports.
 
     Args:
-        modules: their dotted names; those of Twinrun are followed by their import statements.
+        modules: their dotted names, or those of classes in them; those of Twinrun are followed by
+            their import statements.
         search_path: folders with the user's own modules.
         memory: see `discover`.
         scripts: files that are executed, not imported; what they import counts only as a module.
     """
-    own = sources_hash(modules, search_path, scripts)
-    users = [module for module in modules if module.split(".")[0] != PACKAGE.name]
+    users = [module for module in modules if _is_users(module, search_path)]
+    own = sources_hash([_module(n, search_path) for n in modules], search_path, scripts)
     if not users:
         return own
     found = discover(users, search_path, memory)
     imported = {name: entry["sha256"] for name, entry in found.items()}
     return hashlib.sha256(json.dumps([own, imported]).encode()).hexdigest()
+
+
+def _is_users(name: str, search_path: Sequence[str]) -> bool:
+    """Say whether a name is a module, or in one, that is not of Twinrun."""
+    package = name.split(".")[0]
+    if package == PACKAGE.name:
+        return False
+    # Of a text that looks like a class's path there may be no package.
+    return bool(PathFinder.find_spec(package, list(search_path)) or find_spec(package))
+
+
+def _module(name: str, search_path: Sequence[str]) -> str:
+    """Return the module in which a class lies, and of a module itself."""
+    module = name
+    while "." in module and find_source(module, search_path) is None:
+        module = module.rpartition(".")[0]
+    return module if find_source(module, search_path) else name
 
 
 # What lies beside
@@ -172,7 +198,7 @@ def modules_beside(
     """
     folders: set[str] = set()
     for modules in workloads:
-        users = [module for module in modules if module.split(".")[0] != PACKAGE.name]
+        users = [module for module in modules if _is_users(module, search_path)]
         if users:
             folders |= _folders(discover(users, search_path, memory), _paths(search_path))
     return {folder: modules_in(folder) for folder in sorted(folders)}

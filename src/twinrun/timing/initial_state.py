@@ -20,9 +20,10 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import State, capture, restore_switches
 from twinrun.process.fresh_process import report_progress
 from twinrun.trace.fingerprints import fingerprint_tree
-from twinrun.training.assemble import build
+from twinrun.training.assemble import build, of_run_in
+from twinrun.training.build_workload import build_module
 from twinrun.training.few_batches import length_of
-from twinrun.training.load_workload import build_module, load_workload
+from twinrun.training.load_workload import load_workload
 
 # What is kept of a loader, and goes round and round; each variant has a copy on its device.
 BATCHES_BYTES = 2**28
@@ -96,7 +97,8 @@ class InitialState:
 
     def _construct(self) -> None:
         with self.seeded():
-            build_module(self._training.workload, self._training.search_path)
+            training = self._training
+            build_module(training.workload, training.search_path, of_run_in(training))
 
     def has(self, phase: str) -> bool:
         """Say whether the data module has a loader for a phase, and the workload wants it."""

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -26,7 +26,8 @@ from twinrun.parallel.accumulation import accumulate
 from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.determinism import SWITCHES, determinism
-from twinrun.training.load_workload import build_data, build_module
+from twinrun.training.build_workload import OfRun, build_data, build_module
+from twinrun.training.trainer_objects import loggers_in
 from twinrun.training.unsupported import check_tensors
 
 
@@ -89,15 +90,26 @@ def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModul
         TwinrunError: if the workload cannot be built.
     """
     pl.seed_everything(training.seed, workers=True, verbose=False)
+    workload, variant, folders = training.workload, training.variant, training.search_path
+    of_run = of_run_in(training)
+    module = build_module(workload, folders, of_run) if workload.data is None else None
     data = build_data(
-        training.workload,
-        seed=training.seed,
-        dataset_path=training.dataset,
-        data_workers=training.variant.data_workers,
-        persistent_workers=training.variant.persistent_workers,
-        search_path=training.search_path,
+        workload,
+        of_run,
+        search_path=folders,
+        persistent_workers=variant.persistent_workers,
+        module=module,
     )
-    return build_module(training.workload, training.search_path), data
+    return build_module(workload, folders, of_run) if module is None else module, data
+
+
+def of_run_in(training: Training) -> OfRun:
+    """Return what a run gives to the constructor that makes its data."""
+    return OfRun(
+        seed=training.seed,
+        path=training.dataset,
+        data_workers=training.variant.data_workers,
+    )
 
 
 def trainer_of(
@@ -125,6 +137,9 @@ def trainer_of(
         JobError: if torch sees fewer GPUs than the variant asks for.
     """
     devices = variant.devices // variant.nodes
+    arguments: dict[str, Any] = asdict(given)
+    for name in ("callbacks", "logger"):  # the module brings its callbacks
+        del arguments[name]
     if variant.accelerator == "gpu":
         _check_gpus(devices)
     return pl.Trainer(
@@ -136,14 +151,14 @@ def trainer_of(
         # Workers get their shards from `batch_sharding`, which keeps the order of one worker.
         use_distributed_sampler=False,
         precision=cast(_PRECISION_INPUT, variant.precision),  # the schema names what it may be
-        **asdict(given),
+        **arguments,
         max_epochs=max_epochs,
         max_steps=max_steps,
         default_root_dir=root,
         callbacks=callbacks,
         accumulate_grad_batches=variant.accumulate,
         limit_val_batches=1.0 if variant.validation else 0,
-        logger=variant.logging,
+        logger=loggers_in(given, root) or variant.logging,
         # Lightning counts the one that stops the training as a checkpoint callback.
         enable_checkpointing=variant.checkpointing
         or any(isinstance(callback, pl.callbacks.Checkpoint) for callback in callbacks),

@@ -1,12 +1,13 @@
 """What makes an object of a user's, and the arguments that it takes."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 Built = TypeVar("Built")
 Constructor: TypeAlias = Callable[..., Built]
-"""A class, or a function that returns an object of it."""
+"""A class, or a function that returns an object of it; also one with some arguments given."""
 Parameters = Mapping[str, inspect.Parameter]
 
 # Where a constructor's own arguments end and Lightning's or torch's begin.
@@ -19,6 +20,8 @@ def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Paramete
     The class's own `**kwargs` are among them: what it does with others is its own affair, and its
     constructor's failure is told. Annotations are evaluated where they can be; else they are texts.
     """
+    if isinstance(constructed, functools.partial):
+        return _of_partial(constructed)
     if not inspect.isclass(constructed):
         given = _signature(constructed).parameters
         return {name: p for name, p in given.items() if p.kind is not p.VAR_POSITIONAL}
@@ -39,6 +42,16 @@ def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Paramete
             break
         rest = rest or more
     return {**found, rest.name: rest} if rest is not None else found
+
+
+def _of_partial(constructed: functools.partial[object]) -> dict[str, inspect.Parameter]:
+    """Return the arguments that are left, with what is given by name as their defaults."""
+    found = dict(list(arguments_of(constructed.func).items())[len(constructed.args) :])
+    given = inspect.Parameter.KEYWORD_ONLY
+    for name, value in constructed.keywords.items():
+        parameter = found.get(name, inspect.Parameter(name, given))
+        found[name] = parameter.replace(default=value, kind=given)
+    return found
 
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:

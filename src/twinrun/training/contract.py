@@ -26,7 +26,7 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
         say: told what begins.
     """
     say("comparing first steps")
-    _, data_class, *_ = load_workload(training.workload, training.search_path)
+    module, data, *_ = load_workload(training.workload, training.search_path)
     # Two of one seed and one of another: constant weights repeat too, and hide a seed that is lost.
     plain, again, other = (_step(replace(training, seed=seed)) for seed in (1, 1, 2))
     # As the training starts: layers may be made in `setup` and `configure_model`.
@@ -39,7 +39,7 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
         yield f"the first step leaves unchanged: {some(plain.unchanged)}"
     if plain.batch != again.batch:
         yield "the same seed gives another first batch: it is drawn without the seed"
-    elif "data_workers" in taken_from_run(training.workload, arguments_of(data_class)):
+    elif "data_workers" in taken_from_run(training.workload, arguments_of(data or module)):
         variant = replace(training.variant, data_workers=2)
         if _step(replace(training, variant=variant)).batch != plain.batch:
             yield "two data workers give another first batch than the training process"

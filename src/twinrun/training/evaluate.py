@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
+from twinrun.config.class_paths import code_of
 from twinrun.config.definitions import Workload
 from twinrun.errors import sentence_of
 from twinrun.process.import_path import user_line
@@ -43,7 +44,7 @@ def evaluate(
 ) -> Evaluation:
     """Test and predict as far as module and data module can, and the workload wants it."""
     found = Evaluation()
-    attempt = partial(_attempt, found, [workload.module, workload.data])
+    attempt = partial(_attempt, found, code_of(workload))
     if workload.test:
         found.metrics = attempt("test", lambda: _test(trainer, module, data), {})
     if workload.predict:

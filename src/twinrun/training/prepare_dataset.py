@@ -11,6 +11,7 @@ from importlib import metadata
 import numpy as np
 
 from twinrun import artifacts
+from twinrun.config.keys import with_keys
 from twinrun.dataset_files import ArrayEntry, DatasetManifest, write_manifest
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
@@ -78,6 +79,7 @@ def made_arrays(
             f"{key}.make: {make} is no function ({shown(function)}); name one that returns NumPy "
             f"arrays by name"
         )
+    parameters = with_keys(parameters)
     _check_parameters(key, make, function, parameters)
     try:
         made = function(**parameters)

@@ -80,7 +80,7 @@ def _refuse_sweeps_without_a_trial(found: Sequence[Rehearsed]) -> None:
 
 def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     """Put those together that import the same classes."""
-    groups: dict[tuple[str, str], list[Part]] = {}
+    groups: dict[tuple[str, str | None], list[Part]] = {}
     for part in parts:
         workload = part.training.workload
         groups.setdefault((workload.module, workload.data), []).append(part)

@@ -8,7 +8,6 @@ has Lightning validate and end the epoch. Nothing is written: no checkpoint, no 
 import contextlib
 import gc
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,38 +20,26 @@ import torch
 from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import determinism
-from twinrun.process.import_path import user_line
 from twinrun.process.imported_code import imported_files
-from twinrun.training.assemble import trainer_of
-from twinrun.training.constructors import Parameters
+from twinrun.training.assemble import of_run_in, trainer_of
+from twinrun.training.build_workload import build_data, build_module, wrong_values
 from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
-from twinrun.training.explain_failure import booleans_as_texts, explained_failure
+from twinrun.training.explain_failure import booleans_as_texts
 from twinrun.training.first_step import FirstStep, sizes_of
 from twinrun.training.load_workload import (
-    build_data,
-    build_module,
     load_constructor,
     mistakes,
     not_taken,
+    receiver,
     taken_from_run,
     takers_of,
 )
 from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
+from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.unsupported import Supported, check_tensors
 from twinrun.training.without_checkpoints import without_checkpoints
-
-Takers = dict[str, Parameters]
-# What a message of Lightning's or torch's means here.
-MEANINGS = {
-    "does not require grad": (
-        "the loss of the first training step has no gradient; training_step must return a loss "
-        "that is computed from the module's parameters"
-    ),
-    "No `training_step()` method defined": "the module has no training_step",
-    "No `configure_optimizers()` method defined": "the module has no configure_optimizers",
-}
 
 
 def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
@@ -111,19 +98,21 @@ def _of_code(part: Part, say: Callable[[str], None]) -> tuple[Takers, list[str]]
         module = load_constructor(workload, "module", pl.LightningModule, search_path)
     except TwinrunError as error:
         sentences.append(str(error))
-    say(f"importing {workload.data.partition(':')[0]}")
-    try:
-        data = load_constructor(workload, "data", pl.LightningDataModule, search_path)
-    except TwinrunError as error:
-        sentences.append(str(error))
-    if module is None or data is None:
+    if workload.data is not None:
+        say(f"importing {workload.data.partition(':')[0]}")
+        try:
+            data = load_constructor(workload, "data", pl.LightningDataModule, search_path)
+        except TwinrunError as error:
+            sentences.append(str(error))
+    if module is None or sentences:
         return {}, sentences
     takers = takers_of(workload, module, data)
-    return takers, [
+    sentences = [
         *mistakes(workload, takers),
         *booleans_as_texts(workload.hyperparameters, takers),
         *_of_run_arguments(part, takers),
     ]
+    return takers, sentences or list(wrong_values(workload, search_path))
 
 
 def _of_step_in_a_folder(
@@ -143,7 +132,7 @@ def _of_step_in_a_folder(
 def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
     """Find what a run would give to a data module that does not take it."""
     workload = part.training.workload
-    taken = taken_from_run(workload, takers[workload.data])
+    taken = taken_from_run(workload, takers[receiver(workload)])
     if workload.dataset is not None and "path" not in taken:
         yield (
             f"dataset: {not_taken(workload, 'path')}, which is to be the file of "
@@ -151,7 +140,7 @@ def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
             f"`dataset` out"
         )
     add = "add it, or name its own in from_run.data_workers"
-    if "num_workers" in takers[workload.data]:
+    if "num_workers" in takers[receiver(workload)]:
         add = "say `from_run: {data_workers: num_workers}`"
     for key, count in part.data_workers.items():
         if count and "data_workers" not in taken:
@@ -168,19 +157,23 @@ def _of_step(
     training, workload = part.training, part.training.workload
     pl.seed_everything(training.seed, workers=True, verbose=False)
     module = data = None
-    if part.dataset is None:
-        say("constructing the data module")
-        try:
+    try:
+        if workload.data is not None and part.dataset is None:
+            say("constructing the data module")
             data = _data_of(training)
-        except TwinrunError as error:
-            yield _failure(f"constructing {workload.data}", error, part, takers)
+    except TwinrunError as error:
+        yield failure(f"constructing {workload.data}", error, part, takers)
+    if workload.data is None and part.dataset is not None:
+        return  # its dataset could not be made
     say("constructing the module")
     try:
-        module = build_module(workload, training.search_path)
+        module = build_module(workload, training.search_path, of_run_in(training))
         check_tensors(module)
     except TwinrunError as error:
-        yield _failure(f"constructing {workload.module}", error, part, takers)
+        yield failure(f"constructing {workload.module}", error, part, takers)
         return
+    if workload.data is None:
+        data = _data_of(training, module)
     for key, count in part.accumulate.items():
         if count > 1 and not module.automatic_optimization:
             yield (
@@ -196,7 +189,7 @@ def _of_step(
     try:
         trainer.fit(module, datamodule=data)
     except Exception as error:  # a user's module may raise anything
-        yield _failure(step.phase, error, part, takers)
+        yield failure(step.phase, error, part, takers)
         return
     yield from step.mistakes(trainer, module, data)
     found["notes"] += step.notes
@@ -231,12 +224,11 @@ def _of_metric(
     found["notes"].append(placed(part, note))
 
 
-def _data_of(training: Training) -> pl.LightningDataModule:
+def _data_of(
+    training: Training, module: pl.LightningModule | None = None
+) -> pl.LightningDataModule:
     return build_data(
-        training.workload,
-        seed=training.seed,
-        dataset_path=training.dataset,
-        search_path=training.search_path,
+        training.workload, of_run_in(training), search_path=training.search_path, module=module
     )
 
 
@@ -272,29 +264,3 @@ def _on_this_machine(part: Part, found: Rehearsed) -> Part:
     found["notes"].append(f"{part.label}: rehearsed on the CPU, since this machine has no GPU")
     variant = replace(variant, accelerator="cpu", precision="32-true")
     return replace(part, training=replace(part.training, variant=variant))
-
-
-def _failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
-    """Say in one sentence what failed, why, and which hyperparameter it is likely due to."""
-    cause = error.__cause__ if isinstance(error, TwinrunError) else error
-    if cause is not None and "iter(combined_loader)" in str(cause):  # Lightning's, tidying up
-        cause = cause.__context__ or cause
-    if cause is None:  # the sentence says all there is to say
-        return str(error)
-    for words, meaning in MEANINGS.items():
-        if words in str(cause):
-            return f"module: {meaning}"
-    workload = part.training.workload
-    where = user_line(cause, [workload.module, workload.data])
-    return explained_failure(what, cause, workload.hyperparameters, takers, where)
-
-
-def placed(part: Part, mistake: str) -> str:
-    """Begin a sentence with its key in the config."""
-    if re.match("(sweep|contest|devices)[.]", mistake):
-        return mistake
-    if part.key.startswith("workloads."):
-        is_key = re.match(r"(module|data|dataset): |(hyperparameters|from_run)[.]", mistake)
-        return f"{part.key}.{mistake}" if is_key else f"{part.key}: {mistake}"
-    is_shown = mistake.startswith("hyperparameters.")  # with its value
-    return f"{part.key}: {mistake}{'' if is_shown else f' ({part.label})'}"

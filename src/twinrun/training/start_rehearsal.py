@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from twinrun import artifacts
+from twinrun.config.class_paths import code_of
 from twinrun.config.schema_check import listed
 from twinrun.config.settings import Settings
 from twinrun.dataset_files import state_of
@@ -123,7 +124,7 @@ def _key(part: Part, settings: Settings, search_path: Sequence[str], memory: Pat
     """Hash what the outcome of a part rests on."""
     workload = part.training.workload
     dataset = settings.datasets.get(workload.dataset or "")
-    users = [path.partition(":")[0] for path in (workload.module, workload.data)]
+    users = code_of(workload)
     makers = [dataset.make.partition(":")[0]] if dataset and dataset.make else []
     imports = memory.with_name("imports.json")
     content = {

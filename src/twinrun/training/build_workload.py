@@ -1,0 +1,187 @@
+"""A workload's module and data module, constructed as a run does it.
+
+Where the config names no data module, the module brings its loaders, and a data module hands them
+on: what surrounds a training (shards, few batches, timings) asks a data module for them.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import pytorch_lightning as pl
+from pytorch_lightning.utilities.model_helpers import is_overridden
+
+from twinrun.config.definitions import Workload
+from twinrun.dataset_files import check_dataset
+from twinrun.errors import TwinrunError
+from twinrun.training.constructors import Constructor, arguments_of
+from twinrun.training.load_workload import (
+    load_workload,
+    not_taken,
+    taken_from_run,
+)
+from twinrun.training.objects import read, wrong
+from twinrun.training.trainer_objects import bring_callbacks, wrong_in_trainer
+from twinrun.training.unsupported import wrong_package
+from twinrun.wording import shown
+
+Built = TypeVar("Built")
+PHASES = ("train", "val", "test", "predict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfRun:
+    """What a run gives to the constructor that makes the data."""
+
+    seed: int | None = None
+    """Its seed."""
+    path: str | None = None
+    """The file of its dataset."""
+    data_workers: int = 0
+    """The variant's processes that prepare batches."""
+
+
+def build_module(
+    workload: Workload, search_path: Sequence[str] = (), of_run: OfRun | None = None
+) -> pl.LightningModule:
+    """Construct the workload's LightningModule; its weights come from the generators as they are.
+
+    Args:
+        workload: of which.
+        search_path: folders with the user's own modules.
+        of_run: what the run gives; a module beside a data module takes none of it.
+
+    Raises:
+        TwinrunError: see `load_workload`; also if the constructor raises, or takes no `path` or
+            `data_workers` although the run has them, or if the dataset's file is corrupt.
+    """
+    constructor, _, given, _ = load_workload(workload, search_path)
+    if workload.data is None:
+        given |= _from_run(workload, constructor, of_run or OfRun())
+    module = _construct(constructor, pl.LightningModule, workload.module, given)
+    bring_callbacks(module, workload.trainer)
+    return module
+
+
+def build_data(
+    workload: Workload,
+    of_run: OfRun,
+    *,
+    search_path: Sequence[str] = (),
+    persistent_workers: bool = False,
+    module: pl.LightningModule | None = None,
+) -> pl.LightningDataModule:
+    """Construct the workload's LightningDataModule; have its training loader keep its workers.
+
+    Args:
+        workload: of which.
+        of_run: what the run gives.
+        search_path: folders with the user's own modules.
+        persistent_workers: keep them from epoch to epoch.
+        module: what brings the loaders of a workload without a data module.
+
+    Raises:
+        TwinrunError: as `build_module`.
+    """
+    if workload.data is None:
+        if module is None:
+            raise ValueError("a workload without a data module needs its module")
+        data = _loaders_of(module)
+    else:
+        _, constructor, _, given = load_workload(workload, search_path)
+        if constructor is None:
+            raise ValueError("unreachable: a data module that is named is imported")
+        given |= _from_run(workload, constructor, of_run)
+        data = _construct(constructor, pl.LightningDataModule, workload.data, given)
+    if persistent_workers:
+        _keep_workers(data)
+    return data
+
+
+def wrong_values(workload: Workload, search_path: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a sentence for each value that its argument's annotation does not allow."""
+    module, data, of_module, of_data = load_workload(workload, search_path)
+    yield from wrong_in_trainer(workload.trainer)
+    for constructor, given in ((module, of_module), (data, of_data)):
+        if constructor is not None:
+            for name, reason in wrong(constructor, given):
+                yield f"hyperparameters.{name}: {reason}"
+
+
+def _from_run(
+    workload: Workload, constructor: Constructor[object], of_run: OfRun
+) -> dict[str, object]:
+    """Return the arguments that come from the run."""
+    names = taken_from_run(workload, arguments_of(constructor))
+    if of_run.path and "path" not in names:
+        raise TwinrunError(
+            f"dataset: {not_taken(workload, 'path')}, which is to be the dataset's file"
+        )
+    if of_run.data_workers and "data_workers" not in names:
+        raise TwinrunError(
+            f"data_workers: the variant wants {of_run.data_workers}, but "
+            f"{not_taken(workload, 'data_workers')}"
+        )
+    if of_run.path:
+        check_dataset(of_run.path)
+    values = {names[what]: value for what, value in asdict(of_run).items() if what in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _loaders_of(module: pl.LightningModule) -> pl.LightningDataModule:
+    """Return a data module that hands on the loaders that a module brings.
+
+    It asks the module that is trained, which in a timing is a copy.
+    """
+
+    def handed_on(hook: str) -> Callable[[pl.LightningDataModule], object]:
+        def loaders(self: pl.LightningDataModule) -> object:
+            if self.trainer is None:
+                raise RuntimeError(f"{hook} needs the Trainer of the module")
+            return getattr(self.trainer.lightning_module, hook)()
+
+        return loaders
+
+    hooks = [f"{phase}_dataloader" for phase in PHASES]
+    # Lightning asks a class which hooks it has.
+    own = {
+        hook: handed_on(hook) for hook in hooks if is_overridden(hook, module, pl.LightningModule)
+    }
+    kind = type(type(module).__name__, (pl.LightningDataModule,), own)
+    return kind()
+
+
+def _keep_workers(data: pl.LightningDataModule) -> None:
+    """Have the training loader keep its workers from epoch to epoch."""
+    original = data.train_dataloader
+
+    @functools.wraps(original)
+    def train_dataloader() -> Any:
+        loader = original()
+        # DataLoader refuses this by assignment, for fear that its workers have started.
+        object.__setattr__(loader, "persistent_workers", True)
+        return loader
+
+    data.train_dataloader = train_dataloader
+
+
+def _construct(
+    constructed: Constructor[Built], base: type[Built], source: str, given: Mapping[str, object]
+) -> Built:
+    for name, reason in wrong(constructed, given):
+        raise TwinrunError(f"hyperparameters.{name}: {reason}")
+    try:
+        built = constructed(**read(constructed, given))
+    except Exception as error:  # a user's constructor may raise anything
+        raise TwinrunError(
+            f"{source}: constructing it with {shown(dict(given))} failed with "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(built, base):
+        what = "None" if built is None else f"a {type(built).__name__}"
+        raise TwinrunError(
+            f"{source}: it returned {what}, where a pytorch_lightning.{base.__name__} is "
+            f"needed{wrong_package(type(built))}"
+        )
+    return built

@@ -1,0 +1,151 @@
+"""Arguments as LightningCLI reads them: objects by `class_path` and `init_args`, tuples, functions.
+
+jsonargparse, which LightningCLI is made of, reads a value by the annotation of its argument and
+makes the objects in it, nested ones first. It is imported where a value needs it: that takes half
+a second. Numbers and texts for arguments of plain types reach a constructor as YAML gives them.
+"""
+
+import copy
+import enum
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from twinrun.config.class_paths import DOTTED, holds_object
+from twinrun.errors import TwinrunError
+from twinrun.process.one_lightning import unite
+from twinrun.training.constructors import Constructor, Parameters, arguments_of
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser, Namespace
+
+KEY = "it"
+PLAIN = (str, object, Any, "str")  # what a text suits as it is
+# What jsonargparse says of a value, in lines of its own, and what is left of each.
+SHORTER = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(Subtypes|Errors|Given value|Given value type):.*|Expected a <class 'NoneType'>", ""),
+        (r"Does not validate against any of the Union subtypes|Got value: Namespace\(.*", ""),
+        (r"Type .* expects a function or a callable class: ", ""),
+        (r"Problem with given class_path '(.*)':", r"\1:"),
+        (r'Parser key "(?:it[.])?([^"]*)":', r"\1:"),
+        (r"<(?:class|enum) '(?:builtins[.])?(.*?)'>", r"\1"),
+        (
+            r"(?:Option|Group 'it' does not accept option) '(.*?)'( is not accepted)?[.]?",
+            r"takes no argument '\1'",
+        ),
+        (r"Import path (.*) does not correspond to a subclass of (.*)", r"\1 is no \2"),
+        (r"Expected '(.*)' to be a subclass of (\w+)[.]*", r"\1 is no \2"),
+        (r"Expected an? (.*)[.] Got value: (.*)", r"expected \1, got \2"),
+    )
+)
+
+
+def read(
+    constructed: Constructor[object], given: Mapping[str, Any], *, is_all: bool = False
+) -> dict[str, Any]:
+    """Return arguments with the objects in them made, from the generators as they are.
+
+    Args:
+        constructed: what takes them.
+        given: as YAML gives them.
+        is_all: read the plain ones too, and add all defaults, as LightningCLI does.
+
+    Raises:
+        TwinrunError: for a value that the annotation does not allow.
+    """
+    names = list(given) if is_all else list(_to_be_read(given, arguments_of(constructed)))
+    if not names:
+        return dict(given)
+    values = {name: given[name] for name in names}
+    parser = _parser(constructed, names, is_all=is_all)
+    parsed = _parsed(parser, values, defaults=is_all)
+    made = _instantiated(parser, parsed)[KEY]
+    return {**given, **{name: made[name] for name in (made.keys() if is_all else names)}}
+
+
+def wrong(
+    constructed: Constructor[object], given: Mapping[str, Any], *, is_all: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield each argument whose value its annotation does not allow, and why; nothing is made."""
+    for name in given if is_all else _to_be_read(given, arguments_of(constructed)):
+        try:
+            _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
+        except TwinrunError as error:
+            yield name, str(error)
+
+
+def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[str]:
+    for name, value in given.items():
+        annotation = parameters[name].annotation if name in parameters else inspect.Parameter.empty
+        is_typed = annotation is not inspect.Parameter.empty
+        if isinstance(value, Mapping | list):
+            if is_typed or holds_object(value):
+                yield name
+        elif isinstance(value, str) and is_typed and _may_name(value, annotation):
+            yield name
+
+
+def _may_name(text: str, annotation: object) -> bool:
+    """Say whether a text may name a class, a function, or the member of an enumeration."""
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    allowed = typing.get_args(annotation) if is_union else (annotation,)
+    if any(inspect.isclass(each) and issubclass(each, enum.Enum) for each in allowed):
+        return True
+    return bool(DOTTED.fullmatch(text)) and not any(each in PLAIN for each in allowed)
+
+
+def _parser(
+    constructed: Constructor[object], names: list[str], *, is_all: bool = False
+) -> "ArgumentParser":
+    from jsonargparse import ArgumentParser
+
+    unite()  # a class path may name either of Lightning's packages
+    while isinstance(constructed, functools.partial):
+        constructed = constructed.func
+    parser = ArgumentParser(exit_on_error=False)
+    skip = set() if is_all else {*arguments_of(constructed)} - {*names}
+    options: dict[str, Any] = {"fail_untyped": False, "skip": skip}
+    if inspect.isclass(constructed):
+        added = parser.add_class_arguments(constructed, KEY, instantiate=False, **options)
+    else:
+        added = parser.add_function_arguments(constructed, KEY, **options)
+    known = {key.split(".")[1] for key in added}
+    for name in names:
+        if name not in known:  # one of its **kwargs
+            parser.add_argument(f"--{KEY}.{name}", type=Any)
+    return parser
+
+
+def _parsed(parser: "ArgumentParser", values: Mapping[str, Any], *, defaults: bool) -> "Namespace":
+    try:
+        # A copy: jsonargparse reads lists in place.
+        return parser.parse_object({KEY: copy.deepcopy(dict(values))}, defaults=defaults)
+    except Exception as error:  # so may the user's modules that it imports
+        raise TwinrunError(_sentence(str(error))) from None
+
+
+def _instantiated(parser: "ArgumentParser", parsed: "Namespace") -> Any:
+    # Before 4.49 it had another name.
+    return getattr(parser, "instantiate", parser.instantiate_classes)(parsed)
+
+
+def _sentence(text: str) -> str:
+    r"""Write what jsonargparse says in one line.
+
+    >>> _sentence("Parser key \"it.net\":\n  Problem with given class_path 'a.B':\n    Option 'c' "
+    ...           "is not accepted")
+    "a.B: takes no argument 'c'"
+    """
+    found = []
+    for line in text.splitlines():
+        words = line.strip().removeprefix("- ")
+        for pattern, replacement in SHORTER:
+            words = pattern.sub(replacement, words)
+        found.append(words.strip())
+    return re.sub("^[^ ]*: ", "", " ".join(filter(None, found)))

@@ -1,0 +1,50 @@
+"""What failed in a rehearsal, in one sentence that begins with its key in the config."""
+
+import re
+
+from twinrun.config.class_paths import code_of
+from twinrun.errors import TwinrunError
+from twinrun.process.import_path import user_line
+from twinrun.training.constructors import Parameters
+from twinrun.training.explain_failure import explained_failure
+from twinrun.training.rehearsal_plan import Part
+from twinrun.training.trainer_objects import blamed
+
+Takers = dict[str, Parameters]
+# What a message of Lightning's or torch's means here.
+MEANINGS = {
+    "does not require grad": (
+        "the loss of the first training step has no gradient; training_step must return a loss "
+        "that is computed from the module's parameters"
+    ),
+    "No `training_step()` method defined": "the module has no training_step",
+    "No `configure_optimizers()` method defined": "the module has no configure_optimizers",
+}
+
+
+def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
+    """Say in one sentence what failed, why, and which hyperparameter it is likely due to."""
+    cause = error.__cause__ if isinstance(error, TwinrunError) else error
+    if cause is not None and "iter(combined_loader)" in str(cause):  # Lightning's, tidying up
+        cause = cause.__context__ or cause
+    if cause is None:  # the sentence says all there is to say
+        return str(error)
+    for words, meaning in MEANINGS.items():
+        if words in str(cause):
+            return f"module: {meaning}"
+    if (owner := blamed(cause)) is not None:
+        return f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
+    workload = part.training.workload
+    where = user_line(cause, code_of(workload))
+    return explained_failure(what, cause, workload.hyperparameters, takers, where)
+
+
+def placed(part: Part, mistake: str) -> str:
+    """Begin a sentence with its key in the config."""
+    if re.match("(sweep|contest|devices)[.]", mistake):
+        return mistake
+    if part.key.startswith("workloads."):
+        is_key = re.match(r"(module|data|dataset): |(hyperparameters|from_run|trainer)[.]", mistake)
+        return f"{part.key}.{mistake}" if is_key else f"{part.key}: {mistake}"
+    is_shown = mistake.startswith("hyperparameters.")  # with its value
+    return f"{part.key}: {mistake}{'' if is_shown else f' ({part.label})'}"

@@ -1,0 +1,129 @@
+"""Callbacks and loggers that a workload's `trainer` names by `class_path`, made for each training.
+
+Callbacks come by way of the module's `configure_callbacks`, so that runs, timings and proofs treat
+them as those that a module brings. What they and loggers write to a folder goes to the Trainer's
+own, which is temporary.
+"""
+
+import inspect
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import Logger
+
+from twinrun.config.definitions import TrainerArguments
+from twinrun.config.keys import with_keys
+from twinrun.errors import TwinrunError
+from twinrun.process.import_path import import_object
+from twinrun.training.objects import read, wrong
+
+# Names of arguments that say where a callback or a logger of Lightning's writes.
+FOLDERS = ("dirpath", "save_dir")
+_MADE: WeakKeyDictionary[pl.LightningModule, list[pl.Callback]] = WeakKeyDictionary()
+
+
+def bring_callbacks(module: pl.LightningModule, given: TrainerArguments) -> None:
+    """Have a module bring the callbacks of its workload, where it brings none of their kind."""
+    if not given.callbacks:
+        return
+
+    def configure_callbacks(self: pl.LightningModule) -> list[pl.Callback]:
+        own = type(self).configure_callbacks(self)
+        own = list(own) if isinstance(own, Sequence) else [own]
+        # A test attaches them once more: they are the same as in the training.
+        if self not in _MADE:
+            root = self.trainer.default_root_dir
+            _MADE[self] = [_made(key, entry, root) for key, entry in _callbacks(given)]
+        # As of the Trainer's: https://lightning.ai/docs/pytorch/stable/extensions/callbacks.html
+        rest = [c for c in _MADE[self] if not any(isinstance(each, type(c)) for each in own)]
+        return [*rest, *own]
+
+    # Bound, so that a copy of the module asks itself.
+    module.configure_callbacks = types.MethodType(configure_callbacks, module)
+
+
+def loggers_in(given: TrainerArguments, root: str) -> list[Logger]:
+    """Make the loggers of a workload; what they write lies in a folder."""
+    return [_made(key, entry, root) for key, entry in _loggers(given)]
+
+
+def wrong_in_trainer(given: TrainerArguments) -> Iterator[str]:
+    """Yield a sentence for each callback or logger that cannot be made of what is given."""
+    for key, entry in [*_callbacks(given), *_loggers(given)]:
+        if "class_path" not in entry:
+            yield f"{key}: class_path is missing, which names the class"
+        for _, reason in wrong(_kind(key), {"it": entry}):
+            yield f"{key}: {reason}"
+
+
+def blamed(error: BaseException) -> str | None:
+    """Name the callback or logger of a workload's `trainer` that raised an error, if one did."""
+    found, traceback = None, error.__traceback__
+    while traceback is not None:
+        owner = traceback.tb_frame.f_locals.get("self")
+        for made in _MADE.values():
+            for index, callback in enumerate(made):
+                if callback is owner:
+                    found = f"trainer.callbacks.{index}: {type(callback).__name__}"
+        if isinstance(owner, Logger) and not isinstance(owner, pl.loggers.TensorBoardLogger):
+            found = f"trainer.logger: {type(owner).__name__}"
+        traceback = traceback.tb_next
+    return found
+
+
+def _callbacks(given: TrainerArguments) -> Iterator[tuple[str, Any]]:
+    for index, entry in enumerate(given.callbacks):
+        yield f"trainer.callbacks.{index}", _in_full(entry)
+
+
+def _loggers(given: TrainerArguments) -> Iterator[tuple[str, Any]]:
+    if isinstance(given.logger, list | tuple):
+        for index, entry in enumerate(given.logger):
+            yield f"trainer.logger.{index}", _in_full(entry)
+    elif given.logger:
+        yield "trainer.logger", _in_full(given.logger)
+
+
+def _in_full(entry: Any) -> dict[str, Any]:
+    return {"class_path": entry} if isinstance(entry, str) else with_keys(entry)
+
+
+def _made(key: str, entry: dict[str, Any], root: str) -> Any:
+    for _, reason in wrong(_kind(key), {"it": entry}):
+        raise TwinrunError(f"{key}: {reason}")
+    try:
+        return read(_kind(key), {"it": _in_folder(entry, root)})["it"]
+    except Exception as error:  # a user's constructor may raise anything
+        raise TwinrunError(
+            f"{key}: making {entry['class_path']} failed with {type(error).__name__}: {error}"
+        ) from error
+
+
+def _in_folder(entry: dict[str, Any], root: str) -> dict[str, Any]:
+    """Have what is made write below a folder."""
+    arguments: Mapping[str, Any] = entry.get("init_args") or {}
+    module, _, name = entry["class_path"].rpartition(".")
+    taken = inspect.signature(import_object(f"{module}:{name}")).parameters
+    moved = {
+        # The anchor of an absolute path would have the last word.
+        name: str(Path(root, str(arguments.get(name) or "").lstrip("/")))
+        for name in FOLDERS
+        if name in taken and (arguments.get(name) or name == "save_dir")
+    }
+    return {**entry, "init_args": {**arguments, **moved}} if moved else entry
+
+
+def _kind(key: str) -> Any:
+    return _of_callback if key.startswith("trainer.callbacks") else _of_logger
+
+
+def _of_callback(it: pl.Callback) -> None:
+    """Take a callback: what jsonargparse reads one by."""
+
+
+def _of_logger(it: Logger) -> None:
+    """Take a logger."""

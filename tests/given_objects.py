@@ -1,0 +1,86 @@
+"""Modules as users of LightningCLI write them: given networks, optimizers and functions."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
+from small import Points, Small
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width: int = 8, activation: nn.Module | None = None, inner: Any = None):
+        super().__init__()
+        self.hidden, self.output = nn.Linear(4, width), nn.Linear(width, 1)
+        self.activation = nn.ReLU() if activation is None else activation
+        self.inner = inner
+
+    def forward(self, inputs):
+        return self.output(self.activation(self.hidden(inputs)))
+
+
+class Given(pl.LightningModule):
+    """Trained at rates that a schedule names by the epoch: a text for a key changes all of them."""
+
+    def __init__(
+        self,
+        net: nn.Module,
+        optimizer: OptimizerCallable = torch.optim.SGD,
+        scheduler: LRSchedulerCallable | None = None,
+        loss: Callable = nn.functional.mse_loss,
+        betas: tuple[float, float] = (0.9, 0.99),
+        factors: dict[int, float] | None = None,
+        plain=None,
+        **more,
+    ):
+        super().__init__()
+        self.net, self.loss = net, loss
+        self.optimizer, self.scheduler = optimizer, scheduler
+        self.betas, self.factors, self.plain, self.more = betas, factors, plain, more
+        self.own = nn.Parameter(torch.randn(3))
+
+    def forward(self, inputs):
+        return self.net(inputs) + self.own.sum()
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        loss = self.loss(self(inputs), targets)
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        optimizer = self.optimizer(self.parameters())
+        if self.scheduler is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": self.scheduler(optimizer)}
+
+    @classmethod
+    def tiny(cls, rate: float = 0.1, net: nn.Module | None = None):
+        optimizer = functools.partial(torch.optim.SGD, lr=rate)
+        return cls(Net(width=2) if net is None else net, optimizer)
+
+
+part = functools.partial(Given, plain="part")
+
+
+class Loading(Small):
+    """Brings its own loaders, of data that it makes of what the run gives."""
+
+    def __init__(self, size=70, seed=0, data_workers=0, learning_rate=0.05):
+        super().__init__(learning_rate=learning_rate)
+        self.given = (size, seed, data_workers)
+
+    def setup(self, stage):
+        self.points = Points(*self.given)
+
+    def train_dataloader(self):
+        return self.points.train_dataloader()
+
+    def val_dataloader(self):
+        return self.points.val_dataloader()
+
+    def predict_dataloader(self):
+        return self.points.val_dataloader()

@@ -1,0 +1,163 @@
+"""Objects as hyperparameters: made as LightningCLI makes them, and of what YAML said."""
+
+import json
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import yaml
+from example_trainings import HERE
+from given_objects import Given, Net
+from pytorch_lightning.cli import LightningCLI
+from small import Points
+
+from twinrun.config.definitions import Workload
+from twinrun.config.schema_check import validate
+from twinrun.errors import TwinrunError
+from twinrun.training.build_workload import OfRun, build_data, build_module, wrong_values
+
+NET = """
+net:
+  class_path: given_objects.Net
+  init_args:
+    width: 5
+    activation: {class_path: torch.nn.Softplus, init_args: {beta: 2}}
+optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.01, betas: [0.8, 0.9]}}
+scheduler: {class_path: torch.optim.lr_scheduler.StepLR, init_args: {step_size: 1}}
+loss: torch.nn.functional.l1_loss
+"""
+
+
+def crossed(text):
+    """Return hyperparameters as a job gets them: through the check of a config, and JSON."""
+    workload = {"hyperparameters": yaml.safe_load(text)}
+    config = validate({"workloads": {"mine": workload}}, {"type": "object"}).config
+    return json.loads(json.dumps(config))["workloads"]["mine"]["hyperparameters"]
+
+
+def workload(text, module="given_objects:Given", **settings):
+    given = {"data": "small:Points", "dataset": None, "epochs": 1, **settings}
+    return Workload(module=module, hyperparameters=crossed(text), **given)
+
+
+def built(text, **settings):
+    pl.seed_everything(3, workers=True, verbose=False)
+    return build_module(workload(text, **settings), [HERE])
+
+
+def test_the_weights_are_those_of_lightnings_own_command():
+    """Drawn by the network that is given first, then by the module that it is given to."""
+    made = built(NET)
+    expected = LightningCLI(
+        Given,
+        Points,
+        args={"model": yaml.safe_load(NET), "seed_everything": 3},
+        run=False,
+        save_config_callback=None,
+    ).model
+    assert all(
+        torch.equal(value, expected.state_dict()[name]) for name, value in made.state_dict().items()
+    )
+    assert made.net.activation.beta == 2
+    assert made.loss is torch.nn.functional.l1_loss
+    found = made.configure_optimizers()
+    assert found["optimizer"].defaults["betas"] == (0.8, 0.9)
+    assert isinstance(found["lr_scheduler"], torch.optim.lr_scheduler.StepLR)
+
+
+def test_each_module_has_objects_of_its_own():
+    asked = workload(NET)
+    first, second = (build_module(asked, [HERE]) for _ in range(2))
+    assert first.net is not second.net
+
+
+def test_values_and_keys_are_what_yaml_says():
+    """Red before: JSON made the texts "0" and "4" of the epochs of a schedule, in silence."""
+    made = built(
+        """
+        net: {class_path: given_objects.Net}
+        betas: [1, 0.5]
+        factors: {0: 1.0, 4: 0.1}
+        plain: {0: one, 0.5: [1, {true: null, 2: x}], null: no, a: 1.0e-5, "!!int 3": "1"}
+        other: [{1: 2}]
+        """
+    )
+    assert made.factors == {0: 1.0, 4: 0.1}
+    assert made.betas == (1.0, 0.5)
+    assert [type(value) for value in made.betas] == [float, float]
+    expected = {0: "one", 0.5: [1, {True: None, 2: "x"}], None: False, "a": 1e-5, "!!int 3": "1"}
+    assert made.plain == expected
+    assert [type(key) for key in made.plain] == [int, float, type(None), str, str]
+    assert [type(key) for key in made.plain[0.5][1]] == [bool, int]
+    assert made.more == {"other": [{1: 2}]}
+
+
+def test_objects_are_found_wherever_they_are():
+    made = built(
+        """
+        net: {class_path: torch.nn.Sequential, init_args: {}, dict_kwargs: {}}
+        plain: [{class_path: given_objects.Net, init_args: {inner: {class_path: torch.nn.Tanh}}}]
+        other: {a: {class_path: given_objects.Net}}
+        """.replace(", init_args: {}, dict_kwargs: {}", "")
+    )
+    (net,) = made.plain
+    assert isinstance(net, Net)
+    assert isinstance(net.inner, torch.nn.Tanh)
+    assert isinstance(made.more["other"]["a"], Net)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{class_path: given_objects.Nett}", "given_objects.Nett: module 'given_objects' has no"),
+        ("{class_path: torch.optim.SGD}", "torch.optim.SGD is no Module"),
+        (
+            "{class_path: given_objects.Net, init_args: {widht: 3}}",
+            "given_objects.Net: takes no argument 'widht'",
+        ),
+        (
+            "{class_path: given_objects.Net, init_args: {width: wide}}",
+            "given_objects.Net: width: expected int, got wide",
+        ),
+        ("torch.nn.RELU", "torch.nn.RELU: module 'torch.nn' has no attribute 'RELU'"),
+    ],
+)
+def test_a_mistake_is_a_sentence_before_anything_is_made(text, sentence):
+    (found,) = wrong_values(workload(f"net: {text}"), [HERE])
+    assert found.startswith(f"hyperparameters.net: {sentence}")
+    with pytest.raises(TwinrunError, match=r"hyperparameters\.net: "):
+        built(f"net: {text}")
+
+
+def test_all_mistakes_are_said_at_once():
+    asked = workload("{net: {class_path: given_objects.Net}, betas: [1], factors: {a: b}}")
+    assert [text.partition(":")[0] for text in wrong_values(asked, [HERE])] == [
+        "hyperparameters.betas",
+        "hyperparameters.factors",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "width"),
+    [
+        ("given_objects:Given.tiny", "{rate: 0.5}", 2),
+        ("given_objects:Given.tiny", "net: {class_path: given_objects.Net}", 8),
+        ("given_objects:part", "net: {class_path: given_objects.Net}", 8),
+    ],
+)
+def test_a_classmethod_or_a_partial_stands_for_a_class(module, text, width):
+    made = built(text, module=module)
+    assert made.net.hidden.out_features == width
+    assert made.plain == ("part" if module.endswith("part") else None)
+
+
+def test_a_module_without_a_data_module_is_given_what_the_run_gives():
+    asked = workload("{size: 32}", module="given_objects:Loading", data=None)
+    of_run = OfRun(seed=3, data_workers=2)
+    module = build_module(asked, [HERE], of_run)
+    assert module.given == (32, 3, 2)
+    data = build_data(asked, of_run, module=module)
+    hooks = ("train_dataloader", "val_dataloader", "predict_dataloader", "test_dataloader")
+    base = pl.LightningDataModule
+    own = [getattr(type(data), hook) is not getattr(base, hook) for hook in hooks]
+    assert own == [True, True, True, False]

@@ -1,0 +1,168 @@
+"""Callbacks and loggers by class path: made for each training, treated as a module's own."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+from example_trainings import HERE, VARIANT, WORKLOAD
+from small import Small
+
+from twinrun.config.definitions import TrainerArguments, Training, Variant, Workload
+from twinrun.errors import TwinrunError
+from twinrun.training.assemble import build, trainer_of
+from twinrun.training.rehearsal_plan import Part
+from twinrun.training.rehearse_workload import rehearse_part
+from twinrun.training.trainer_objects import wrong_in_trainer
+from twinrun.training.without_checkpoints import without_checkpoints
+
+STOPPING = {"monitor": "val_loss", "patience": 3}
+GIVEN = {
+    "callbacks": [
+        # Either of the names that Lightning is published under.
+        {"class_path": "lightning.pytorch.callbacks.EarlyStopping", "init_args": STOPPING},
+        {"class_path": "test_trainer_objects.Noting", "init_args": {"word": "a"}},
+        "pytorch_lightning.callbacks.LearningRateMonitor",
+        {
+            "class_path": "pytorch_lightning.callbacks.ModelCheckpoint",
+            "init_args": {"dirpath": "kept", "save_last": True},
+        },
+    ],
+    "logger": {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": {"save_dir": "l"}},
+}
+
+
+class Noting(pl.Callback):
+    def __init__(self, word: str, fails_in: str = ""):
+        self.word, self.fails_in, self.seen = word, fails_in, []
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        self.seen.append(trainer.global_step)
+        if self.fails_in == "step":
+            raise ValueError("no such word")
+
+    def on_test_start(self, trainer, pl_module):
+        self.seen.append("test")
+
+
+class Brings(Small):
+    def configure_callbacks(self):
+        return Noting("own")
+
+
+def training(given=GIVEN, **workload):
+    folder = str(Path(__file__).parent)
+    asked = {**WORKLOAD, "trainer": TrainerArguments(**given), **workload}
+    return Training(
+        workload=Workload(**asked),
+        variant=Variant(**{**VARIANT, "threads": 1}),
+        seed=1,
+        dataset=None,
+        search_path=[HERE, folder],
+    )
+
+
+def fitted(asked, folder, act=lambda module: None):
+    module, data = build(asked)
+    module = act(module) or module
+    trainer = trainer_of(
+        asked.variant, asked.workload.trainer, root=str(folder), callbacks=[], max_epochs=1
+    )
+    trainer.fit(module, datamodule=data)
+    return trainer, module, data
+
+
+def kinds(trainer):
+    return [type(each).__name__ for each in trainer.callbacks]
+
+
+def test_they_are_in_the_trainer_of_every_training(tmp_path, monkeypatch):
+    users = tmp_path / "users"
+    users.mkdir()
+    monkeypatch.chdir(users)
+    trainer, module, data = fitted(training(), tmp_path / "root")
+    names = ["EarlyStopping", "Noting", "LearningRateMonitor", "ModelCheckpoint"]
+    assert kinds(trainer)[-4:] == names
+    assert isinstance(trainer.logger, pl.loggers.CSVLogger)
+    noting = trainer.callbacks[-3]
+    assert (noting.word, noting.seen) == ("a", [1, 2, 3, 4, 5])
+    trainer.test(module, data, verbose=False)
+    assert noting.seen[-1] == "test", "a test is watched by the same object"
+    assert list((tmp_path / "root/kept").iterdir())
+    assert list((tmp_path / "root/l").rglob("metrics.csv"))
+    assert not [*users.iterdir()], "nothing lies in the user's folder"
+    again, *_ = fitted(training(), tmp_path / "again")
+    assert again.callbacks[-3] is not noting
+    assert again.callbacks[-3].seen == [1, 2, 3, 4, 5]
+
+
+def test_a_copy_of_a_module_brings_its_own(tmp_path):
+    """A timing copies the module that it has constructed, and leaves checkpoints out."""
+
+    def act(module):
+        found = copy.deepcopy(module)
+        without_checkpoints(found)
+        return found
+
+    first, second = (fitted(training(), tmp_path / name, act)[0] for name in "ab")
+    assert kinds(first)[-3:] == ["EarlyStopping", "Noting", "LearningRateMonitor"]
+    assert first.callbacks[-2] is not second.callbacks[-2]
+
+
+def test_what_a_module_brings_replaces_its_kind(tmp_path):
+    trainer, *_ = fitted(training(module="test_trainer_objects:Brings"), tmp_path)
+    (noting,) = [each for each in trainer.callbacks if type(each).__name__ == "Noting"]
+    assert noting.word == "own"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"callbacks": [{"class_path": "torch.nn.ReLU"}]},
+            "trainer.callbacks.0: torch.nn.ReLU is no Callback",
+        ),
+        (
+            {"callbacks": ["lightning.pytorch.callbacks.EarlyStoping"]},
+            "trainer.callbacks.0: lightning.pytorch.callbacks.EarlyStoping: module",
+        ),
+        (
+            {
+                "logger": [
+                    {"class_path": "lightning.pytorch.loggers.CSVLogger", "init_args": {"a": 1}}
+                ]
+            },
+            "trainer.logger.0: lightning.pytorch.loggers.CSVLogger: takes no argument 'a'",
+        ),
+        (
+            {"callbacks": [{"init_args": {}}]},
+            "trainer.callbacks.0: class_path is missing, which names the class",
+        ),
+    ],
+)
+def test_a_mistake_is_a_sentence(given, sentence):
+    (found,) = wrong_in_trainer(TrainerArguments(**given))
+    assert found.startswith(sentence)
+
+
+def test_a_failure_names_the_callback():
+    """Red before: the module was said to have failed."""
+    init = {"word": "a", "fails_in": "step"}
+    given = {"callbacks": [{"class_path": "test_trainer_objects.Noting", "init_args": init}]}
+    asked = training(given)
+    part = Part(key="workloads.mine", label="mine", training=asked)
+    (found,) = rehearse_part(part, lambda text: None)["mistakes"]
+    assert found == (
+        "workloads.mine.trainer.callbacks.0: Noting failed in what follows the first training "
+        "step with ValueError: no such word"
+    )
+
+
+def test_a_constructor_that_fails_names_the_callback(tmp_path):
+    given = {
+        "callbacks": [
+            {"class_path": "pytorch_lightning.callbacks.Timer", "init_args": {"duration": "x"}}
+        ]
+    }
+    with pytest.raises(TwinrunError, match=r"trainer\.callbacks\.0: making .*Timer failed with"):
+        fitted(training(given), tmp_path)
