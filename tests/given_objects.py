@@ -84,3 +84,15 @@ class Loading(Small):
 
     def predict_dataloader(self):
         return self.points.val_dataloader()
+
+
+class Saved(pl.LightningModule):
+    """Keeps its hyperparameters, and brings no optimizer."""
+
+    def __init__(self, net: nn.Module, rates: tuple[float, ...] = (1.0,)):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net, self.rates = net, rates
+
+    def training_step(self, batch, batch_idx):
+        return (self.net(batch[0]) - batch[1]).square().mean()

@@ -22,6 +22,8 @@ def _arguments(workload: Workload) -> Iterator[object]:
     """Yield what may hold objects."""
     yield workload.hyperparameters
     yield asdict(workload.trainer)
+    if workload.cli is not None:
+        yield {**asdict(workload.cli), "file": None}
 
 
 def class_paths(value: object) -> Iterator[str]:

@@ -55,6 +55,22 @@ class FromRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Command:
+    """What a config of LightningCLI says that no other workload does."""
+
+    file: str
+    """Its path."""
+    model: Mapping[str, Any]
+    """Keyword arguments of the module alone."""
+    data: Mapping[str, Any]
+    """Of the data module alone."""
+    optimizer: Mapping[str, Any] | None = None
+    """By its class; in the place of the module's own `configure_optimizers`."""
+    lr_scheduler: Mapping[str, Any] | None = None
+    """Likewise."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Workload:
     """A LightningModule, a LightningDataModule if there is one, and their hyperparameters."""
 
@@ -72,6 +88,8 @@ class Workload:
     """What Lightning's Trainer is told of what is trained."""
     from_run: FromRun = FromRun()
     """The names of what the data module is given by each run."""
+    cli: Command | None = None
+    """Of a config of LightningCLI."""
     test: bool = True
     """Whether a trained network is tested, where module and data module can."""
     predict: bool = True

@@ -45,5 +45,5 @@ def with_keys(value: Any) -> Any:
     return value
 
 
-def _key(key: str) -> Any:
-    return yaml.safe_load(key) if key.startswith(TAG) else key
+def _key(key: object) -> Any:
+    return yaml.safe_load(key) if isinstance(key, str) and key.startswith(TAG) else key

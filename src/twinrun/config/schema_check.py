@@ -55,7 +55,7 @@ class Validated(NamedTuple):
 def validate(config: Section, schema: Section) -> Validated:
     """Check a config against a schema, and fill the schema's defaults in."""
     try:
-        copy = _plain(config, [], [0])
+        copy = plain(config, [])
     except RecursionError:
         sentence = "the config refers to itself (a YAML alias inside its own anchor)"
         return Validated({}, [sentence], [()])
@@ -94,8 +94,9 @@ class _NotPlainError(Exception):
     """A value that no job could be handed."""
 
 
-def _plain(value: object, path: list[str], count: list[int]) -> Any:
+def plain(value: object, path: list[str], count: list[int] | None = None) -> Any:
     """Copy what JSON can say too; YAML also knows dates, sets and values inside themselves."""
+    count = [0] if count is None else count
     count[0] += 1
     if count[0] > MOST_VALUES:
         raise _NotPlainError(
@@ -107,9 +108,9 @@ def _plain(value: object, path: list[str], count: list[int]) -> Any:
         is_argument = len(path) > ARGUMENT_DEPTH and path[0] in ARGUMENT_SECTIONS
         written = [_written(k, path) if is_argument else str(k) for k in value]
         items = zip(written, value.values(), strict=True)
-        return {k: _plain(item, [*path, k], count) for k, item in items}
+        return {k: plain(item, [*path, k], count) for k, item in items}
     if isinstance(value, list | tuple):
-        return [_plain(item, [*path, str(index)], count) for index, item in enumerate(value)]
+        return [plain(item, [*path, str(index)], count) for index, item in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise _NotPlainError(
@@ -140,7 +141,7 @@ def _fill_defaults(
         if isinstance(instance, dict):
             for name, subschema in properties.items():
                 if "default" in subschema and name not in instance:
-                    instance[name] = _plain(subschema["default"], [], [0])
+                    instance[name] = plain(subschema["default"], [])
         yield from validate_properties(validator, properties, instance, schema)
 
     return properties

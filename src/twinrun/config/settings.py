@@ -8,7 +8,7 @@ run that could not start.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from twinrun.config.definitions import (
     Variant,
     Workload,
 )
+from twinrun.config.lightning_cli import written_out
 from twinrun.config.matrix_cells import Cell
 from twinrun.config.rule_records import ListedCell, StopPair
 from twinrun.config.schema_check import listed, validate
@@ -55,6 +56,9 @@ class Settings:
     """The trials of the sweep, each a workload of its own, and the workload that it varies."""
     cells: dict[str, Cell]
     """Cells of the study matrix by name; their variants are among `variants`."""
+
+    notes: list[str] = field(default_factory=list)
+    """What to say before the rehearsal."""
 
     def variants_of(self, study: str) -> list[str]:
         """Name the variants of a study that can run here."""
@@ -153,16 +157,19 @@ def resolve(
         TwinrunError: with one line for each mistake.
     """
     rules = yaml.safe_load(Path(schema).read_text(encoding="utf-8"))
-    found = validate(config, rules)
+    read = written_out(config, rules)
+    found = validate(read.config, rules)
     # A mistake in one part hides none in the others: who mends one must not meet the next.
     part = sound_part(found.config, rules, found.wrong)
     others = [] if part is None else contradictions(part, rules, config)
-    if problems := [*mistakes, *found.mistakes, *others]:
+    if problems := [*mistakes, *read.mistakes, *found.mistakes, *others]:
         raise TwinrunError(listed(problems))
-    return _settings(found.config, gpus)
+    for name, command in read.commands.items():
+        found.config["workloads"][name]["cli"] = command
+    return _settings(found.config, gpus, read.notes)
 
 
-def _settings(config: dict[str, Any], gpus: int) -> Settings:
+def _settings(config: dict[str, Any], gpus: int, notes: list[str]) -> Settings:
     config = candidates.resolved(config)
     default = config["accelerator"]
     # Decided once, where the workflow is planned: a node must not decide otherwise.
@@ -194,6 +201,7 @@ def _settings(config: dict[str, Any], gpus: int) -> Settings:
         not_run=not_run,
         trials={},
         cells={cell.name: cell for cell in cells},
+        notes=notes,
     )
     settings.timings.update(_timings(settings))
     for trial, varied, hyperparameters in trials(config):

@@ -92,7 +92,9 @@ def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModul
     pl.seed_everything(training.seed, workers=True, verbose=False)
     workload, variant, folders = training.workload, training.variant, training.search_path
     of_run = of_run_in(training)
-    module = build_module(workload, folders, of_run) if workload.data is None else None
+    # LightningCLI constructs the module first.
+    is_first = workload.data is None or workload.cli is not None
+    module = build_module(workload, folders, of_run) if is_first else None
     data = build_data(
         workload,
         of_run,

@@ -16,6 +16,11 @@ from twinrun.config.definitions import Workload
 from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
 from twinrun.training.constructors import Constructor, arguments_of
+from twinrun.training.lightning_command import (
+    bring_optimizer,
+    kept_as_given,
+    wrong_optimizer,
+)
 from twinrun.training.load_workload import (
     load_workload,
     not_taken,
@@ -59,8 +64,12 @@ def build_module(
     constructor, _, given, _ = load_workload(workload, search_path)
     if workload.data is None:
         given |= _from_run(workload, constructor, of_run or OfRun())
-    module = _construct(constructor, pl.LightningModule, workload.module, given)
+    module = _construct(
+        constructor, pl.LightningModule, workload.module, given, is_all=workload.cli is not None
+    )
     bring_callbacks(module, workload.trainer)
+    if workload.cli is not None:
+        bring_optimizer(module, workload.cli)
     return module
 
 
@@ -93,7 +102,8 @@ def build_data(
         if constructor is None:
             raise ValueError("unreachable: a data module that is named is imported")
         given |= _from_run(workload, constructor, of_run)
-        data = _construct(constructor, pl.LightningDataModule, workload.data, given)
+        is_all = workload.cli is not None
+        data = _construct(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)
     if persistent_workers:
         _keep_workers(data)
     return data
@@ -103,10 +113,16 @@ def wrong_values(workload: Workload, search_path: Sequence[str] = ()) -> Iterato
     """Yield a sentence for each value that its argument's annotation does not allow."""
     module, data, of_module, of_data = load_workload(workload, search_path)
     yield from wrong_in_trainer(workload.trainer)
-    for constructor, given in ((module, of_module), (data, of_data)):
+    command = workload.cli
+    if command is not None:
+        yield from wrong_optimizer(command)
+    for section, constructor, given in (("model", module, of_module), ("data", data, of_data)):
         if constructor is not None:
-            for name, reason in wrong(constructor, given):
-                yield f"hyperparameters.{name}: {reason}"
+            for name, reason in wrong(constructor, given, is_all=command is not None):
+                key = "hyperparameters"
+                if command is not None and name not in workload.hyperparameters:
+                    key = f"cli: {command.file}: {section}"
+                yield f"{key}.{name}: {reason}"
 
 
 def _from_run(
@@ -167,12 +183,21 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
 
 
 def _construct(
-    constructed: Constructor[Built], base: type[Built], source: str, given: Mapping[str, object]
+    constructed: Constructor[Built],
+    base: type[Built],
+    source: str,
+    given: Mapping[str, object],
+    *,
+    is_all: bool = False,
 ) -> Built:
-    for name, reason in wrong(constructed, given):
+    for name, reason in wrong(constructed, given, is_all=is_all):
         raise TwinrunError(f"hyperparameters.{name}: {reason}")
     try:
-        built = constructed(**read(constructed, given))
+        if is_all:
+            with kept_as_given(constructed, given):
+                built = constructed(**read(constructed, given, is_all=True))
+        else:
+            built = constructed(**read(constructed, given))
     except Exception as error:  # a user's constructor may raise anything
         raise TwinrunError(
             f"{source}: constructing it with {shown(dict(given))} failed with "

@@ -70,9 +70,17 @@ def load_workload(
         if path is None:
             return {}
         not_given = of_run if path == receiver(workload) else ()
-        return {k: v for k, v in given.items() if goes_to(takers[path], k) and k not in not_given}
+        flat = {k: v for k, v in given.items() if goes_to(takers[path], k) and k not in not_given}
+        return {**arguments_alone(workload, path), **flat}
 
     return module, data, arguments(workload.module), arguments(workload.data)
+
+
+def arguments_alone(workload: Workload, path: str) -> dict[str, Any]:
+    """Return what a config of LightningCLI gives to one of the constructors alone."""
+    if workload.cli is None:
+        return {}
+    return with_keys(workload.cli.model if path == workload.module else workload.cli.data)
 
 
 def receiver(workload: Workload) -> str:
@@ -200,7 +208,15 @@ def mistakes(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[s
                 f"{suggestion(name, list(of_receiver))}"
             )
     for source, parameters in takers.items():
-        given = {*hyperparameters, *(of_run if source == source_of_data else ())}
+        alone = arguments_alone(workload, source)
+        for name in alone.keys() & {*of_run} if source == source_of_data else ():
+            what = next(what for what, given in given_names.items() if given == name)
+            if name in named[source]:
+                yield (
+                    f"cli: {shown(name)} of {source} is given by the run and cannot be set; leave "
+                    f"it out of the file, or say `from_run: {{{what}: null}}`"
+                )
+        given = {*hyperparameters, *alone, *(of_run if source == source_of_data else ())}
         for name, parameter in parameters.items():
             is_needed = name in named[source] and parameter.default is parameter.empty
             if is_needed and name not in given:

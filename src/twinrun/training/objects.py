@@ -15,10 +15,12 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from twinrun.config.class_paths import DOTTED, holds_object
 from twinrun.errors import TwinrunError
 from twinrun.process.one_lightning import unite
-from twinrun.training.constructors import Constructor, Parameters, arguments_of
+from twinrun.training.constructors import Constructor, Parameters, arguments_of, takes_any
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -59,7 +61,8 @@ def read(
     Raises:
         TwinrunError: for a value that the annotation does not allow.
     """
-    names = list(given) if is_all else list(_to_be_read(given, arguments_of(constructed)))
+    parameters = arguments_of(constructed)
+    names = list(given) if is_all else list(_to_be_read(given, parameters))
     if not names:
         return dict(given)
     values = {name: given[name] for name in names}
@@ -73,11 +76,44 @@ def wrong(
     constructed: Constructor[object], given: Mapping[str, Any], *, is_all: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield each argument whose value its annotation does not allow, and why; nothing is made."""
-    for name in given if is_all else _to_be_read(given, arguments_of(constructed)):
+    parameters = arguments_of(constructed)
+    for name in given if is_all else _to_be_read(given, parameters):
+        if is_all and name not in parameters and not takes_any(parameters):
+            yield name, f"{constructed.__qualname__} does not take it"
+            continue
         try:
             _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
         except TwinrunError as error:
             yield name, str(error)
+
+
+def dumped(constructed: Constructor[object], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with all defaults as plain values, as LightningCLI keeps them."""
+    parser = _parser(constructed, list(given), is_all=True)
+    parsed = _parsed(parser, given, defaults=True)
+    return yaml.safe_load(parser.dump(parsed, skip_unset=False, format="yaml"))[KEY]
+
+
+def with_arguments(
+    given: Mapping[str, Any], bases: tuple[type, ...], later: str
+) -> tuple[dict[str, Any], str | None]:
+    """Return the class and all arguments of what is yet to be made, or why it cannot be.
+
+    Args:
+        given: class path and arguments.
+        bases: what the class must be derived from.
+        later: the argument that it is given when it is made.
+    """
+    from jsonargparse import ArgumentParser
+
+    unite()
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(bases, KEY, fail_untyped=False, instantiate=False, skip={later})
+    try:
+        found = _instantiated(parser, parser.parse_object({KEY: copy.deepcopy(dict(given))}))[KEY]
+    except Exception as error:  # so may the user's modules that it imports
+        return {}, _sentence(str(error))
+    return found.as_dict() if hasattr(found, "as_dict") else dict(found), None
 
 
 def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[str]:

@@ -64,6 +64,8 @@ def rehearse(
     keys = {p.label: _key(p, settings, search_path, memory) for p in parts if remembered}
     waiting = [part for part in parts if keys.get(part.label) not in remembered]
     done: dict[str, Rehearsed] = {}
+    for note in settings.notes if waiting else ():
+        say(note)
     if waiting:
         say(f"Rehearsing one step of {_named(waiting)} (rehearsal: false leaves this out)")
         before = listing(Path())

@@ -1,0 +1,120 @@
+"""A config of LightningCLI as a workload: what is taken from it, left to variants, refused."""
+
+import inspect
+
+import pytest
+import pytorch_lightning as pl
+import yaml
+
+from twinrun.config.lightning_cli import DEFAULTS, LEFT, written_out
+from twinrun.config.shipped import SCHEMA
+
+RULES = yaml.safe_load(SCHEMA.read_text())
+FILE = """
+# pytorch_lightning==2.6.6
+seed_everything: 3
+trainer:
+  max_epochs: 2
+  accelerator: auto
+  devices: 1
+  precision: null
+  gradient_clip_val: 0.5
+  enable_progress_bar: false
+  logger: true
+  callbacks: {class_path: lightning.pytorch.callbacks.Timer}
+model:
+  class_path: models.Net
+  init_args: {rate: 1e-3, factors: {0: 1.0}}
+data: {class_path: data.Points}
+optimizer: {class_path: torch.optim.Adam, init_args: {lr: 1e-2}}
+ckpt_path: null
+"""
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def read(text, **beside):
+        (tmp_path / "train.yaml").write_text(text)
+        return written_out({"workloads": {"mine": {"cli": "train.yaml", **beside}}}, RULES)
+
+    return read
+
+
+def test_a_config_becomes_a_workload(read):
+    found = read(FILE)
+    assert found.mistakes == []
+    workload = found.config["workloads"]["mine"]
+    assert workload == {
+        "cli": "train.yaml",
+        "module": "models:Net",
+        "data": "data:Points",
+        "epochs": 2,
+        "trainer": {
+            "gradient_clip_val": 0.5,
+            "callbacks": [{"class_path": "lightning.pytorch.callbacks.Timer"}],
+        },
+    }
+    assert found.commands["mine"]["model"] == {"rate": 1e-3, "factors": {"!!int 0": 1.0}}
+    assert found.commands["mine"]["optimizer"]["init_args"] == {"lr": 1e-2}
+    assert found.notes == [
+        "workloads.mine.cli: train.yaml: left to the variants: accelerator: 'auto', "
+        "enable_progress_bar: false"
+    ]
+
+
+def test_what_stands_beside_goes_before_the_file(read):
+    workload = read(FILE, epochs=7, trainer={"gradient_clip_val": 1}).config["workloads"]["mine"]
+    assert workload["epochs"] == 7
+    assert workload["trainer"]["gradient_clip_val"] == 1
+
+
+def test_a_command_of_one_class_needs_its_name(read):
+    text = "{model: {rate: 1}, data: {size: 3}, trainer: {max_epochs: 1}}"
+    assert [each.partition(", as")[0] for each in read(text).mistakes] == [
+        "workloads.mine.cli: train.yaml: model: names no class_path",
+        "workloads.mine.cli: train.yaml: data: names no class_path",
+    ]
+    found = read(text, module="models:Net", data="data:Points")
+    assert found.mistakes == []
+    assert found.commands["mine"]["model"] == {"rate": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            "trainer: {max_epochs: 1, precision: bf16-mixed}",
+            "trainer.precision: 'bf16-mixed' is a ",
+        ),
+        ("trainer: {max_epochs: 1, devices: 4}", "trainer.devices: 4 is a variant's `devices`"),
+        ("trainer: {max_epochs: 1, plugins: [a.B]}", "trainer.plugins: ['a.B'] is not taken"),
+        ("trainer: {}", "trainer.max_epochs: is missing"),
+        ("my_key: 3", "my_key: is no key of LightningCLI, but of a class derived from it"),
+        ("data: {class_path: a.B, init_args: {n: '${model.n}'}}", "data.init_args.n: '${model.n}'"),
+        ("ckpt_path: last.ckpt", "ckpt_path: a run starts from its seed"),
+        ("lr_scheduler: {class_path: a.B}", "lr_scheduler: has no effect without optimizer"),
+        ("model: {class_path: Net}", "model: 'Net' names no class"),
+    ],
+)
+def test_what_is_not_taken_is_refused_by_name(read, change, sentence):
+    given = {"model": {"class_path": "a.B"}, "trainer": {"max_epochs": 1}}
+    (found,) = read(yaml.safe_dump({**given, **yaml.safe_load(change)})).mistakes
+    assert found.startswith(f"workloads.mine.cli: train.yaml: {sentence}")
+
+
+def test_a_file_that_is_none_is_a_sentence(read):
+    (found,) = read("- a").mistakes
+    assert "train.yaml: TypeError: holds no mapping" in found
+
+
+def test_what_lightning_takes_by_default_is_no_wish():
+    """A config that LightningCLI has saved names all arguments."""
+    parameters = inspect.signature(pl.Trainer.__init__).parameters
+    for name, parameter in list(parameters.items())[1:]:
+        usual = DEFAULTS.get(name, (None,))
+        assert name in LEFT or any(
+            parameter.default is each or parameter.default == each for each in usual
+        ), name
+    assert {*DEFAULTS, *LEFT} <= {*parameters}

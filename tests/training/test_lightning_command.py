@@ -1,0 +1,143 @@
+"""A workload that is a config of LightningCLI trains what LightningCLI itself does, to the bit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from example_trainings import HERE, VARIANT
+from given_objects import Given
+from msgspec import convert
+from pytorch_lightning.cli import LightningCLI
+from small import Points
+
+from twinrun.config.definitions import Training, Variant, Workload
+from twinrun.config.lightning_cli import written_out
+from twinrun.config.shipped import SCHEMA
+from twinrun.training.assemble import build, trainer_of
+from twinrun.training.build_workload import wrong_values
+
+RULES = yaml.safe_load(SCHEMA.read_text())
+NET = "{class_path: given_objects.Net, init_args: {width: 5}}"
+BY_CLASS = f"""
+seed_everything: 3
+trainer:
+  max_epochs: 2
+  gradient_clip_val: 0.5
+  callbacks:
+    class_path: pytorch_lightning.callbacks.GradientAccumulationScheduler
+    init_args: {{scheduling: {{0: 2, 1: 1}}}}
+model:
+  class_path: given_objects.Given
+  init_args:
+    net: {NET}
+    optimizer: {{class_path: torch.optim.Adam, init_args: {{lr: 1e-2, betas: [0.8, 0.9]}}}}
+    scheduler: {{class_path: torch.optim.lr_scheduler.StepLR, init_args: {{step_size: 1}}}}
+data: {{class_path: small.Points, init_args: {{size: 50}}}}
+"""
+OF_ONE_CLASS = f"""
+seed_everything: 3
+trainer: {{max_epochs: 2}}
+model: {{net: {NET}, loss: torch.nn.functional.l1_loss}}
+data: {{size: 50}}
+"""
+WITH_OPTIMIZER = f"""
+seed_everything: 3
+trainer: {{max_epochs: 2}}
+model: {{class_path: given_objects.Saved, init_args: {{net: {NET}, rates: [1, 2]}}}}
+data: {{class_path: small.Points}}
+optimizer: {{class_path: torch.optim.AdamW, init_args: {{lr: 1e-2, betas: [0.8, 0.9]}}}}
+lr_scheduler: {{class_path: torch.optim.lr_scheduler.ExponentialLR, init_args: {{gamma: 0.5}}}}
+"""
+
+
+def commanded(text, folder, classes):
+    """Train by LightningCLI."""
+    given = yaml.safe_load(text)
+    given.setdefault("data", {})
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    (folder / "quiet.yaml").write_text(text)
+    command = LightningCLI(
+        *classes,
+        args=["--config", str(folder / "quiet.yaml")],
+        trainer_defaults={**quiet, "accelerator": "cpu", "default_root_dir": str(folder)},
+        run=False,
+        save_config_callback=None,
+    )
+    before = {name: value.clone() for name, value in command.model.state_dict().items()}
+    command.trainer.fit(command.model, datamodule=command.datamodule)
+    return before, command.model
+
+
+def of_workload(text, folder, beside):
+    file = Path(folder, "train.yaml")
+    file.write_text(text)
+    found = written_out({"workloads": {"mine": {"cli": str(file), **beside}}}, RULES)
+    assert found.mistakes == []
+    made = {**found.config["workloads"]["mine"], "cli": found.commands["mine"]}
+    return convert({"dataset": None, "hyperparameters": {}, **made}, Workload)
+
+
+def trained(text, folder, beside):
+    """Train as a run does."""
+    variant = Variant(**{**VARIANT, "threads": torch.get_num_threads()})
+    asked = Training(
+        workload=of_workload(text, folder, beside),
+        variant=variant,
+        seed=3,
+        dataset=None,
+        search_path=[HERE],
+    )
+    assert list(wrong_values(asked.workload, [HERE])) == []
+    module, data = build(asked)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    trainer = trainer_of(
+        variant,
+        asked.workload.trainer,
+        root=str(folder),
+        callbacks=[],
+        max_epochs=asked.workload.epochs,
+    )
+    trainer.fit(module, datamodule=data)
+    return before, module
+
+
+@pytest.mark.parametrize(
+    ("text", "classes", "beside"),
+    [
+        (BY_CLASS, (), {}),
+        (OF_ONE_CLASS, (Given, Points), {"module": "given_objects:Given", "data": "small:Points"}),
+        (WITH_OPTIMIZER, (), {}),
+    ],
+    ids=["by class path", "of one class", "with optimizer and schedule"],
+)
+def test_it_is_the_training_of_the_command(tmp_path, text, classes, beside):
+    # The run gives the data its seed.
+    text_of_command = yaml.safe_load(text)
+    data = text_of_command["data"]
+    (data if "class_path" not in data else data.setdefault("init_args", {}))["seed"] = 3
+    expected = commanded(yaml.safe_dump(text_of_command), tmp_path, classes)
+    found = trained(text, tmp_path, beside)
+    for one, other in ((expected[0], found[0]), *[[m[1].state_dict() for m in (expected, found)]]):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert any(not torch.equal(v, found[0][k]) for k, v in found[1].state_dict().items())
+    theirs, ours = (dict(m[1].hparams) for m in (expected, found))
+    assert {k: v for k, v in theirs.items() if k != "_class_path"} == ours
+
+
+def test_mistakes_name_the_file(tmp_path):
+    text = """
+    trainer: {max_epochs: 1}
+    model: {class_path: given_objects.Given, init_args: {net: a.B, betas: 3, widht: 2}}
+    data: {class_path: small.Points, init_args: {sizes: 3}}
+    optimizer: {class_path: torch.optim.Adam, init_args: {lrr: 1}}
+    """
+    found = list(wrong_values(of_workload(text, tmp_path, {}), [HERE]))
+    file = tmp_path / "train.yaml"
+    assert [each.removeprefix(f"cli: {file}: ").partition(": ")[0] for each in found] == [
+        "optimizer",
+        "model.net",
+        "model.betas",
+        "data.sizes",
+    ]
