@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     init = commands.add_parser("init", help="write config/config.yaml for a module of your own")
     init.add_argument("module", help="import path of a LightningModule: package.module:Class")
-    init.add_argument("data", help="import path of a LightningDataModule")
+    init.add_argument(
+        "data", nargs="?", help="of a LightningDataModule; none where the module brings its loaders"
+    )
     init.set_defaults(act=_init)
     check = commands.add_parser("check", help="check and rehearse a config; start nothing")
     check.add_argument(

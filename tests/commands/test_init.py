@@ -24,6 +24,13 @@ MODEL = """
 
     class Bare(pl.LightningModule):
         pass
+
+    class Alone(pl.LightningModule):
+        def __init__(self, size: int = 3, seed: int = 0, num_workers: int = 1):
+            super().__init__()
+
+        def train_dataloader(self):
+            pass
 """
 DATA = """
     import pytorch_lightning as pl
@@ -117,3 +124,22 @@ def test_a_data_module_that_says_num_workers_is_given_the_variants(own):
     workload = yaml.safe_load(OWN.read_text())["workloads"]["bare"]
     assert workload["from_run"] == {"data_workers": "num_workers"}
     assert workload["hyperparameters"] == {"size": 32}
+
+
+def test_a_module_that_brings_its_loaders_is_named_alone(own, capsys):
+    command, module, _ = own("Alone", "Bare")
+    assert main([command, module]) == 0
+    (workload,) = yaml.safe_load(OWN.read_text())["workloads"].values()
+    assert workload == {
+        "module": module,
+        "epochs": 2,
+        "hyperparameters": {"size": 3},
+        "from_run": {"data_workers": "num_workers"},
+    }
+    resolve(merged([OWN])[0], SCHEMA, gpus=0)
+
+
+def test_a_module_without_loaders_needs_a_data_module(own, capsys):
+    command, module, _ = own("Bare", "Bare")
+    assert main([command, module]) == 1
+    assert "has no train_dataloader; name what has one too" in capsys.readouterr().err

@@ -160,7 +160,10 @@ def test_a_profile_leaves_the_code_to_the_params(profile):
 # What is expensive: these rules must not hang on how a config is read and checked.
 EXPENSIVE = ("train", "timing", "compare_repeats", "compare_variants", "compare_change", "locate")
 # The dataclasses; and where the schema lies, which says what a variant has that says nothing.
-OF_CONFIG = {"config/__init__.py", "config/definitions.py", "config/shipped.py"}
+OF_CONFIG = {
+    *("config/__init__.py", "config/definitions.py", "config/shipped.py"),
+    *("config/class_paths.py", "config/keys.py", "config/rule_records.py"),
+}
 
 
 @pytest.mark.parametrize("rule", [*EXPENSIVE, "tabulate", "diagnose", "scaling", "rank"])

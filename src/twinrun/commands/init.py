@@ -13,7 +13,12 @@ from twinrun.config.config_files import OWN
 from twinrun.config.definitions import Workload
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
-from twinrun.training.load_workload import given_by_run, load_constructor, takers_of
+from twinrun.training.load_workload import (
+    given_by_run,
+    load_constructor,
+    receiver,
+    takers_of,
+)
 
 HERE = ["."]  # where modules are that are not installed
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
@@ -24,8 +29,7 @@ CONFIG = """\
 studies: [reproducibility]
 workloads:
   {name}:
-    module: {module}
-    data: {data}
+    module: {module}{data}
     epochs: {epochs}
     # Each goes to the constructor that has an argument of its name.
     hyperparameters:{hyperparameters}{from_run}
@@ -34,16 +38,16 @@ reproducibility:
 """
 
 FROM_RUN = """
-    # The data module's own name for what the variants say, 0 by default.
+    # Its own name for what the variants say, 0 by default.
     from_run: {data_workers: num_workers}"""
 
 
-def init(module: str, data: str, *, file: Path = OWN) -> None:
-    """Write a config for a LightningModule and a LightningDataModule; say what to do next.
+def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
+    """Write a config for a LightningModule and its LightningDataModule; say what to do next.
 
     Args:
         module: import path of the LightningModule's class, from the working directory or installed.
-        data: of the LightningDataModule's.
+        data: of the LightningDataModule's; None where the module brings its own loaders.
         file: where to write it.
 
     Raises:
@@ -51,26 +55,31 @@ def init(module: str, data: str, *, file: Path = OWN) -> None:
     """
     if file.exists():
         raise TwinrunError(f"{file}: is there already; remove it, or add the workload by hand")
-    say(f"Importing {module} and {data}")
+    say(f"Importing {' and '.join(filter(None, [module, data]))}")
     workload = Workload(module=module, data=data, dataset=None, hyperparameters={}, epochs=EPOCHS)
-    takers = takers_of(
-        workload,
-        load_constructor(workload, "module", pl.LightningModule, HERE),
-        load_constructor(workload, "data", pl.LightningDataModule, HERE),
-    )
-    of_run = [*given_by_run(workload).values()]
-    if is_theirs := "num_workers" in takers[data] and "data_workers" not in takers[data]:
+    constructor = load_constructor(workload, "module", pl.LightningModule, HERE)
+    of_data = None
+    if data is not None:
+        of_data = load_constructor(workload, "data", pl.LightningDataModule, HERE)
+    elif not brings_loader(constructor):
+        raise TwinrunError(
+            f"{module} has no train_dataloader; name what has one too, the LightningDataModule: "
+            f"twinrun init {module} package.module:Class"
+        )
+    takers = takers_of(workload, constructor, of_data)
+    source, of_run = receiver(workload), [*given_by_run(workload).values()]
+    if is_theirs := "num_workers" in takers[source] and "data_workers" not in takers[source]:
         of_run.append("num_workers")
     parameters = {
         name: parameter
         for path, taken in takers.items()
         for name, parameter in taken.items()
-        if parameter.kind is not parameter.VAR_KEYWORD and not (path == data and name in of_run)
+        if parameter.kind is not parameter.VAR_KEYWORD and not (path == source and name in of_run)
     }
     text = CONFIG.format(
         name=name_of(module),
         module=module,
-        data=data,
+        data=f"\n    data: {data}" if data else "",
         epochs=EPOCHS,
         hyperparameters=_block(parameters),
         from_run=FROM_RUN if is_theirs else "",
@@ -84,6 +93,12 @@ def init(module: str, data: str, *, file: Path = OWN) -> None:
     print("Next: twinrun check (takes one step), then twinrun run (trains, compares, reports)")
 
 
+def brings_loader(constructor: object) -> bool:
+    """Say whether a module's class has a training loader; of a function nobody knows."""
+    base = pl.LightningModule.train_dataloader
+    return getattr(constructor, "train_dataloader", None) is not base
+
+
 def name_of(module: str) -> str:
     """Return the name of a workload for an import path, as a config may have it.
 
@@ -91,7 +106,7 @@ def name_of(module: str) -> str:
     'my-bert-module'
     """
     words = re.sub(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])", r"\1\3-\2\4", module.partition(":")[2])
-    return words.replace("_", "-").strip("-").lower()
+    return re.sub("[._]", "-", words).strip("-").lower()
 
 
 def _is_needed(parameter: inspect.Parameter) -> bool:

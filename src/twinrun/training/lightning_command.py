@@ -34,7 +34,7 @@ def wrong_optimizer(command: Command) -> Iterator[str]:
 
 
 def bring_optimizer(module: pl.LightningModule, command: Command) -> None:
-    """Give a module the optimizer of a config, in the place of its own."""
+    """Have a module use the optimizer of a config, in the place of its own."""
     if command.optimizer is None:
         return
     from pytorch_lightning.cli import LightningCLI, instantiate_class

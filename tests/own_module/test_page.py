@@ -1,0 +1,40 @@
+"""The page on own modules: each workload that it shows is constructed, and takes a step."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from snakemake.utils import update_config
+
+from twinrun.config.reference import SCHEMA
+from twinrun.config.settings import resolve
+from twinrun.training.rehearsal_plan import parts_of
+from twinrun.training.rehearse_workload import rehearse_part
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PAGE = (ROOT / "docs/audit-your-module.md").read_text()
+SECTIONS = [
+    "Objects as hyperparameters",
+    "A LightningCLI config",
+    "Without a data module",
+    "Callbacks and loggers",
+]
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_workload_of_the_page_takes_a_step(monkeypatch, title):
+    monkeypatch.chdir(ROOT)
+    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    own = yaml.safe_load(example)
+    (name,) = own["workloads"]
+    asked = {"studies": ["reproducibility"], "reproducibility": {"workloads": [name]}}
+    update_config(config, {**own, **asked})
+    (part,) = parts_of(resolve(config, SCHEMA, gpus=0), [str(HERE)])
+    found = rehearse_part(part, lambda text: None)
+    assert found["mistakes"] == []
+    assert found["steps_per_epoch"]
+    assert "train_loss" in found["logged"]
