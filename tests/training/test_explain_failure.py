@@ -67,7 +67,7 @@ TAKERS = {"mine:Net": arguments_of(Net)}
         (
             {"settings": {"depth": 2}},
             "settings: {'depth': 2} is a mapping, where the constructor asks for an object of "
-            "Settings, which YAML cannot say; name a function that makes it",
+            "Settings, which is {class_path: package.Class, init_args: {...}}",
         ),
     ],
 )

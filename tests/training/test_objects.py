@@ -1,6 +1,7 @@
 """Objects as hyperparameters: made as LightningCLI makes them, and of what YAML said."""
 
 import json
+from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
@@ -161,3 +162,19 @@ def test_a_module_without_a_data_module_is_given_what_the_run_gives():
     base = pl.LightningDataModule
     own = [getattr(type(data), hook) is not getattr(base, hook) for hook in hooks]
     assert own == [True, True, True, False]
+
+
+class Failing(torch.nn.Module):
+    def __init__(self, depth: int = 1):
+        raise ValueError(f"no network of depth {depth}")
+
+
+def test_an_object_that_cannot_be_made_is_named():
+    given = "net: {class_path: test_objects.Failing, init_args: {depth: 7}}"
+    with pytest.raises(TwinrunError, match="failed with ValueError: no network of depth 7"):
+        build_module(workload(given), [HERE, str(Path(__file__).parent)])
+
+
+def test_a_mapping_where_an_object_is_wanted_is_told_how_one_is_written():
+    (found,) = wrong_values(workload("net: {width: 3}"), [HERE])
+    assert found.endswith("; an object is {class_path: package.Class, init_args: {...}}")

@@ -11,7 +11,7 @@ from typing import TypedDict
 from twinrun.process.environment import VARIABLE
 from twinrun.process.machine import THREADS
 from twinrun.report.results import ReportedRun
-from twinrun.run_files import variant_of
+from twinrun.run_files import variant_of, workload_of
 
 # Of every run, in `training.assemble` and `process.launching`.
 OF_EVERY_RUN = (
@@ -108,7 +108,9 @@ def _of_trainer(runs: Sequence[ReportedRun]) -> list[str]:
     found = []
     for run in runs:
         variant = variant_of(run)
-        found += ["no logger and no progress bar"] if not variant.logging else []
+        if not variant.logging:
+            has_own = workload_of(run).trainer.logger
+            found.append("no progress bar" if has_own else "no logger and no progress bar")
         found += ["no checkpoints of Lightning"] if not variant.checkpointing else []
         found += ["no validation"] if not variant.validation else []
         if variant.compile != "none":

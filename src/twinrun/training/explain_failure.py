@@ -134,7 +134,7 @@ def _oddity(value: object, parameter: inspect.Parameter) -> str | None:
     if isinstance(value, dict) and (wanted := _class_of(parameter.annotation)):
         return (
             f"{shown(value)} is a mapping, where the constructor asks for an object of {wanted}, "
-            f"which YAML cannot say; name a function that makes it, in the place of the class"
+            f"which is {{class_path: package.Class, init_args: {{...}}}}"
         )
     kinds, default = _kinds(parameter.annotation), parameter.default
     has_default = default is not parameter.empty

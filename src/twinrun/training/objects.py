@@ -13,6 +13,8 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -41,6 +43,7 @@ SHORTER = tuple(
             r"(?:Option|Group 'it' does not accept option) '(.*?)'( is not accepted)?[.]?",
             r"takes no argument '\1'",
         ),
+        (r"Validation failed: Key '(.*)' is not expected", r"takes no argument '\1'"),
         (r"Import path (.*) does not correspond to a subclass of (.*)", r"\1 is no \2"),
         (r"Expected '(.*)' to be a subclass of (\w+)[.]*", r"\1 is no \2"),
         (r"Expected an? (.*)[.] Got value: (.*)", r"expected \1, got \2"),
@@ -84,14 +87,16 @@ def wrong(
         try:
             _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
         except TwinrunError as error:
-            yield name, str(error)
+            yield name, f"{error}{_cure(given[name], parameters.get(name))}"
 
 
 def dumped(constructed: Constructor[object], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments with all defaults as plain values, as LightningCLI keeps them."""
     parser = _parser(constructed, list(given), is_all=True)
     parsed = _parsed(parser, given, defaults=True)
-    return yaml.safe_load(parser.dump(parsed, skip_unset=False, format="yaml"))[KEY]
+    # Before 4.50 the option had another name, which warns since.
+    option = {"skip_unset" if version("jsonargparse") >= "4.50" else "skip_none": False}
+    return yaml.safe_load(parser.dump(parsed, format="yaml", **option))[KEY]
 
 
 def with_arguments(
@@ -116,12 +121,22 @@ def with_arguments(
     return found.as_dict() if hasattr(found, "as_dict") else dict(found), None
 
 
+def _cure(value: object, parameter: inspect.Parameter | None) -> str:
+    """Say how an object is written, where a mapping of arguments stands for one."""
+    is_object = isinstance(value, Mapping) and "class_path" not in value
+    if not is_object or parameter is None or is_dataclass(parameter.annotation):
+        return ""
+    return "; an object is {class_path: package.Class, init_args: {...}}"
+
+
 def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[str]:
     for name, value in given.items():
         annotation = parameters[name].annotation if name in parameters else inspect.Parameter.empty
         is_typed = annotation is not inspect.Parameter.empty
         if isinstance(value, Mapping | list):
-            if is_typed or holds_object(value):
+            # A class of mappings may be served by any mapping.
+            is_mapping = inspect.isclass(annotation) and issubclass(annotation, Mapping)
+            if (is_typed and not is_mapping) or holds_object(value):
                 yield name
         elif isinstance(value, str) and is_typed and _may_name(value, annotation):
             yield name
@@ -167,7 +182,7 @@ def _parsed(parser: "ArgumentParser", values: Mapping[str, Any], *, defaults: bo
 
 
 def _instantiated(parser: "ArgumentParser", parsed: "Namespace") -> Any:
-    # Before 4.49 it had another name.
+    # Before 4.49 it has another name.
     return getattr(parser, "instantiate", parser.instantiate_classes)(parsed)
 
 

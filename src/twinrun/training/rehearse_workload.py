@@ -145,7 +145,8 @@ def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
     for key, count in part.data_workers.items():
         if count and "data_workers" not in taken:
             yield (
-                f"data: {not_taken(workload, 'data_workers')}, which {key}: {count} asks for; "
+                f"{'data' if workload.data else 'module'}: "
+                f"{not_taken(workload, 'data_workers')}, which {key}: {count} asks for; "
                 f"{add}, or take 0"
             )
 

@@ -37,6 +37,7 @@ from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
+from twinrun.training.trainer_objects import blamed
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
 from twinrun.training.write_run import (
@@ -266,6 +267,8 @@ def _fit(
 def _explain(error: Exception, variant: str) -> None:
     """Raise what torch's refusals mean here."""
     text = str(error)
+    if (owner := blamed(error)) is not None:
+        raise TwinrunError(f"{owner} failed with {type(error).__name__}: {error}") from error
     if "conditioned on metric" in text:
         raise TwinrunError(
             f"variants.{variant}.validation: a callback of the module needs what is not logged "
