@@ -93,6 +93,7 @@ def config_of(folder, *, widths=(), variant=None, **change):
         trials = [{"width": widths}]
         config["studies"] = ["sweep"]
         config["sweep"] = {"workloads": ["mine"], "trials": trials, "metric": "train_loss"}
+        config["sweep"]["best"] = "lowest"
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump(config))
     return resolve(merged([file])[0], SCHEMA, gpus=0)
