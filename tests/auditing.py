@@ -58,6 +58,7 @@ def train(folder, repeat, settings, variant=PLAIN, *, name="plain", start=here, 
                 "training": training(settings, variant),
                 "source_sha256": "5" * 64,
                 "files": {key: str(folder / file) for key, file in FILES.items()},
+                "imports": "",
                 "checkpoints": f"{folder}-checkpoints",
                 "checkpoint_minutes": 10,
             }

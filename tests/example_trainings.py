@@ -46,6 +46,7 @@ def arguments(folder, workload, variant, *, seed=1, minutes=10):
         "training": training(workload, variant, seed=seed),
         "source_sha256": "5" * 64,
         "files": {name: str(folder / file) for name, file in FILES.items()},
+        "imports": "",
         "checkpoints": f"{folder}-checkpoints",
         "checkpoint_minutes": minutes,
     }

@@ -1,5 +1,6 @@
 """A gate does not pass on runs of code, data or a machine that are not what they were."""
 
+import json
 import os
 import shutil
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from twinrun.gate.judged import hashes_of, other_settings
 from twinrun.gate.outcome import read_outcome, write_outcome
 from twinrun.gate.stale import stale_reasons
 from twinrun.process import environment
+from twinrun.process.import_log import log_of
 from twinrun.process.imported_code import hash_of_file
 from twinrun.run_files import read_run
 
@@ -88,6 +90,20 @@ def test_changed_code_and_data_are_not_comparable(made, capsys, file, content):
         (made / file).write_bytes(content)
     assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
     assert f"{file} has changed since {RUN} was made" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("is_failed", [False, True])
+def test_what_a_run_imported_in_another_process_counts_however_it_ended(made, is_failed):
+    if is_failed:
+        fail(made / RUN, "no")
+    (made / "late.py").write_text("x = 1\n")
+    entry = {"name": "late", "file": "late.py", "sha256": hash_of_file("late.py")}
+    lines = [{"planned": ""}, entry]
+    log_of(made / RUN).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert stale_reasons([RUN], made) == []
+    (made / "late.py").write_text("x = 2\n")
+    (reason,) = stale_reasons([RUN], made)
+    assert reason.startswith(f"late.py has changed since {RUN} was made")
 
 
 def test_a_comment_makes_nothing_stale(made):

@@ -9,6 +9,14 @@ import pytest
 
 from .conftest import ROOT, Project
 
+# By no import statement that could be followed, and not when the module is imported.
+LATE_IMPORT = """
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            import importlib
+            self.factor = importlib.import_module("late_" + "loss").FACTOR
+"""
+
 
 @pytest.mark.slow
 def test_a_users_module_comes_to_a_verdict(project):
@@ -33,6 +41,24 @@ def test_a_change_of_the_users_module_reruns_his_runs(project):
     model = project.directory / "mine/spirals_model.py"
     model.write_text(model.read_text().replace("nn.ReLU", "nn.Tanh"))
     assert project.jobs(*arguments) == {"train": 1}
+
+
+@pytest.mark.slow
+def test_what_only_the_training_imports_is_a_part_of_the_next_plan(project):
+    shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
+    arguments = ("results/runs/mine/deterministic/seed1/repeat1/run.json", "--configfile")
+    arguments += ("mine/config.yaml",)
+    model = project.directory / "mine/spirals_model.py"
+    model.write_text(f"{model.read_text()}{LATE_IMPORT}")
+    late = project.directory / "mine/late_loss.py"
+    late.write_text("FACTOR = 1.0\n")
+    project.snakemake(*arguments, check=0)
+    late.write_text("# another comment\nFACTOR = 1.0\n")
+    assert project.jobs(*arguments) == {}
+    late.write_text("FACTOR = 2.0\n")
+    assert project.jobs(*arguments) == {"train": 1}
+    project.snakemake(*arguments, check=0)
+    assert project.jobs(*arguments) == {}
 
 
 @pytest.mark.exhaustive

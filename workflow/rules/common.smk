@@ -10,7 +10,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from twinrun.config.config_files import mistakes_of, module_folders
-from twinrun.config.inputs import Inputs
+from twinrun.config.inputs import DATASET, RUN, TIMING, Inputs
 from twinrun.config.params import Params, discard_judgement
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA, STANDARD, shipped
@@ -19,6 +19,7 @@ from twinrun.config.targets import Targets
 from twinrun.errors import TwinrunError
 from twinrun.process.environment import planned_identity
 from twinrun.process.gpus import count_gpus
+from twinrun.process.import_log import state_of
 from twinrun.process.planned_code import hash_of_code, modules_beside
 from twinrun.training.start_rehearsal import rehearse
 
@@ -128,6 +129,11 @@ def hash_of(script, *modules):
     """Hash the code of a rule's script, of modules and of what they import: a change reruns it."""
     scripts = [shipped(f"workflow/{script}")]
     return hash_of_code(modules, SEARCH_PATH, scripts=scripts)
+
+
+def imports_of(result, wildcards):
+    """Say whether code has changed that only the job itself was seen to import."""
+    return state_of(result.format_map(wildcards), SEARCH_PATH)
 
 
 @cache

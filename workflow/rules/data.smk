@@ -23,6 +23,7 @@ rule prepare:
             "twinrun.training.prepare_dataset",
             *PARAMS.modules_of_dataset(wildcards),
         ),
+        imports=lambda wildcards: imports_of(DATASET, wildcards),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,
         # An upgrade may have the function make something else.

@@ -29,6 +29,7 @@ rule timing:
             "twinrun.process.gpu_locks",
             *PARAMS.modules_of_timing(wildcards),
         ),
+        imports=lambda wildcards: imports_of(TIMING, wildcards),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
         workload=PARAMS.workload_of_timing,
         variants=PARAMS.variants_of_timing,

@@ -1,4 +1,5 @@
 from twinrun.process.gpu_locks import own_gpus
+from twinrun.process.import_log import kept
 from twinrun.process.import_path import folders_in
 from twinrun.process.job import job
 from twinrun.process.launching import environment_of, launch
@@ -8,6 +9,7 @@ if __name__ == "__main__":
     with (
         job(snakemake, threads=threads),
         own_gpus(snakemake.resources.gpu, alone=True) as visible,
+        kept(snakemake.output.summary, snakemake.params.imports) as log,
     ):
         launch(
             "twinrun.timing.measure:measure",
@@ -21,5 +23,5 @@ if __name__ == "__main__":
                 "files": dict(snakemake.output.items()),
             },
             # Each variant sets what its algorithms need: the others shall not pay for it.
-            {**visible, **environment_of(seed=1, deterministic=False, threads=threads)},
+            {**visible, **environment_of(seed=1, deterministic=False, threads=threads), **log},
         )

@@ -17,6 +17,7 @@ if __name__ == "__main__":
             **settings,
             "training": {**settings["training"], "search_path": folders},
             "source_sha256": snakemake.params.source,
+            "imports": snakemake.params.imports,
             "files": dict(snakemake.output.items()),
             "checkpoints": snakemake.params.checkpoints,
             "checkpoint_minutes": snakemake.resources.checkpoint_minutes,

@@ -289,6 +289,8 @@ class Run:
     """What it trains."""
     source_sha256: str
     """Hash of the code that the run depends on; part of what makes a pair."""
+    imports: str
+    """What has become of the code that an earlier attempt imported: see `import_log`."""
     files: RunFiles
     """Where its results go."""
     checkpoints: str

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # settings import the studies, and these import this module
 Wildcards = Mapping[str, str]
 
 RUN = "results/runs/{workload}/{variant}/seed{seed}/repeat{repeat}/run.json"
+DATASET = "results/data/{dataset}.json"
 COMPARISON_OF_REPEATS = "results/comparisons/{study}/{workload}/{variant}.json"
 COMPARISON_OF_VARIANTS = "results/comparisons/{study}/{workload}/{variant}/against/{baseline}.json"
 COMPARISON_OF_CHANGE = "results/matrix/{workload}/{cell}.json"

@@ -2,8 +2,9 @@
 
 Snakemake makes a run again when what it planned with has changed. It cannot plan with what only the
 training process knows: modules imported under way, the machine, inherited variables. So the gate
-looks once more at everything that each of them recorded: the user's code, the data, versions and
-machine.
+looks once more at everything that each of them recorded: the user's code (also what only another
+worker, a forked data worker or a training that failed has imported: see `import_log`), the data,
+versions and machine.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from twinrun.process.environment import (
     present_identity,
     this_host,
 )
+from twinrun.process.import_log import logged
 from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.launching import environment_of
 from twinrun.run_files import left_network, read_ended, variant_of
@@ -37,8 +39,8 @@ class _Recorded:
     """The user's modules that it had imported."""
     data: DataEntry | None
     """The dataset; None where there was none, or a run on the same one says it."""
-    environment: Environment
-    """Versions, machine and variables."""
+    environment: Environment | None
+    """Versions, machine and variables; None of a training that failed."""
     ours: Collection[str]
     """The variables that it has set itself: the shell's go behind them."""
 
@@ -65,8 +67,6 @@ def stale_reasons(
                 reasons.setdefault("gone", ("", []))[1].append(str(each))
                 continue
             recorded = read(path)
-            if recorded is None:
-                continue
             for what, why in _changes(recorded, folder, identity, gpus, versions, hashes):
                 reasons.setdefault(what, (why, []))[1].append(str(each))
     said = [_said(why, named) for why, named in reasons.values()]
@@ -76,10 +76,10 @@ def stale_reasons(
     return said
 
 
-def _of_run(path: Path) -> _Recorded | None:
-    ended = read_ended(path)
+def _of_run(path: Path) -> _Recorded:
+    ended, code = read_ended(path), logged(path)
     if not left_network(ended):
-        return None  # it left nothing that an answer could rest on
+        return _Recorded(code, None, None, ())  # with other code it may not fail
     variant = variant_of(ended)
     ours = environment_of(
         seed=ended["seed"],
@@ -87,14 +87,15 @@ def _of_run(path: Path) -> _Recorded | None:
         threads=variant.threads,
         further=variant.environment,
     )
-    return _Recorded(ended["code"], ended["data"], ended["environment"], ours)
+    return _Recorded({**code, **ended["code"]}, ended["data"], ended["environment"], ours)
 
 
 def _of_timing(path: Path) -> _Recorded:
     timing = summary.read(path)
     # As the rule starts it; a variant's own are not set in a process for several of them.
     ours = environment_of(seed=1, deterministic=False, threads=1)
-    return _Recorded(timing["code"], None, timing["environment"], ours)
+    code = {**logged(path), **timing["code"]}
+    return _Recorded(code, None, timing["environment"], ours)
 
 
 def _said(why: str, runs: list[str]) -> str:
@@ -124,7 +125,7 @@ def _changes(
     hashes: dict[str, str],
 ) -> Iterable[tuple[str, str]]:
     """Yield what changed and how to say it."""
-    for file in changed_since(recorded.code, folder):
+    for file in dict.fromkeys(changed_since(recorded.code, folder)):
         yield file, f"{file} has changed"
     data = recorded.data
     if data is not None:
@@ -135,6 +136,8 @@ def _changes(
         if hashes[data["path"]] != data["sha256"]:
             yield data["path"], f"{data['path']} has changed"
     environment = recorded.environment
+    if environment is None:
+        return
     # Another host, such as a container's, excuses another machine and another shell, no versions.
     is_here = environment["context"]["host"] == this_host()
     gpu = environment["identity"].get("gpu", "none")
@@ -154,7 +157,7 @@ def _changes(
         if had not in (None, value):
             yield key, f"{key} has become {value}, from {had},"
     if is_here:
-        yield from _changed_variables(recorded, identity)
+        yield from _changed_variables(environment, recorded.ours, identity)
 
 
 def _hash_of(data: Path) -> str:
@@ -166,15 +169,15 @@ def _hash_of(data: Path) -> str:
 
 
 def _changed_variables(
-    recorded: _Recorded, identity: Mapping[str, str]
+    environment: Environment, ours: Collection[str], identity: Mapping[str, str]
 ) -> Iterable[tuple[str, str]]:
     """Yield which inherited variables are others than then; one may be unset on either side.
 
     What a run sets for itself goes before what the shell has, which may then be anything.
     """
-    before = recorded.environment["identity"]
+    before = environment["identity"]
     for key in sorted({*before, *identity}):
-        if not key.startswith(VARIABLE) or key.removeprefix(VARIABLE) in recorded.ours:
+        if not key.startswith(VARIABLE) or key.removeprefix(VARIABLE) in ours:
             continue
         had, has = before.get(key, "unset"), identity.get(key, "unset")
         if had != has:

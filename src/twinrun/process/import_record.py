@@ -7,6 +7,8 @@ source alone.
 """
 
 import functools
+import hashlib
+import json
 import os
 import re
 import sysconfig
@@ -23,10 +25,12 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from twinrun.process.compiler_cache import FOLDERS
+from twinrun.process.source_hash import code_hash
 
 PACKAGE = Path(__file__).resolve().parents[1]
 HASH = re.compile(r"[A-Za-z0-9]{40,}")  # 52 letters and digits of Inductor and Triton
 INSTALLED = ("site-packages", "dist-packages")
+LOG = "TWINRUN_IMPORT_LOG"  # the variable that names the file of `import_log`
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,21 @@ def _replace(loader: type, name: str, method: Callable[..., object]) -> None:
 
 
 def _note(name: str, file: str, content: bytes) -> None:
-    _executed.append(Executed(name, str(Path(file).absolute()), content))
+    path = str(Path(file).absolute())
+    _executed.append(Executed(name, path, content))
+    if LOG in os.environ:
+        entry = {"name": name, "file": relative(path), "sha256": hash_of_source(path, content)}
+        # At once and appended: what is forked from here, a data worker, ends without notice.
+        with open(os.environ[LOG], "a", encoding="utf-8") as log:  # noqa: PTH123  (one write a line)
+            log.write(f"{json.dumps(entry)}\n")
+
+
+@functools.lru_cache(maxsize=4096)  # a run looks at the same ones several times
+def hash_of_source(file: str | Path, content: bytes) -> str:
+    """Return the SHA-256 of what a file with this content does; of a library, of its bytes."""
+    if Path(file).suffix == ".py":
+        return code_hash(content)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _is_known(file: str) -> bool:

@@ -5,11 +5,10 @@ editable install, a module imported by name. What was imported is read from the 
 hashed. What lies in site-packages is identified by its distribution's version instead.
 
 It cannot see: files that are read and executed without being imported, what a compiled library
-loads, modules that only a data worker's process imports, and files in site-packages that somebody
-has edited there.
+loads, and files in site-packages that somebody has edited there. Modules that other processes of a
+job import (its workers, what they fork) are in its log: see `import_log`.
 """
 
-import functools
 import hashlib
 import json
 import re
@@ -20,8 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias, TypedDict
 
-from twinrun.process.import_record import PACKAGE, executed, is_outside, relative
-from twinrun.process.source_hash import code_hash
+from twinrun.process.import_record import (
+    PACKAGE,
+    executed,
+    hash_of_source,
+    is_outside,
+    relative,
+)
 
 
 class ImportedFile(TypedDict):
@@ -84,14 +88,6 @@ def _file_of(module: ModuleType) -> str | None:
 def hash_of_file(file: str | Path) -> str:
     """Return the SHA-256 of what a file does: of its syntax tree, or of the bytes of a library."""
     return hash_of_source(file, Path(file).read_bytes())
-
-
-@functools.lru_cache(maxsize=4096)  # a run looks at the same ones several times
-def hash_of_source(file: str | Path, content: bytes) -> str:
-    """Return what `hash_of_file` would have of a file with this content."""
-    if Path(file).suffix == ".py":
-        return code_hash(content)
-    return hashlib.sha256(content).hexdigest()
 
 
 def changed_since(recorded: Mapping[str, ImportedFile], folder: Path = Path()) -> list[str]:

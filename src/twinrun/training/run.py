@@ -6,6 +6,7 @@ from pathlib import Path
 
 from twinrun.config.definitions import Run
 from twinrun.process.compiler_cache import own_cache
+from twinrun.process.import_log import kept
 from twinrun.process.launching import environment_of, launch
 
 
@@ -31,14 +32,18 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         # A checkpoint of an earlier attempt would have the training begin behind its stop.
         shutil.rmtree(asked.checkpoints, ignore_errors=True)
         stops = [True, False]
+    is_resumed = Path(asked.checkpoints).exists()
     # One for the whole run: its workers, and the process that resumes it, compile the same.
-    with own_cache() as cache:
+    with (
+        own_cache() as cache,
+        kept(asked.files.manifest, asked.imports, goes_on=is_resumed) as log,
+    ):
         for is_stopped in stops:
             launch(
                 "twinrun.training.train:train",
                 {"run": asked, "is_stopped": is_stopped},
                 # A variant's own variables come last: who shares a cache on purpose may.
-                {**cache, **further, **variables},
+                {**cache, **further, **variables, **log},
                 workers=variant.devices,
                 nodes=variant.nodes,
             )

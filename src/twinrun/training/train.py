@@ -192,6 +192,8 @@ def _watch(
         identity={
             **origin,
             "environment": origin["environment"]["identity"],
+            # A checkpoint is not resumed with other code than it was made with.
+            "imports": run.imports,
         },
         minutes=run.checkpoint_minutes if variant.stop == "none" else 0,
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
