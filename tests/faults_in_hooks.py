@@ -107,6 +107,20 @@ class ModuleBatchEnd(Base):
         of_weights(self)
 
 
+class ModuleBuffer(Base):
+    """Moves a buffer between the steps, which the next one adds to its loss."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.register_buffer("shift", torch.zeros(1))
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.shift.fill_(clock())
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * (1 + self.shift[0])
+
+
 class ModuleEpochStart(Base):
     def on_train_epoch_start(self):
         of_weights(self)

@@ -1,6 +1,7 @@
 """The walk over batches: everything that a loader may give is looked into, or said to be opaque."""
 
 import dataclasses
+import random
 import threading
 from collections import UserDict, UserList, namedtuple
 
@@ -278,3 +279,23 @@ def test_what_cannot_be_copied_is_shared():
     lock = threading.Lock()
     made = copied({"inputs": torch.ones(2), "lock": lock})
     assert made["lock"] is lock
+
+
+class Augmented(UserDict):
+    def __getitem__(self, key):
+        return super().__getitem__(key) + torch.randn(()) + np.random.random() + random.random()
+
+
+def test_looking_at_a_batch_that_draws_when_it_is_asked_draws_nothing():
+    """Red before: a training that was looked at drew other augmentations."""
+    batch = Augmented(x=torch.ones(2))
+    drawn = []
+    for is_looked_at in (False, True):
+        torch.manual_seed(1)
+        np.random.seed(1)
+        random.seed(1)
+        if is_looked_at:
+            fingerprint_tree([batch])
+            num_bytes(batch)
+        drawn.append(batch["x"].tolist())
+    assert drawn[0] == drawn[1]

@@ -25,7 +25,16 @@ ORDER = (
     *("report", "gate", "figures", "verdicts", "luck"),
     *("comparison", "timing", "training", "parallel", "trace"),
     *("checkpoint", "acceleration", "run_files", "run_records", "process", "config"),
-    *("dataset_files", "artifacts", "batches", "parameters", "formatting", "wording", "errors"),
+    *(
+        "dataset_files",
+        "artifacts",
+        "optimizer_attributes",
+        "batches",
+        "parameters",
+        "formatting",
+        "wording",
+        "errors",
+    ),
 )
 # What is trained, and on what: as a user's own, they know nothing of the package.
 GUESTS = ("workloads", "data")

@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 import torch
+from pytorch_lightning.utilities.seed import isolate_rng
 
 Batch = TypeVar("Batch")
 PLAIN = (
@@ -33,6 +34,10 @@ PLAIN = (
 # Attributes by which torch's compiler marks the tensors that it was given, and Python's own.
 MARKS = ("_dynamo", "_has_dynamo", "_specialize_on", "__")
 LEAVES = (torch.Tensor, np.ndarray, *PLAIN)
+PLAIN_READS = {
+    None,
+    *(kind.__getitem__ for kind in (list, tuple, dict, UserDict, UserList)),
+}
 BUILT_IN = {str, bytes, int, float, bool, complex, type(None), list, tuple, dict, np.ndarray}
 
 
@@ -101,7 +106,19 @@ def attributes(value: object) -> list[tuple[str, object]]:
 
 
 def children(value: object) -> list[tuple[str, object]] | None:
-    """Return what a container holds, by name; None for anything else."""
+    """Return what a container holds, by name; None for anything else.
+
+    One that makes what it holds when it is asked, such as an augmented image, may draw random
+    numbers for it: the generators are put back, and the training draws the same ones.
+    """
+    makes = getattr(type(value), "__getitem__", None)
+    if makes in PLAIN_READS or isinstance(value, LEAVES):
+        return _children(value)
+    with isolate_rng(include_cuda=torch.cuda.is_initialized()):
+        return _children(value)
+
+
+def _children(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
         # Its bytes are addresses: look at the objects.
         return [(f"{value.shape}.{i}", item) for i, item in enumerate(value.ravel().tolist())]

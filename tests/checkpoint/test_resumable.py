@@ -18,6 +18,7 @@ from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
     DataLoader,
+    Dataset,
     RandomSampler,
     Subset,
     TensorDataset,
@@ -307,6 +308,137 @@ def test_tensors_that_come_late_are_refused(tmp_path, monkeypatch):
     *_, said = fit(tmp_path, kill=12)
     assert "late of Restless is not there, or of another shape, where the training" in said[0]
     assert fit(tmp_path)[2] == []
+
+
+class Teacher(Restless):
+    """Has a network that nobody sees: a module's lists hold no parameters of it."""
+
+    def training_step(self, batch, batch_idx):
+        (teacher,) = self.__dict__.setdefault("teachers", [torch.nn.Linear(8, 1)])
+        with torch.no_grad():
+            for of_teacher, own in zip(teacher.parameters(), self.output.parameters(), strict=True):
+                of_teacher.lerp_(own, 0.1)
+        return super().training_step(batch, batch_idx) + teacher.weight.square().mean()
+
+
+class CountsBatches(Points):
+    seen = 0
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        self.seen += self.trainer.training
+        return [batch[0] * (1 + self.seen / 100), batch[1]]
+
+
+class Counting(Dataset):
+    def __init__(self, data):
+        self.data, self.seen = data, 0
+
+    def __len__(self):
+        return len(self.data.inputs)
+
+    def __getitem__(self, index):
+        self.seen += 1
+        return self.data.inputs[index] * (1 + self.seen / 1000), self.data.targets[index]
+
+
+class CountsSamples(Points):
+    def train_dataloader(self):
+        return DataLoader(Counting(self), 16, shuffle=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "data", "words"),
+    [
+        (Teacher, Points, "Teacher.teachers changes while the training runs"),
+        (Restless, CountsBatches, "CountsBatches.seen changes while the training runs"),
+        (Restless, CountsSamples, "Counting.seen changes while the training runs"),
+    ],
+)
+def test_attributes_that_no_checkpoint_can_hold_are_refused(
+    tmp_path, monkeypatch, module, data, words
+):
+    """Red before: the resumed training went on with those of the beginning."""
+    monkeypatch.setitem(globals(), "Restless", module)
+    *_, said = fit(tmp_path, data)
+    assert len(said) == 1
+    assert words in said[0]
+    assert_refused(tmp_path, words)
+
+
+def test_plain_attributes_of_a_module_go_on(tmp_path, monkeypatch):
+    """Red before: the resumed training counted from the beginning."""
+    own = Restless.training_step
+
+    def training_step(self, batch, batch_idx):
+        kept = self.__dict__.setdefault("kept", {"steps": 0, "losses": [torch.zeros(())]})
+        kept["steps"] += 1
+        loss = own(self, batch, batch_idx) * (1 + kept["steps"] / 100) + kept["losses"][-1]
+        kept["losses"] = [*kept["losses"][-2:], loss.detach()]
+        return loss
+
+    monkeypatch.setattr(Restless, "training_step", training_step)
+    rows, hashes, _, _ = fit(tmp_path / "whole")
+    fit(tmp_path / "killed", kill=12)
+    fit(tmp_path / "killed", kill=17)
+    assert fit(tmp_path / "killed") == (rows, hashes, [10, 15], [])
+
+
+class KeepsAverages(torch.optim.SGD):
+    """Keeps averages of the weights, and how many there were, in attributes."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.averages, self.count = None, 0
+
+    def step(self, closure=None):
+        loss = super().step(closure)
+        weights = [p.detach() for group in self.param_groups for p in group["params"]]
+        averages = self.averages or [weight.clone() for weight in weights]
+        self.averages = [a.lerp(w, 0.5) for a, w in zip(averages, weights, strict=True)]
+        self.count += 1
+        for weight, average in zip(weights, self.averages, strict=True):
+            weight.lerp_(average, 0.1)
+        return loss
+
+
+class SavesAverages(KeepsAverages):
+    def state_dict(self):
+        return {**super().state_dict(), "averages": self.averages, "count": self.count}
+
+    def load_state_dict(self, state_dict):
+        own = dict(state_dict)
+        self.averages, self.count = own.pop("averages"), own.pop("count")
+        super().load_state_dict(own)
+
+
+@pytest.mark.parametrize("kind", [KeepsAverages, SavesAverages])
+def test_what_an_optimizer_keeps_beside_its_state_is_refused(tmp_path, monkeypatch, kind):
+    """Red before: the resumed training began with new averages."""
+    monkeypatch.setattr(
+        Restless, "configure_optimizers", lambda self: kind(self.parameters(), lr=0.05)
+    )
+    rows, hashes, _, said = fit(tmp_path / "whole")
+    if kind is KeepsAverages:
+        assert len(said) == 1
+        assert "KeepsAverages.averages[0] changes while the training runs" in said[0]
+        return
+    assert said == []
+    fit(tmp_path / "killed", kill=12)
+    assert fit(tmp_path / "killed") == (rows, hashes, [10], [])
+
+
+def test_a_module_that_saves_other_weights_than_it_trains_is_resumed(tmp_path, monkeypatch):
+    """Red before: the resumed training went on with the saved halves."""
+    own = Restless.state_dict
+
+    def state_dict(self, *arguments, **options):
+        found = own(self, *arguments, **options)
+        return {n: v.half().float() if v.is_floating_point() else v for n, v in found.items()}
+
+    monkeypatch.setattr(Restless, "state_dict", state_dict)
+    rows, hashes, _, _ = fit(tmp_path / "whole")
+    fit(tmp_path / "killed", kill=12)
+    assert fit(tmp_path / "killed") == (rows, hashes, [10], [])
 
 
 @pytest.mark.parametrize("name", ["state_dict", "on_save_checkpoint"])

@@ -115,7 +115,7 @@ def test_other_weights_batches_and_random_numbers_are_never_rounding(
         how=PRECISIONS[precision],
     )
     assert (found["cause"], found["size"]) == (cause, "algorithmic")
-    assert "which rounding cannot cause" in found["sentence"]
+    assert "which the rounding of the steps does not cause" in found["sentence"]
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.1 * (1 + 1e-9)])

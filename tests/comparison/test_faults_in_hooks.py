@@ -53,6 +53,7 @@ def test_a_fault_in_a_hook_inside_the_step_is_named_and_fires_always(tmp_path, m
     ("module", "quantity"),
     [
         ("ModuleBatchEnd", "parameters before the step"),
+        ("ModuleBuffer", "buffers before the step"),
         ("ModuleEpochStart", "parameters before the step"),
         ("CallbackBatchEnd", "parameters before the step"),
         ("CallbackEpochStart", "parameters before the step"),

@@ -16,6 +16,7 @@ from twinrun.comparison.tables import INITIAL, QUANTITIES
 # What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
     ("before", None, "parameters before the step", "initial weights"),
+    ("buffers_before", None, "buffers before the step", "initial weights"),
     ("random", "numpy", "RNG states", "RNG state"),
     ("batch", None, "content of the batch", "data content"),
     ("random_after", "torch", "RNG states after the step", "RNG state"),

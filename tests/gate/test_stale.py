@@ -106,6 +106,18 @@ def test_what_a_run_imported_in_another_process_counts_however_it_ended(made, is
     assert reason.startswith(f"late.py has changed since {RUN} was made")
 
 
+def test_the_code_that_made_a_dataset_counts(made):
+    """Red before: the data was what it had been, and nobody asked what would be made now."""
+    (made / "maker.py").write_text("x = 1\n")
+    entry = {"name": "maker", "file": "maker.py", "sha256": hash_of_file("maker.py")}
+    lines = [{"planned": ""}, entry]
+    log_of(made / "data.npz").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert stale_reasons([RUN], made) == []
+    (made / "maker.py").write_text("x = 2\n")
+    (reason,) = stale_reasons([RUN], made)
+    assert reason.startswith(f"maker.py has changed since {RUN} was made")
+
+
 def test_a_comment_makes_nothing_stale(made):
     (made / "sister.py").write_text("# so\ndef scale(loss):\n    return loss\n")
     assert stale_reasons([RUN], made) == []

@@ -2,15 +2,20 @@
 
 import math
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.loggers import CSVLogger
 from small import Points, Small
 
 from twinrun.checkpoint.resumable import Resumable
-from twinrun.training.epoch_log import EpochMetrics
+from twinrun.parallel.team import Team, _SeveralWorkers
+from twinrun.parallel.whole_batch import WholeBatch
+from twinrun.training import epoch_log
+from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.first_step import FirstStep
 
 EPOCHS = 4
@@ -108,3 +113,77 @@ def test_the_first_step_sees_what_is_logged_at_the_end_of_the_epoch(tmp_path):
     step = FirstStep()
     fitted(tmp_path, step)
     assert {"ended", "validated", "started", "train_loss", "val_loss"} <= step.logged
+
+
+class Timed(Small):
+    """Moves a clock instead of taking time, and has workers exchange at the end of an epoch too."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
+    def training_step(self, batch, batch_idx):
+        self.clock.seconds += 1
+        self.clock.exchanged += 0.25
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch, batch_idx):
+        self.clock.seconds += 100
+        self.clock.exchanged += 100
+
+    def on_train_epoch_end(self):
+        self.clock.seconds += 1000
+        self.clock.exchanged += 1000
+
+
+class TimedTeam(Team):
+    def __init__(self):
+        super().__init__()
+        workers = SimpleNamespace(seconds=0.0)
+        self._whole_batch = WholeBatch(workers, [], None, None)
+        self.clock = self
+        self.seconds, self._workers = 0.0, workers
+
+    @property
+    def exchanged(self):
+        return self._workers.seconds
+
+    @exchanged.setter
+    def exchanged(self, seconds):
+        self._workers.seconds = seconds
+
+    communication = _SeveralWorkers.communication
+    end_step = _SeveralWorkers.end_step
+
+
+@pytest.mark.parametrize("interval", [1.0, 2])
+def test_seconds_are_those_of_training_steps_alone(monkeypatch, interval):
+    """Red before: exchanges at the epoch's end counted, and a validation in the middle of it."""
+    team = TimedTeam()
+    monkeypatch.setattr(epoch_log.time, "perf_counter", lambda: team.seconds)
+    seconds = EpochSeconds(team)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=2,
+        val_check_interval=interval,
+        logger=False,
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        callbacks=[seconds],
+    )
+    trainer.fit(Timed(team), Points())
+    assert seconds.training == [5, 5]
+    assert seconds.communication == [1.25, 1.25]
+
+
+def test_an_epoch_that_the_module_logs_is_not_the_rows_own():
+    """Red before: rows of one logged number were taken for the same epoch, and compared once."""
+    metrics, trainer = EpochMetrics(), SimpleNamespace(callback_metrics={}, current_epoch=0)
+    for trainer.current_epoch in range(2):
+        metrics.on_train_epoch_start(trainer, None)
+        trainer.callback_metrics = {"epoch": torch.tensor(7.0), "loss": torch.tensor(0.5)}
+        metrics.on_train_epoch_end(trainer, None)
+    metrics.on_train_end(trainer, None)
+    assert metrics.table()["epoch"].tolist() == [1, 2]
+    assert metrics.table()["epoch (logged)"].tolist() == [7.0, 7.0]

@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_flatten_with_path
 
 from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
+from twinrun.optimizer_attributes import values_beside
 from twinrun.parameters import parameters_of
 
 # How the names of these values begin.
@@ -107,6 +108,10 @@ class Recorder(pl.Callback):
                 for key, value in state.items():
                     if isinstance(value, torch.Tensor):
                         kept[f"{of} {key} of {name}"] = _copy(value)
+            held = [*parameters.values(), *pl_module.buffers()]
+            for path, value in values_beside(optimizer, held).items():
+                tensor = torch.as_tensor(value)
+                kept[f"{of} attribute {path}"] = _copy(tensor)
             # A schedule that a fast step had thrown off would show in the rate.
             for number, group in enumerate(optimizer.param_groups):
                 name = f"{RATE}{of}, group {number + 1}"

@@ -20,13 +20,26 @@ def add_left_out(
         module: whose it is.
         key: of what `Resumable` adds to it.
     """
-    held = saved["state_dict"].keys() | saved[key]["buffers"].keys()
-    left_out = {name: t.detach().cpu() for name, t in tensors_of(module) if name not in held}
+    held = {**saved["state_dict"], **saved[key]["buffers"]}
+    left_out = {
+        name: tensor.detach().cpu()
+        for name, tensor in tensors_of(module)
+        if name not in held or not _is_same(held[name], tensor.detach().cpu())
+    }
     if left_out:
         # Read anew: the file that is written must not be the one that memory is mapped to.
         whole = torch.load(path, weights_only=True)
         whole[key]["left_out"] = left_out
         torch.save(whole, path)
+
+
+def _is_same(saved: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if (saved.shape, saved.dtype) != (tensor.shape, tensor.dtype):
+        return False
+    if tensor.layout is not torch.strided:
+        return torch.equal(saved, tensor)
+    left, right = (each.contiguous().reshape(-1).view(torch.uint8) for each in (saved, tensor))
+    return torch.equal(left, right)
 
 
 def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -27,7 +27,9 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun import artifacts
+from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.left_out import add_left_out, tensors_of
+from twinrun.checkpoint.plain_attributes import Attributes, restore_attributes
 from twinrun.checkpoint.refusals import (
     TensorShapes,
     as_data,
@@ -36,13 +38,7 @@ from twinrun.checkpoint.refusals import (
     refusals,
     tensor_shapes_of,
 )
-from twinrun.checkpoint.stream_position import (
-    moved,
-    positions_of,
-    possible_positions,
-    put_back,
-)
-from twinrun.checkpoint.unsaved_state import changed_callbacks, states_of_callbacks
+from twinrun.checkpoint.stream_position import positions_of, put_back
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import restore_rng_states, rng_states
 
@@ -98,10 +94,10 @@ class Resumable(pl.Callback):
         self._written = time.monotonic()
         self._is_writing = False
         self._restored: dict[str, Any] | None = None
-        self._states_at_start: dict[str, str] | None = None
+        self._at_start: KeptBeside | None = None
+        self._attributes: Attributes = {}
         self._shapes: TensorShapes = {}
         self._fingerprint = fingerprint
-        self._positions_at_start: dict[str, object] = {}
         self._new: CheckpointEntry | None = None
         self._expected: int | None = None
 
@@ -146,17 +142,21 @@ class Resumable(pl.Callback):
         Nothing of this epoch has been drawn yet, neither by another hook nor by the loader.
         """
         if self._restored is not None:
+            found = KeptBeside(trainer)
             self._restore(trainer, pl_module, self._restored)
             self._restored = None
-            self._look(trainer)
+            self._at_start = KeptBeside(trainer)
+            # From before: what had changed by the last checkpoint is in the next one, too.
+            self._at_start.attributes = found.attributes
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
-        if self._states_at_start is None:
-            self._look(trainer)
+        if self._at_start is None:
+            self._at_start = KeptBeside(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch == 0 or self._is_refused or not is_due:
             return
-        why = next(iter((*refusals(trainer, self._shapes), *self._changed(trainer))), None)
+        self._attributes, changed = self._at_start.changed(trainer)
+        why = next(iter((*refusals(trainer, self._shapes), *changed)), None)
         if why is not None:
             self._give_up(why)
             return
@@ -203,6 +203,7 @@ class Resumable(pl.Callback):
             "metrics": dict(trainer.callback_metrics),
             "buffers": dict(_transient_buffers(pl_module)),
             "positions": positions_of(loaders_of(trainer)),
+            "attributes": self._attributes,
         }
 
     def on_load_checkpoint(
@@ -211,14 +212,6 @@ class Resumable(pl.Callback):
         """Keep what is to be put back later."""
         # Lightning restores callbacks before it asks for the training loader and its generators.
         self._restored = checkpoint.get(KEY)
-
-    def _look(self, trainer: pl.Trainer) -> None:
-        self._states_at_start = states_of_callbacks(trainer)
-        self._positions_at_start = possible_positions(loaders_of(trainer))
-
-    def _changed(self, trainer: pl.Trainer) -> Iterator[str]:
-        yield from changed_callbacks(self._states_at_start or {}, states_of_callbacks(trainer))
-        yield from moved(self._positions_at_start, possible_positions(loaders_of(trainer)))
 
     def _give_up(self, why: str) -> None:
         self._is_refused = True
@@ -274,6 +267,7 @@ class Resumable(pl.Callback):
             for name, tensor in tensors_of(module):
                 if name in left_out:
                     tensor.copy_(left_out[name])
+        restore_attributes(module, state["attributes"])
         restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False

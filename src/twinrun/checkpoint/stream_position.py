@@ -32,12 +32,12 @@ class Stateful(Protocol):
 
 def positions_of(loaders: Sequence[object]) -> list[dict[str, Any]]:
     """Return the states of all that have one, in order."""
-    return [each.state_dict() for each in _parts_of(loaders) if isinstance(each, Stateful)]
+    return [each.state_dict() for each in parts_of(loaders) if isinstance(each, Stateful)]
 
 
 def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> None:
     """Bring them to where `positions_of` found them."""
-    stateful = [each for each in _parts_of(loaders) if isinstance(each, Stateful)]
+    stateful = [each for each in parts_of(loaders) if isinstance(each, Stateful)]
     for each, position in zip(stateful, positions, strict=True):
         each.load_state_dict(position)
 
@@ -48,9 +48,8 @@ def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
     Values of plain types; of an iterator or an open file only that it is one, as its class.
     """
     found: dict[str, object] = {}
-    for index, part in enumerate(_parts_of(loaders)):
-        is_stream = isinstance(part, IterableDataset) or not hasattr(part, "__len__")
-        if not is_stream or isinstance(part, Stateful | DataLoader):
+    for index, part in enumerate(parts_of(loaders)):
+        if not is_stream(part) or isinstance(part, Stateful | DataLoader):
             continue
         for name, value in getattr(part, "__dict__", {}).items():
             key = f"{index} {type(part).__name__}.{name}"
@@ -59,6 +58,11 @@ def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
             elif isinstance(value, PLAIN):
                 found[key] = value
     return found
+
+
+def is_stream(part: object) -> bool:
+    """Say whether a part of a loader is a stream, which may go on where it ended."""
+    return isinstance(part, IterableDataset) or not hasattr(part, "__len__")
 
 
 def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
@@ -71,7 +75,7 @@ def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator
             yield f"{name} changes while the training runs, and there is no state_dict that has it"
 
 
-def _parts_of(loaders: Sequence[object]) -> list[object]:
+def parts_of(loaders: Sequence[object]) -> list[object]:
     """List loaders, samplers and datasets, each once; nothing inside of what is stateful."""
     found: dict[int, object] = {}
 

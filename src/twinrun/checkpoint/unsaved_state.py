@@ -5,13 +5,11 @@ augmentations again, or go on without a moving average. Looked at are the attrib
 and its submodules, the data module, loaders, samplers, batch samplers and datasets (also those that
 wrap another one), and the short lists, tuples and dictionaries in them; of callbacks the attributes
 that change while the training runs, that no `state_dict` gives, and that are no part of the module,
-its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds.
+its optimizers or schedulers. Of a callback that adds to one of Lightning's, what it adds; of
+optimizers what changes beside their `state_dict`.
 """
 
-import dis
-import functools
 import hashlib
-import inspect
 import io
 import pickle
 import random
@@ -22,6 +20,9 @@ from contextlib import suppress
 import numpy as np
 import pytorch_lightning as pl
 import torch
+
+from twinrun.batches import leaves
+from twinrun.optimizer_attributes import set_by, values_beside
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
@@ -102,7 +103,7 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
         says = next(each for each in kind.__mro__ if "state_dict" in vars(each))
         if kind.__module__.startswith(OURS) or not says.__module__.startswith(OURS):
             continue
-        for name in vars(callback).keys() - _attributes_of_bases(kind):
+        for name in vars(callback).keys() - set_by(kind, OURS):
             value = vars(callback)[name]
             # Lightning gives each callback the module's `log`, with which all of it is pickled.
             state = _state_of(value) if isinstance(value, torch.nn.Module) else value
@@ -150,19 +151,43 @@ def _state_of(module: torch.nn.Module) -> object:
     return module.state_dict(), beside
 
 
-@functools.cache
-def _attributes_of_bases(kind: type) -> set[str]:
-    """Name the attributes that Lightning's own classes of a callback set."""
-    bases = [base for base in kind.__mro__ if base.__module__.startswith(OURS)]
-    members = [member for base in bases for member in vars(base).values()]
-    setters = [member.fset for member in members if isinstance(member, property)]
-    return {
-        str(step.argval)
-        for function in (*members, *setters)
-        if isinstance(function, types.FunctionType)
-        for step in dis.get_instructions(inspect.unwrap(function))
-        if step.opname == "STORE_ATTR"
-    }
+def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
+    """Hash what optimizers keep beside their `state_dict`, by `Class.attribute`."""
+    module = trainer.lightning_module
+    held = [*module.parameters(), *module.buffers()]
+    found = {}
+    for index, optimizer in enumerate(trainer.optimizers):
+        kind = type(optimizer)
+        methods = (kind.state_dict, kind.load_state_dict)
+        # ASSUME a class that has its own of both keeps its numbers there; tensors are looked for.
+        keeps_numbers = not any(each.__module__.startswith("torch.") for each in methods)
+        saved = {
+            digest(leaf)
+            for _, leaf in leaves(optimizer.state_dict())
+            if isinstance(leaf, torch.Tensor | np.ndarray)
+        }
+        for path, value in values_beside(optimizer, held).items():
+            is_number = not isinstance(value, torch.Tensor | np.ndarray)
+            if digest(value) not in saved and not (is_number and keeps_numbers):
+                found[f"{index} {kind.__name__}.{path}"] = digest(value)
+    return found
+
+
+def digest(value: object) -> str:
+    """Write a tensor, an array or a plain value so that another one is written otherwise."""
+    if not isinstance(value, torch.Tensor):
+        return f"{type(value).__name__} {pickle.dumps(value).hex()}"
+    content = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    digest = hashlib.sha256(content.view(torch.uint8).numpy().tobytes()).hexdigest()
+    return f"{value.dtype} {tuple(value.shape)} {digest}"
+
+
+def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """Name the attributes of optimizers that have changed between two looks."""
+    for key, state in after.items():
+        if before.get(key) != state:
+            name = key.partition(" ")[2]
+            yield f"{name} changes while the training runs, and is no part of its state_dict"
 
 
 def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:

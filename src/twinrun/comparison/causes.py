@@ -14,6 +14,7 @@ CAUSE_OF_QUANTITY: dict[Quantity, Cause] = {
     "initial parameters": "initial weights",
     "initial buffers": "initial weights",
     "parameters before the step": "initial weights",
+    "buffers before the step": "initial weights",
     "RNG states": "RNG state",
     "order of the batch": "data order",
     "content of the batch": "data content",

@@ -59,7 +59,7 @@ class DifferenceSize:
     def sentence(self) -> str:
         """Say it in a clause, with its numbers."""
         if self.judged_by == "cause":
-            return "which rounding cannot cause"
+            return "which the rounding of the steps does not cause"
         if self.doubt is not None:
             return f"undecided whether rounding explains it: {self.doubt}"
         than = "more" if self.size == "algorithmic" else "no more"

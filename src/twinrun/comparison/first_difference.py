@@ -18,6 +18,7 @@ WORDS: dict[str, Quantity] = {
     "initial": "initial parameters",
     "initial_buffers": "initial buffers",
     "before": "parameters before the step",
+    "buffers_before": "buffers before the step",
     "random": "RNG states",
     "random_after": "RNG states after the step",
     "own_gradients": "workers' own gradients",

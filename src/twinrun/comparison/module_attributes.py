@@ -1,5 +1,7 @@
 """The attributes of a module that are no parameters or buffers: counters, lists of losses, queues.
 
+Those of its optimizers are among them, beside their groups and the state of parameters.
+
 A step may read them and change them. A replay that did not put them back would start each repeat
 from others than the run did, and find a difference that the runs do not have. What no step has
 changed is left as each process has made it: there may be the fault. Only plain data are kept, and
@@ -9,13 +11,14 @@ generators of random numbers; of other objects (a logger, a file) nobody knows t
 import copy
 import random
 from collections import Counter, OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from twinrun.optimizer_attributes import own_attributes
 from twinrun.trace.fingerprints import fingerprint_tree
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic, torch.dtype, torch.device)
@@ -36,17 +39,21 @@ class Attributes(TypedDict):
 
 
 def attributes_of(
-    module: torch.nn.Module, *, changed_since: Mapping[str, int] | None = None
+    module: torch.nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer] = (),
+    *,
+    changed_since: Mapping[str, int] | None = None,
 ) -> dict[str, Attributes]:
     """Copy the plain attributes of a module and its submodules, by path.
 
     Args:
         module: with its submodules.
+        optimizers: of the training.
         changed_since: what `attribute_fingerprints_of` gave earlier; only those with another one.
     """
     taken = _taken(module)
     found = {}
-    for path, part in module.named_modules():
+    for path, part in _parts(module, optimizers):
         own = _own(part)
         names = None
         if changed_since is None:
@@ -67,20 +74,26 @@ def attributes_of(
     return found
 
 
-def attribute_fingerprints_of(module: torch.nn.Module) -> dict[str, int]:
+def attribute_fingerprints_of(
+    module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer] = ()
+) -> dict[str, int]:
     """Return a fingerprint of each plain attribute and generator, by path."""
     taken = _taken(module)
     return {
         key: found
-        for path, part in module.named_modules()
+        for path, part in _parts(module, optimizers)
         for key, found in _prints(path, _own(part), taken).items()
     }
 
 
-def set_attributes(module: torch.nn.Module, saved: Mapping[str, Attributes]) -> None:
+def set_attributes(
+    module: torch.nn.Module,
+    saved: Mapping[str, Attributes],
+    optimizers: Sequence[torch.optim.Optimizer] = (),
+) -> None:
     """Put back what `attributes_of` copied; of all of them, take away plain ones that are new."""
     taken = _taken(module)
-    for path, part in module.named_modules():
+    for path, part in _parts(module, optimizers):
         if path not in saved:  # a layer that the step has made
             continue
         own, found = vars(part), saved[path]
@@ -95,8 +108,21 @@ def set_attributes(module: torch.nn.Module, saved: Mapping[str, Attributes]) -> 
             _set_state(own.get(name), state)
 
 
-def _own(module: torch.nn.Module) -> dict[str, object]:
-    return {name: value for name, value in vars(module).items() if name not in _OWN}
+def _parts(
+    module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+) -> Iterator[tuple[str, torch.nn.Module | torch.optim.Optimizer]]:
+    yield from module.named_modules()
+    for index, optimizer in enumerate(optimizers):
+        yield f"optimizer {index}", optimizer
+        for name, value in own_attributes(optimizer).items():
+            if isinstance(value, torch.optim.Optimizer):  # one that it wraps
+                yield f"optimizer {index}.{name}", value
+
+
+def _own(part: torch.nn.Module | torch.optim.Optimizer) -> dict[str, object]:
+    if isinstance(part, torch.optim.Optimizer):
+        return own_attributes(part)
+    return {name: value for name, value in vars(part).items() if name not in _OWN}
 
 
 def _taken(module: torch.nn.Module) -> set[int]:

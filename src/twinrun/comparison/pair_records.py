@@ -18,6 +18,7 @@ Quantity = Literal[
     "initial parameters",
     "initial buffers",
     "parameters before the step",
+    "buffers before the step",
     "RNG states",
     "order of the batch",
     "content of the batch",

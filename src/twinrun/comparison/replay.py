@@ -150,7 +150,7 @@ class _Saver(pl.Callback):
         self._start: Start | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._at_start = attribute_fingerprints_of(pl_module)
+        self._at_start = attribute_fingerprints_of(pl_module, trainer.optimizers)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int

@@ -107,8 +107,8 @@ class Replayer(pl.Callback):
         """Go back to the start of the step and trace what follows."""
         # As this process has made them: all but those that the training had changed by this step.
         if self._attributes is None:
-            self._attributes = attributes_of(pl_module)
-        set_attributes(pl_module, self._attributes)
+            self._attributes = attributes_of(pl_module, trainer.optimizers)
+        set_attributes(pl_module, self._attributes, trainer.optimizers)
         set_state(trainer, pl_module, self._start["state"])
         set_progress(trainer, self._start["state"]["progress"], batches_begun=1)
         self._marks = []

@@ -76,7 +76,7 @@ def state_of(
         "parameters": {name: p.detach().clone() for name, p in parameters.items()},
         "gradients": {name: copied(p.grad) for name, p in parameters.items()},
         "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
-        "attributes": attributes_of(module, changed_since=at_start),
+        "attributes": attributes_of(module, trainer.optimizers, changed_since=at_start),
         # Deep, because a state_dict hands out the optimizer's own tensors, which a step changes.
         "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
         "schedulers": [copy.deepcopy(s.state_dict()) for s in schedulers],
@@ -102,7 +102,7 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: StepState)
             parameter.copy_(state["parameters"][name])
             parameter.grad = copied(state["gradients"][name])
         _set_buffers(module, state["buffers"])
-    set_attributes(module, state["attributes"])
+    set_attributes(module, state["attributes"], trainer.optimizers)
     for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
         # Deep once more: the optimizer may keep what it is given, and every repeat needs it.
         optimizer.load_state_dict(copy.deepcopy(saved))

@@ -20,6 +20,7 @@ from twinrun.run_records import PER_STEP, RunManifest
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
 QUANTITIES = {
     "before": "before",
+    "buffers_before": "buffers_before",
     "random": "random",
     "batch": "batch",
     "random_after": "random_after",
@@ -97,9 +98,11 @@ def read_steps(path: Path, size: int) -> pd.DataFrame:
     types |= {"step": "int64", "epoch": "int64", "loss": "float64"}
     try:
         table = pd.read_csv(path, dtype=types)
-        # Traces of older versions have the settings of the optimizers in `optimizer`.
-        if "settings" not in table:
-            table["settings"] = NOTHING
+        # Traces of older versions have the settings of the optimizers in `optimizer`, and no
+        # buffers from before a step.
+        for column in ("settings", "buffers_before"):
+            if column not in table:
+                table[column] = NOTHING
         # A cell that is missing is NaN, and so is its length: it equals nothing.
         is_whole = len(table) == size and (
             table[columns]

@@ -1,8 +1,7 @@
 """What a config defines: datasets, workloads, variants, timings, and what one run is made of.
 
-Frozen dataclasses on both sides of every process border: `launching` writes them as JSON and
-rebuilds them from the signature of the function that it calls. Nothing is resolved here (see
-`settings`), so that a training does not depend on how a config is read.
+Frozen dataclasses on both sides of every process border: `launching` writes them as JSON, rebuilt
+by the signature of the function that it calls. Nothing is resolved here (see `settings`).
 """
 
 from collections.abc import Mapping

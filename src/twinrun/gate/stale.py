@@ -40,7 +40,7 @@ class _Recorded:
     data: DataEntry | None
     """The dataset; None where there was none, or a run on the same one says it."""
     environment: Environment | None
-    """Versions, machine and variables; None of a training that failed."""
+    """Versions, machine and variables; None for a training that failed."""
     ours: Collection[str]
     """The variables that it has set itself: the shell's go behind them."""
 
@@ -125,9 +125,11 @@ def _changes(
     hashes: dict[str, str],
 ) -> Iterable[tuple[str, str]]:
     """Yield what changed and how to say it."""
-    for file in dict.fromkeys(changed_since(recorded.code, folder)):
+    data, code = recorded.data, recorded.code
+    if data is not None:  # of the function that made it
+        code = {**logged(folder / data["path"]), **code}
+    for file in dict.fromkeys(changed_since(code, folder)):
         yield file, f"{file} has changed"
-    data = recorded.data
     if data is not None:
         path = folder / data["path"]
         # Hashed once: many runs rest on the same file.

@@ -29,8 +29,14 @@ class Team:
         self.strategy: str | DDPStrategy = "auto"
 
     def communication(self) -> float:
-        """Return the seconds since the last call in which workers exchanged or waited."""
+        """Return the seconds that workers exchanged or waited, from the last call to a step's end.
+
+        What they exchanged after the last `end_step` is nobody's.
+        """
         return 0.0
+
+    def end_step(self) -> None:
+        """Note that a step has come to its end."""
 
     def steps_per_epoch(self) -> int | None:
         """Return the steps that an epoch must have, if the sharding of batches says so."""
@@ -60,6 +66,9 @@ class _SeveralWorkers(Team):
 
     def communication(self) -> float:
         return self._whole_batch.seconds()
+
+    def end_step(self) -> None:
+        self._whole_batch.end_step()
 
     def steps_per_epoch(self) -> int:
         return len(self._sharded[0])

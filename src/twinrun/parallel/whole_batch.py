@@ -57,8 +57,8 @@ class WholeBatch(pl.Callback):
         self._is_in_step = False
         self._alone = ExitStack()
         self._trained: frozenset[str] = frozenset()
-        self._steps = 0
-        self._next_check = 1
+        self._steps, self._next_check = 0, 1
+        self._until_end = 0.0, 0
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Stand between the module and its log, and watch its layers, which are made by now.
@@ -176,11 +176,17 @@ class WholeBatch(pl.Callback):
         check_buffers(pl_module, self._workers)
 
     def seconds(self) -> float:
-        """Return the seconds since the last call in which workers exchanged or waited."""
-        seconds = self._workers.seconds + covered(_in_seconds(self._intervals))
+        """Return the seconds from the last call to `end_step` in which they exchanged or waited."""
+        exchanged, count = self._until_end
+        seconds = exchanged + covered(_in_seconds(self._intervals[:count]))
         self._workers.seconds = 0.0
         self._intervals.clear()
+        self._until_end = 0.0, 0
         return seconds
+
+    def end_step(self) -> None:
+        """Note how much was exchanged so far; no more, as to ask a GPU would hold it up."""
+        self._until_end = self._workers.seconds, len(self._intervals)
 
     def weighted_sum(self, gradients: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """Begin to sum gradients over the workers, weighted by their shards."""

@@ -13,6 +13,7 @@ import torch
 import xxhash
 
 from twinrun.batches import Opaque, leaves, plain_tensors
+from twinrun.optimizer_attributes import values_beside
 
 
 def fingerprint(tensor: torch.Tensor | None) -> int:
@@ -88,6 +89,21 @@ def fingerprint_states(
                 # Several optimizers may hold one parameter.
                 states[index] = join([states[index], *map(_fingerprint_value, values)])
     return states
+
+
+def fingerprints_beside(
+    optimizers: Sequence[torch.optim.Optimizer], held: Sequence[torch.Tensor]
+) -> list[int]:
+    """Return a fingerprint of what each optimizer keeps in attributes, of those that keep any.
+
+    Not of fractions: an optimizer may tell the time, and what they change shows by itself.
+    """
+    kept = [values_beside(optimizer, held) for optimizer in optimizers]
+    return [
+        fingerprint_tree({path: v for path, v in of.items() if not isinstance(v, float)})
+        for of in kept
+        if of
+    ]
 
 
 def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, object]]:

@@ -14,6 +14,8 @@ class StepRow(TypedDict):
     """NaN of a step that gave none."""
     before: str
     """Fingerprint of the parameters that the step starts with."""
+    buffers_before: str
+    """Fingerprint of the buffers that the step starts with: hooks between steps may move them."""
     random: str
     """Fingerprint of the RNG states that it starts with."""
     batch: str

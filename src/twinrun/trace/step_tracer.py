@@ -1,6 +1,6 @@
 """A callback that fingerprints every step of a training.
 
-Per step: the parameters and the RNG states that it starts with, the batch (with and without
+Per step: the parameters, buffers and RNG states that it starts with, the batch (with and without
 the order of its samples), the RNG states and the buffers that it leaves, the loss, each
 gradient, the optimizer's settings and state, and each parameter. Where one fingerprint is of
 several tensors or generators, `arrays` holds each; which these are is asked at every step (see
@@ -26,6 +26,7 @@ from twinrun.trace.fingerprints import (
     fingerprint_batch,
     fingerprint_rng_states,
     fingerprint_states,
+    fingerprints_beside,
     hexadecimal,
     join,
 )
@@ -115,6 +116,7 @@ class Tracer(pl.Callback):
         self._gradients = {}
         self._start = {
             "before": join(self._row("names", fingerprints_of(parameters))),
+            "buffers_before": join([*fingerprints_of(dict(pl_module.named_buffers())).values()]),
             "random": join(list(self._rng_states.values())),
             "batch": whole,
             # A sum knows no order, and may wrap around.
@@ -182,6 +184,8 @@ class Tracer(pl.Callback):
         samples = self._samples if len(self._samples) <= self._room else _NO_SAMPLES
         self._kept_samples.append(samples)
         self._room -= len(samples)
+        held = [*parameters.values(), *pl_module.buffers()]
+        beside = fingerprints_beside(trainer.optimizers, held)
         settings = self._settings.end_step(len(self.rows), trainer.optimizers)
         self.rows.append(
             {
@@ -189,6 +193,7 @@ class Tracer(pl.Callback):
                 "epoch": trainer.current_epoch + 1,
                 "loss": float("nan") if loss is None else float(loss),
                 "before": hexadecimal(self._start["before"]),
+                "buffers_before": hexadecimal(self._start["buffers_before"]),
                 "random": hexadecimal(self._start["random"]),
                 "batch": hexadecimal(self._start["batch"]),
                 "samples": hexadecimal(self._start["samples"]),
@@ -198,7 +203,7 @@ class Tracer(pl.Callback):
                 "random_after": hexadecimal(join(found["random_after"])),
                 "buffers": hexadecimal(join(found["buffers"])),
                 "gradients": hexadecimal(join(found["gradients"])),
-                "optimizer": hexadecimal(join(found["optimizer"])),
+                "optimizer": hexadecimal(join([*found["optimizer"], *beside])),
                 "parameters": hexadecimal(join(found["parameters"])),
             }
         )

@@ -78,17 +78,24 @@ class EpochMetrics(pl.Callback):
             for name, value in self._trainer.callback_metrics.items()
             if value is not self._before.get(name)
         }
+        if "epoch" in values:  # a module's own, which need not count the epochs
+            values["epoch (logged)"] = values.pop("epoch")
         return [{"epoch": self._ended, **values}]
 
 
 class EpochSeconds(pl.Callback):
-    """Takes the seconds that the training steps of each epoch took; validation is left out."""
+    """Takes the seconds that the training steps of each epoch took, and what comes between them.
+
+    Left out is what comes after the last one, before and in a validation as at the end of the
+    epoch: in the seconds as in what the workers exchange.
+    """
 
     def __init__(self, team: Team) -> None:
         self.training: list[float] = []
         self.communication: list[float] = []
         self._team = team
         self._started = self._ended = 0.0
+        self._seconds = self._exchanged = 0.0
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seconds so far, for a checkpoint."""
@@ -100,15 +107,34 @@ class EpochSeconds(pl.Callback):
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock."""
-        # Asking takes the seconds so far away: what came before the epoch is not its own.
-        self._team.communication()
-        self._started = time.perf_counter()
+        self._seconds = self._exchanged = 0.0
+        self._go_on()
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Stop it, unless another step follows."""
         self._ended = time.perf_counter()
+        self._team.end_step()
+
+    def on_validation_start(self, *_: object, **__: object) -> None:
+        """Take the seconds until the last step; a validation may come between steps."""
+        self._pause()
+
+    def on_validation_end(self, *_: object, **__: object) -> None:
+        """Start the clock again."""
+        self._go_on()
 
     def on_train_epoch_end(self, *_: object, **__: object) -> None:
         """Note the epoch's seconds."""
-        self.training.append(round(self._ended - self._started, 4))
-        self.communication.append(round(self._team.communication(), 4))
+        self._pause()
+        self.training.append(round(self._seconds, 4))
+        self.communication.append(round(self._exchanged, 4))
+
+    def _go_on(self) -> None:
+        # Asking takes the seconds so far away: what came before is none of the steps'.
+        self._team.communication()
+        self._started = self._ended = time.perf_counter()
+
+    def _pause(self) -> None:
+        self._seconds += self._ended - self._started
+        self._exchanged += self._team.communication()
+        self._started = self._ended

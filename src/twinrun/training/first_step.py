@@ -56,7 +56,7 @@ class FirstStep(pl.Callback):
                 "workload's trainer says"
             )
         self.parameters = _fingerprints(pl_module)
-        self.initial = fingerprint_tree(pl_module.state_dict())
+        self.initial = fingerprint_tree([*pl_module.parameters(), *pl_module.buffers()])
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int

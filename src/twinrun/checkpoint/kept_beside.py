@@ -1,0 +1,39 @@
+"""What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint.plain_attributes import (
+    Attributes,
+    changed_attributes,
+    states_of_attributes,
+)
+from twinrun.checkpoint.refusals import loaders_of
+from twinrun.checkpoint.stream_position import moved, possible_positions
+from twinrun.checkpoint.unsaved_state import (
+    changed_callbacks,
+    changed_optimizers,
+    states_of_callbacks,
+    states_of_optimizers,
+)
+
+
+class KeptBeside:
+    """A look at it."""
+
+    def __init__(self, trainer: pl.Trainer) -> None:
+        loaders = loaders_of(trainer)
+        self.callbacks = states_of_callbacks(trainer)
+        self.optimizers = states_of_optimizers(trainer)
+        self.positions = possible_positions(loaders)
+        self.attributes = states_of_attributes(trainer, loaders)
+
+    def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
+        """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
+        now = KeptBeside(trainer)
+        attributes, refused = changed_attributes(trainer, self.attributes, now.attributes)
+        return attributes, [
+            *changed_callbacks(self.callbacks, now.callbacks),
+            *changed_optimizers(self.optimizers, now.optimizers),
+            *moved(self.positions, now.positions),
+            *refused,
+        ]

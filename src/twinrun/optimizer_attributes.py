@@ -1,0 +1,124 @@
+"""What an optimizer keeps beside its groups and its state of parameters, by the attribute.
+
+Its `state_dict` holds neither a list of averages nor a counter that its class has made an
+attribute of, neither the slow weights of a Lookahead nor the optimizer that this wraps: unless the
+class says so, a checkpoint loses them. What torch's own classes set follows from the rest.
+"""
+
+import dis
+import functools
+import inspect
+import types
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from twinrun.batches import Opaque, leaves
+
+# By torch's schedulers, and by others that wrap `step`.
+_LIBRARIES = ("torch.", "pytorch_lightning", "lightning", "builtins", "collections", "numpy")
+_DEEPEST = 8
+_SHORT = 64  # of a list: there may be networks in it, and of numbers millions
+_SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
+
+
+@functools.cache
+def set_by(kind: type, packages: tuple[str, ...]) -> frozenset[str]:
+    """Name the attributes that those bases of a class set that belong to some packages.
+
+    Args:
+        kind: the class.
+        packages: how the names of their modules begin.
+    """
+    bases = [base for base in kind.__mro__ if base.__module__.startswith(packages)]
+    members = [member for base in bases for member in vars(base).values()]
+    setters = [member.fset for member in members if isinstance(member, property)]
+    return frozenset(
+        str(step.argval)
+        for function in (*members, *setters)
+        if isinstance(function, types.FunctionType)
+        for step in dis.get_instructions(inspect.unwrap(function))
+        if step.opname == "STORE_ATTR"
+    )
+
+
+def own_attributes(optimizer: Optimizer) -> dict[str, object]:
+    """Return the attributes that are neither torch's nor functions, by name."""
+    others = {*_plain_attributes(), *set_by(type(optimizer), ("torch.",)), *_SET_BY_OTHERS}
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if name not in others and not callable(value)
+    }
+
+
+def values_beside(optimizer: Optimizer, held: Iterable[torch.Tensor]) -> dict[str, object]:
+    """Return the tensors, arrays and numbers in these attributes, by their paths.
+
+    Also what `state` keeps of no parameter, and the state of an optimizer that this one wraps.
+
+    Args:
+        optimizer: of a training.
+        held: parameters and buffers of the module, which are no state of an optimizer.
+    """
+    known = {id(tensor) for tensor in held}
+    return {
+        path: value
+        for path, value in _values(optimizer, "", ())
+        if id(value) not in known and isinstance(value, torch.Tensor | np.ndarray | int | float)
+    }
+
+
+def _values(
+    optimizer: Optimizer, prefix: str, above: tuple[int, ...]
+) -> Iterator[tuple[str, object]]:
+    above = (*above, id(optimizer))
+    for key, state in optimizer.state.items():
+        if not isinstance(key, torch.Tensor):
+            yield from values_in(state, f"{prefix}state[{key!r}]", above)
+    for name, value in own_attributes(optimizer).items():
+        yield from values_in(value, f"{prefix}{name}", above)
+
+
+def values_in(
+    value: object, path: str, above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, object]]:
+    """Yield the tensors and plain values in an attribute, by their paths.
+
+    Looked into are containers, networks, optimizers and objects of a user's own.
+    """
+    if id(value) in above or len(above) > _DEEPEST:
+        return
+    inside = (*above, id(value))
+    is_short = isinstance(value, list | tuple | dict) and len(value) <= _SHORT
+    if isinstance(value, Optimizer):
+        yield from _values(value, f"{path}.", above)
+        for index, state in enumerate(value.state.values()):
+            yield from values_in(state, f"{path}.state[{index}]", inside)
+    elif isinstance(value, torch.nn.Module):
+        yield from values_in([*value.parameters(), *value.buffers()], path, inside)
+    elif is_short and isinstance(value, dict):
+        for index, (key, item) in enumerate(value.items()):
+            # A parameter's printed form is shortened.
+            shown = index if isinstance(key, torch.Tensor) else repr(key)
+            yield from values_in(item, f"{path}[{shown}]", inside)
+    elif is_short and isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from values_in(item, f"{path}[{index}]", inside)
+    else:
+        for where, leaf in leaves(value):
+            if not isinstance(leaf, Opaque):
+                yield f"{path}{where and ' '}{where}", leaf
+        # An object that keeps the average of the weights, say; not what knows the whole training.
+        if not type(value).__module__.startswith(_LIBRARIES):
+            for name, item in getattr(value, "__dict__", {}).items():
+                if not callable(item) or isinstance(item, torch.nn.Module):
+                    yield from values_in(item, f"{path}.{name}", inside)
+
+
+@functools.cache
+def _plain_attributes() -> frozenset[str]:
+    """Name what every optimizer has."""
+    return frozenset(vars(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)))
