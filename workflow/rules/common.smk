@@ -54,7 +54,6 @@ TEMPLATES = [
     for file in shipped("workflow/report").rglob(f"*.{ending}")
 ]
 
-# The functions of the rules' inputs, params and resources, and of the targets.
 INPUTS = Inputs(SETTINGS)
 PARAMS = Params(INPUTS, SEARCH_PATH)
 STUDIES = {name: study(name, INPUTS) for name, study in STUDY_CLASSES.items()}
@@ -129,11 +128,6 @@ def hash_of(script, *modules):
     """Hash the code of a rule's script, of modules and of what they import: a change reruns it."""
     scripts = [shipped(f"workflow/{script}")]
     return hash_of_code(modules, SEARCH_PATH, scripts=scripts)
-
-
-def imports_of(result, wildcards):
-    """Say whether code has changed that only the job itself was seen to import."""
-    return state_of(result.format_map(wildcards), SEARCH_PATH)
 
 
 @cache

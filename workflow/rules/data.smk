@@ -21,9 +21,10 @@ rule prepare:
         source=lambda wildcards: hash_of(
             "scripts/prepare.py",
             "twinrun.training.prepare_dataset",
+            "twinrun.process.import_log",
             *PARAMS.modules_of_dataset(wildcards),
         ),
-        imports=lambda wildcards: imports_of(DATASET, wildcards),
+        imports=lambda wildcards: state_of(DATASET.format_map(wildcards), SEARCH_PATH),
         make=lambda wildcards: SETTINGS.datasets[wildcards.dataset].make,
         parameters=lambda wildcards: SETTINGS.datasets[wildcards.dataset].parameters,
         # An upgrade may have the function make something else.

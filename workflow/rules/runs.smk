@@ -41,7 +41,7 @@ rule train:
             "twinrun.process.gpu_locks",
             *PARAMS.modules_of_workload(wildcards),
         ),
-        imports=lambda wildcards: imports_of(RUN, wildcards),
+        imports=lambda wildcards: state_of(RUN.format_map(wildcards), SEARCH_PATH),
         run=PARAMS.settings_of_run,
         # Not an output: those Snakemake deletes before it starts a killed run again.
         checkpoints="results/checkpoints/{workload}/{variant}/seed{seed}/repeat{repeat}",

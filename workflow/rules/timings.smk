@@ -25,11 +25,12 @@ rule timing:
         source=lambda wildcards: hash_of(
             "scripts/timing.py",
             "twinrun.timing.measure",
+            "twinrun.process.import_log",
             "twinrun.process.launching",
             "twinrun.process.gpu_locks",
             *PARAMS.modules_of_timing(wildcards),
         ),
-        imports=lambda wildcards: imports_of(TIMING, wildcards),
+        imports=lambda wildcards: state_of(TIMING.format_map(wildcards), SEARCH_PATH),
         timing=lambda wildcards: asdict(SETTINGS.timings[wildcards.timing]),
         workload=PARAMS.workload_of_timing,
         variants=PARAMS.variants_of_timing,

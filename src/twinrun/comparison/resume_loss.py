@@ -161,8 +161,6 @@ def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator
         yield _order(whole, resumed, at)
     if not equal["before"]:
         yield "the parameters are not those of the stop"
-    if not equal["buffers_before"]:
-        yield "the buffers are not those of the stop"
     states = [name for name in map(str, whole) if name.startswith(RNG_STATE) and not equal[name]]
     if states:
         *others, last = (name.removeprefix(RNG_STATE) for name in states)
