@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
 
 KEY = "it"
+LONGEST = 300  # letters of what jsonargparse says, which shows values of any length
 PLAIN = (str, object, Any, "str")  # what a text suits as it is
 # What jsonargparse says of a value, in lines of its own, and what is left of each.
 SHORTER = tuple(
@@ -136,7 +137,9 @@ def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[st
         if isinstance(value, Mapping | list):
             # A class of mappings may be served by any mapping.
             is_mapping = inspect.isclass(annotation) and issubclass(annotation, Mapping)
-            if (is_typed and not is_mapping) or holds_object(value):
+            # Of a list for a number the rehearsal says what it is likely due to.
+            is_scalar = annotation in (bool, int, float, str, "bool", "int", "float", "str")
+            if (is_typed and not is_mapping and not is_scalar) or holds_object(value):
                 yield name
         elif isinstance(value, str) and is_typed and _may_name(value, annotation):
             yield name
@@ -199,4 +202,5 @@ def _sentence(text: str) -> str:
         for pattern, replacement in SHORTER:
             words = pattern.sub(replacement, words)
         found.append(words.strip())
-    return re.sub("^[^ ]*: ", "", " ".join(filter(None, found)))
+    sentence = re.sub("^[^ ]*: ", "", " ".join(filter(None, found)))
+    return sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 3]}..."
