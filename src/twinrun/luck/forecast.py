@@ -1,16 +1,26 @@
 """How many seeds it takes to tell a difference, if it and the scatter are as they were measured."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm, t
 
-from twinrun.luck.student_t import LEVEL, critical, errors, power
+from twinrun.luck.student_t import LEVEL, power
 from twinrun.luck.welch import Scatter, same, standard_error
 
 POWER = 0.8  # the probability that is asked for
 MOST_SEEDS = 10_000
 FEW = 20  # seeds a side, up to which the scatter of measured deviations counts
+PARTS = 128  # of the distribution of a measured deviation
+
+
+def _measured_deviations(degrees: int) -> NDArray[np.float64]:
+    """Return what may be measured of a deviation of 1, each value as probable as the others.
+
+    Its square is a chi-squared variable divided by its degrees of freedom.
+    """
+    return np.sqrt(chi2.isf((np.arange(PARTS) + 0.5) / PARTS, degrees) / degrees)
 
 
 def power_with(first: Scatter, second: Scatter, seeds: int, level: float = LEVEL) -> float:
@@ -46,17 +56,12 @@ def _power_of_few(shift: float, parts: list[float], seeds: int, level: float) ->
         seeds: a side.
         level: of false alarms.
     """
-    shares, masses = map(np.array, errors(seeds - 1))
+    shares = _measured_deviations(seeds - 1)
     first, second = parts[0] * shares[:, None] ** 2, parts[1] * shares[None, :] ** 2
     both = first + second
     degrees = (seeds - 1) * both**2 / (first**2 + second**2)
-    # From n - 1 to twice as many; the logarithm of the bound is almost straight over their inverse.
-    known = (seeds - 1) / np.linspace(0.5, 1, 9)[::-1]
-    bounds = [math.log(critical(float(of), level)) for of in known]
-    bound = np.exp(np.interp(-1 / degrees, -1 / known, bounds)) * np.sqrt(both)
-    above = np.array([math.erfc((x - shift) / math.sqrt(2)) / 2 for x in bound.ravel().tolist()])
-    below = np.array([math.erfc((x + shift) / math.sqrt(2)) / 2 for x in bound.ravel().tolist()])
-    return float(((above + below).reshape(both.shape) * masses[:, None] * masses).sum())
+    bound = t.isf(level / 2, degrees) * np.sqrt(both)
+    return float((norm.sf(bound - shift) + norm.sf(bound + shift)).mean())
 
 
 def seeds_needed(first: Scatter, second: Scatter, level: float = LEVEL) -> int | None:
