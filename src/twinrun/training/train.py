@@ -187,14 +187,11 @@ def _watch(
     """Make the callbacks of a run."""
     variant, team, label = run.training.variant, assembly.team, run.identity.label
     is_first = assembly.workers.is_first
+    # A checkpoint is not resumed elsewhere, or with other code than it was made with.
+    identity = {**origin, "environment": origin["environment"]["identity"], "imports": run.imports}
     resumable = Resumable(
         run.checkpoints,
-        identity={
-            **origin,
-            "environment": origin["environment"]["identity"],
-            # A checkpoint is not resumed with other code than it was made with.
-            "imports": run.imports,
-        },
+        identity=identity,
         minutes=run.checkpoint_minutes if variant.stop == "none" else 0,
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
         fingerprint=fingerprint_tree,
