@@ -5,7 +5,7 @@ nondeterministic pair of each differs by planted amounts, the deterministic one 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 from twinrun import artifacts
 from twinrun.comparison.locate import OPERATION_COLUMNS
 from twinrun.comparison.pair_records import write_comparisons, write_locations
+from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.figures.datasets import contact_sheet
 from twinrun.figures.growth import growth
 from twinrun.figures.operations import operations
@@ -421,6 +422,7 @@ def example_config(workloads: list[str], variants: list[str], seeds: list[int]) 
                 "data": f"twinrun.workloads.{name}:ExampleData",
                 "dataset": "digits",
                 "epochs": EPOCHS,
+                "trainer": asdict(TrainerArguments()),
                 "hyperparameters": {"learning_rate": 0.001},
                 "shows": {"images": IMAGES} if name == "denoiser" else {},
             }

@@ -91,6 +91,22 @@ class SkipsSteps(Small):
         return -1 if batch_idx == 4 else None
 
 
+class StopsInOne(Small):
+    """One of two workers ends the training, by itself, in the middle of the second epoch."""
+
+    def training_step(self, batch, batch_idx):
+        if self.calls == 6 and os.environ.get("RANK", "1") == "1":
+            self.trainer.should_stop = True
+        return super().training_step(batch, batch_idx)
+
+
+class StopsEarly(Small):
+    """Is stopped at its third validation."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.EarlyStopping("val_loss", min_delta=1e9, patience=2)]
+
+
 class Undeterministic(Small):
     """Uses an operation that has no reproducible implementation on a CPU."""
 

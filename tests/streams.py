@@ -1,6 +1,5 @@
 """Data modules without a length, and of several loaders; and a module that reads all of them."""
 
-import os
 import time
 
 import torch
@@ -214,14 +213,3 @@ class Reads(Small):
 
     def predict_step(self, batch, batch_idx, dataloader_idx=0):
         return {"value": self(batch[0]), "name": [f"row {i}" for i in range(len(batch[0]))]}
-
-
-class Flawed(Reads):
-    """Scales the loss of its eighth step by chance."""
-
-    def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        if self.global_step == 7:
-            noise = torch.frombuffer(bytearray(os.urandom(4)), dtype=torch.uint8).sum()
-            loss = loss * (1 + noise)
-        return loss

@@ -83,8 +83,11 @@ def test_anchors_are_headings(page):
 
 def test_the_page_on_own_modules_quotes_the_example():
     page = (ROOT / "docs/audit-your-module.md").read_text()
-    example, matrix, *_ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    example, matrix, *others = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (told,) = [each for each in others if "max_steps" in each]
     assert example == (ROOT / "tests/own_module/config.yaml").read_text()
+    workload = resolved(yaml.safe_load(example) | yaml.safe_load(told)).workloads["mine"]
+    assert (workload.epochs, workload.trainer.max_steps) == (-1, 9)
     audited = resolved(yaml.safe_load(example) | yaml.safe_load(matrix))
     assert list(audited.cells) == [
         "repeat",

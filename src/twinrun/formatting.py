@@ -88,6 +88,18 @@ def plural(number: int, noun: str) -> str:
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
+def training_length(epochs: int, max_steps: int) -> str:
+    """Write how long a training is; -1 where one of both is no limit.
+
+    >>> training_length(2, -1), training_length(-1, 1500), training_length(2, 30)
+    ('2 epochs', '1,500 steps', '2 epochs, 30 steps at most')
+    """
+    limits = [plural(epochs, "epoch")] if epochs != -1 else []
+    if max_steps != -1:
+        limits.append(plural(max_steps, "step") + " at most" * len(limits))
+    return ", ".join(limits)
+
+
 def size_in_bytes(number: int) -> str:
     """Write a size of memory or of a file.
 

@@ -253,6 +253,49 @@ def test_through_the_trainer_the_steps_are_done_too(monkeypatch, tmp_path):
     assert ratio["low"] <= ratio["time_ratio"] <= ratio["high"]
 
 
+def test_what_the_trainer_is_told_counts_in_a_timing(monkeypatch, tmp_path):
+    """A step is a mini-batch, with the part of an update that belongs to it."""
+    modules, updates, batches = [], [], []
+
+    def kept(self, *arguments, whole=initial_state.InitialState.module):
+        modules.append(whole(self))
+        return modules[-1]
+
+    def update(self, *arguments, plain=torch.optim.SGD.step, **options):
+        updates.append(self)
+        return plain(self, *arguments, **options)
+
+    def seen(self, batch, index, plain=Small.training_step):
+        batches.append((self, index))
+        return plain(self, batch, index)
+
+    monkeypatch.setattr(initial_state.InitialState, "module", kept)
+    monkeypatch.setattr(round_length, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(torch.optim.SGD, "step", update)
+    monkeypatch.setattr(Small, "training_step", seen)
+    told = {"accumulate_grad_batches": 2, "max_steps": 3, "limit_train_batches": 4}
+    told |= {"limit_predict_batches": 2, "reload_dataloaders_every_n_epochs": 1}
+    timing = {**TIMING, "rounds": 6, "steps": 7, "phases": ["train", "trainer", "predict"]}
+    workload = {**WORKLOAD, "epochs": -1, "trainer": told}
+    rounds, summary = measured(tmp_path, {"a": PLAIN}, timing=timing, workload=workload)
+    assert rounds.query("phase == 'train'")["steps"].unique().tolist() == [8]
+    extent = {"size": None, "train": 4, "predict": 2}
+    assert summary["extents"] == [extent]
+    # The bare step's is the third: with an accumulation it is not the lean one, of the second.
+    loop, bare = ([i for module, i in batches if module is modules[n]] for n in (0, 2))
+    assert len(updates) == sum(index % 2 for index in loop + bare)
+    # Three updates, and the training begins again in the middle of its second epoch.
+    assert loop[:8] == [0, 1, 2, 3, 0, 1, 0, 1]
+    assert {*bare} == {0, 1, 2, 3}
+
+
+def test_a_schedule_of_accumulation_is_not_timed(tmp_path):
+    workload = {**WORKLOAD, "trainer": {"accumulate_grad_batches": {"1": 2}}}
+    _, summary = measured(tmp_path, {"a": PLAIN}, workload=workload)
+    (skipped,) = summary["skipped"]
+    assert "changes what a step is from epoch to epoch" in skipped["reason"]
+
+
 def test_fast_variants_predict_what_the_baseline_predicts(monkeypatch, tmp_path):
     monkeypatch.setattr(timed_variant, "empty_cache", nullcontext)  # seconds do not matter here
     variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "step"}}

@@ -4,16 +4,12 @@ import pytest
 import pytorch_lightning as pl
 import streams
 import torch
-from auditing import PLAIN, compared, in_this_process, located, train, workload
 from example_trainings import VARIANT, WORKLOAD, arguments
-from msgspec import convert
 from safetensors.torch import load_file
 from streams import Reads
 
 from twinrun import artifacts
-from twinrun.config.definitions import Run
 from twinrun.process.launching import environment_of, launch
-from twinrun.training.run import run
 
 KINDS = [
     *("Streams", "DrawingStreams", "ContinuingStreams", "SilentStreams", "StatefulLoaders"),
@@ -58,55 +54,10 @@ def test_a_run_is_the_training_of_a_script(tmp_path, kind):
     assert {n: t.numpy().tobytes() for n, t in found.items()} == {
         n: t.numpy().tobytes() for n, t in expected.items()
     }
-    manifest = artifacts.read_json(tmp_path / "run.json")
-    assert manifest["ended"] == "finished"
-    assert not manifest["not_evaluated"]
+    run = artifacts.read_json(tmp_path / "run.json")
+    assert run["ended"] == "finished"
+    assert not run["not_evaluated"]
     if kind == "Several":
-        assert set(manifest["metrics"]) == {f"test_loss/dataloader_idx_{i}" for i in range(2)}
+        assert set(run["metrics"]) == {f"test_loss/dataloader_idx_{i}" for i in range(2)}
         predicted = artifacts.read_tensors(tmp_path / "predictions.safetensors")
         assert {name.split(".")[0] for name in predicted} == {"loader0", "loader1"}
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind == "ContinuingStreams" else pytest.mark.exhaustive)
-        for kind in KINDS
-    ],
-)
-def test_a_step_of_it_is_replayed(tmp_path, monkeypatch, kind):
-    """In the second epoch, behind as many batches of the stream as it takes."""
-    with in_this_process(monkeypatch):
-        settings = {**workload("Flawed", faults="streams"), "data": f"streams:{kind}", "epochs": 2}
-        runs = [train(tmp_path, repeat, settings, PLAIN) for repeat in (1, 2)]
-        found = compared(tmp_path, runs)
-        location = located(tmp_path, settings, PLAIN)
-    assert (found["answer"], location["step"]) == ("differs", 8)
-    assert location["answer"] == "located"
-
-
-# A checkpoint of Lightning's loses what it does of any data. What ours loses is said.
-STOPS = ("mid_epoch", "last_batch", "epoch_end", "before_validation", "after_validation")
-LOST = {"SilentStreams"}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_stopped_run_loses_nothing_of_it(tmp_path, kind, stop):
-    settings = {**WORKLOAD, "module": "streams:Reads", "data": f"streams:{kind}"}
-    found = {}
-    for name, change in {"whole": {}, "stopped": {"stop": stop, "resume": "twinrun"}}.items():
-        folder = tmp_path / name
-        asked = arguments(folder, settings, {**VARIANT, "threads": 1, **change})["run"]
-        run(convert(asked, Run), {})
-        found[name] = artifacts.read_json(folder / "run.json")
-    whole, stopped = found["whole"], found["stopped"]
-    assert stopped["was_stopped"]
-    if kind in LOST:
-        assert "Silent.position changes" in stopped["not_resumed"]
-    else:
-        assert not stopped["not_resumed"]
-        assert stopped["resumed_at"]
-    # Trained again from the beginning, it is equal, too.
-    assert stopped["weights_sha256"] == whole["weights_sha256"]

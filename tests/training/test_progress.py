@@ -50,13 +50,18 @@ def test_a_training_goes_on_without_curves_that_cannot_be_written(
     assert reason in said[0]
 
 
-@pytest.mark.parametrize(("batches", "end"), [(4, ", about 0 s left"), (math.inf, "1 worker")])
-def test_a_stream_without_a_length_has_no_time_that_is_left(monkeypatch, batches, end):
+@pytest.mark.parametrize(
+    ("batches", "max_steps", "end"),
+    [(4, -1, ", about 0 s left"), (math.inf, -1, "1 worker"), (math.inf, 4, ", about 0 s left")],
+)
+def test_a_stream_without_a_length_has_no_time_that_is_left(monkeypatch, batches, max_steps, end):
+    """But for one that so many steps will end."""
     said = []
     monkeypatch.setattr(progress, "report_progress", said.append)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     tracer = SimpleNamespace(rows=[{"step": 4, "epoch": 1, "loss": 0.5}])
-    trainer = SimpleNamespace(current_epoch=0, num_training_batches=batches, max_epochs=1)
+    told = {"max_epochs": 1, "max_steps": max_steps}
+    trainer = SimpleNamespace(current_epoch=0, global_step=4, num_training_batches=batches, **told)
     line = progress.Progress("mine", tracer, 1)
     line.on_train_batch_end(trainer, None, None, None, 3)
     assert said == [f"mine: epoch 1 of 1, step 4, loss 0.5, 1 worker{end.removeprefix('1 worker')}"]

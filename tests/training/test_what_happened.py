@@ -14,6 +14,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader
 
 from twinrun.config.definitions import Variant
+from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.process.determinism import capture, restore
 from twinrun.process.imported_code import hash_of_file
 from twinrun.training.what_happened import WhatHappened
@@ -30,7 +31,9 @@ class SetsThreads(Small):
 
 
 def fitted(tmp_path, module, data, **changes):
-    happened = WhatHappened(Variant(**{**VARIANT, "deterministic": False, **changes}))
+    happened = WhatHappened(
+        Variant(**{**VARIANT, "deterministic": False, **changes}), TrainerArguments()
+    )
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

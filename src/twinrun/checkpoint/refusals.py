@@ -54,13 +54,6 @@ def refusals(trainer: pl.Trainer, at_start: TensorShapes) -> Iterator[str]:
     """
     if trainer.world_size > 1:
         yield "several workers train, and only one worker's state would be kept"
-    if trainer.max_steps != -1:
-        yield "the Trainer counts steps (max_steps), and checkpoints fall between epochs"
-    # Set by a connector, and so unknown to the Trainer's type.
-    if vars(trainer).get("reload_dataloaders_every_n_epochs", 0) > 1:
-        yield "the loaders are made anew every few epochs (reload_dataloaders_every_n_epochs)"
-    if trainer.check_val_every_n_epoch not in (None, 1):
-        yield "not every epoch is validated (check_val_every_n_epoch)"
     if any(getattr(loader, "persistent_workers", False) for loader in loaders_of(trainer)):
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
     module = trainer.lightning_module

@@ -115,10 +115,9 @@ class Resumable(pl.Callback):
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
             # None is a value, too: an entry that does not name it is of another version.
             others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
-            self._expected = None
+            self._expected = entry.get("batch") if is_whole and not others else None
             if is_whole and not others:
                 as_data(path)
-                self._expected = entry["batch"] if "batch" in entry else None  # noqa: SIM401
         except TwinrunError:
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
@@ -154,6 +153,10 @@ class Resumable(pl.Callback):
             self._at_start = KeptBeside(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch == 0 or self._is_refused or not is_due:
+            return
+        # A resumed training makes its loaders: so must this one have done for this epoch.
+        has_reloaded = trainer.fit_loop._last_train_dl_reload_epoch == trainer.current_epoch
+        if vars(trainer).get("reload_dataloaders_every_n_epochs") and not has_reloaded:
             return
         self._attributes, changed = self._at_start.changed(trainer)
         why = next(iter((*refusals(trainer, self._shapes), *changed)), None)
@@ -201,6 +204,8 @@ class Resumable(pl.Callback):
             "random": rng_states(),
             "generators": [each.get_state() for each in generators_of(loaders_of(trainer))],
             "metrics": dict(trainer.callback_metrics),
+            # Asked for before `min_epochs` or `min_steps` have been reached.
+            "should_stop": trainer.should_stop,
             "buffers": dict(_transient_buffers(pl_module)),
             "positions": positions_of(loaders_of(trainer)),
             "attributes": self._attributes,
@@ -260,6 +265,7 @@ class Resumable(pl.Callback):
         trainer.callback_metrics.update(
             {name: value.to(module.device) for name, value in state["metrics"].items()}
         )
+        trainer.should_stop = state.get("should_stop", False)
         with torch.no_grad():
             for name, buffer in _transient_buffers(module):
                 buffer.copy_(state["buffers"][name])
@@ -271,6 +277,8 @@ class Resumable(pl.Callback):
         restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
+        # With `max_steps` it takes the epoch before for one that was broken off, however whole.
+        trainer.fit_loop._restarting = trainer.fit_loop.epoch_loop.restarting = False
 
 
 def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ it. Both go through Lightning's Trainer, so that every hook of the module is cal
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -87,7 +88,7 @@ def replay(
         replayer = comparer = Comparer(
             saved, repeats, Path(record), quantity=quantity, tensor=tensor
         )
-    with _trained(run, [replayer]) as (trainer, module, data):
+    with _trained(_of_one_step(run), [replayer]) as (trainer, module, data):
         # torch's own collate function would make tensors of arrays.
         batches = _Copies(saved["batch"], repeats)
         loader = DataLoader(batches, batch_size=None, collate_fn=_as_it_is)
@@ -102,6 +103,19 @@ def replay(
             _fit(trainer, module, data)
     if found is not None and comparer is not None:
         artifacts.write_record(found, comparer.summary(), Replayed)
+
+
+def _of_one_step(run: Training) -> Training:
+    """Return a training that is told nothing of how many batches there are, or when to validate."""
+    told = replace(
+        run.workload.trainer,
+        val_check_interval=None,
+        limit_train_batches=None,
+        overfit_batches=0,
+        num_sanity_val_steps=0,
+        reload_dataloaders_every_n_epochs=0,
+    )
+    return replace(run, workload=replace(run.workload, trainer=told))
 
 
 class _Copies(Dataset[object]):

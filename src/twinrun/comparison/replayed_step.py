@@ -155,6 +155,8 @@ class Replayer(pl.Callback):
         **__: object,
     ) -> None:
         """Mark what the step leaves, and begin the next repeat."""
+        if self._tracer.phase == "backward":  # the step accumulates, and updates nothing
+            self._mark_gradients(trainer, pl_module)
         self._following.__exit__(None, None, None)
         self._mark_end(trainer, pl_module, outputs)
         self.end_repeat(self._tracer, self._marks)

@@ -29,6 +29,8 @@ class StepProgress(TypedDict):
     """From 0."""
     batches: int | float
     """Of an epoch."""
+    accumulated: int
+    """Batches whose gradients make a step, in this epoch."""
 
 
 class StepState(TypedDict):
@@ -150,6 +152,8 @@ def set_progress(trainer: pl.Trainer, progress: StepProgress, *, batches_begun: 
     )
     # `trainer.num_training_batches`, of which a schedule may be made, is read from it.
     trainer.fit_loop.max_batches = progress["batches"]
+    # Whether the step accumulates or updates depends on it, and on the batch's index.
+    trainer.accumulate_grad_batches = progress["accumulated"]
 
 
 def _progress_of(trainer: pl.Trainer) -> StepProgress:
@@ -159,6 +163,7 @@ def _progress_of(trainer: pl.Trainer) -> StepProgress:
         "batches_that_stepped": trainer.fit_loop.epoch_loop._batches_that_stepped,
         "epoch": trainer.current_epoch,
         "batches": trainer.num_training_batches,
+        "accumulated": trainer.accumulate_grad_batches,
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import convert
 
-from twinrun.config import candidates, matrix_cells, resume_variants
+from twinrun.config import candidates, matrix_cells, resume_variants, trainer_consistency
 from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
 from twinrun.config.sound_part import SoundPart
@@ -59,12 +59,9 @@ def _of_names(part: SoundPart) -> Iterator[str]:
         if dataset is not None and not part.may_name("datasets", dataset):
             known = suggestion(dataset, list(config["datasets"]))
             yield f"workloads.{name}.dataset: no dataset is called {shown(dataset)}{known}"
-        trainer = workload["trainer"]
-        if trainer["gradient_clip_algorithm"] and not trainer["gradient_clip_val"]:
-            yield (
-                f"workloads.{name}.trainer.gradient_clip_algorithm: has no effect without "
-                f"gradient_clip_val"
-            )
+        # Of one that is wrong nobody knows how long it trains.
+        if not part.is_wrong("workloads", name, "trainer"):
+            yield from trainer_consistency.contradictions(name, workload)
     for name, dataset in config["datasets"].items():
         if "file" in dataset:
             yield from _of_file(f"datasets.{name}.file", dataset["file"])
@@ -140,7 +137,9 @@ def _of_stops(config: Section, schema: Section) -> Iterator[str]:
             for index, workload in enumerate(asked["workloads"]):
                 if workload not in config["workloads"]:
                     continue
-                epochs = asked.get("epochs") or config["workloads"][workload]["epochs"]
+                epochs = asked.get("epochs") or trainer_consistency.epochs_of(
+                    config["workloads"][workload]
+                )
                 if variant["stop"] != "none" and epochs == 1:
                     key = name if name.startswith("matrix.changes.") else f"variants.{name}"
                     yield (
@@ -155,7 +154,8 @@ def _of_resume(config: Section) -> Iterator[str]:
         return
     asked = config["resume"]
     for index, name in enumerate(asked["workloads"]):
-        if config["workloads"].get(name, {}).get("epochs") == 1:
+        workload = config["workloads"].get(name)
+        if workload is not None and trainer_consistency.epochs_of(workload) == 1:
             yield f"resume.workloads.{index}: {name} trains 1 epoch, a stop in the second needs 2"
     for index, name in enumerate(asked["variants"]):
         if name in config["variants"]:

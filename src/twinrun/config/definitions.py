@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from twinrun.config.trainer_arguments import TrainerArguments
+
 Section: TypeAlias = Mapping[str, Any]
 """A part of a config as YAML gives it: the schema says what it holds, not a type."""
 
@@ -22,23 +24,6 @@ class Dataset:
     """Its keyword arguments."""
     file: str | None = None
     """The user's own file."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainerArguments:
-    """Arguments of Lightning's Trainer that say what is trained, under their names there."""
-
-    gradient_clip_val: float | None = None
-    """Most that the gradients' norm, or each of their values, may be; None clips nothing."""
-    gradient_clip_algorithm: str | None = None
-    """`norm` of all gradients together, which None stands for, or each `value`.
-
-    Told one, Lightning refuses a module that clips by itself by another one.
-    """
-    callbacks: list[Any] = field(default_factory=list)
-    """Each by its class, `{class_path: ..., init_args: {...}}`; a training has its own."""
-    logger: Any = None
-    """Likewise; one or a list of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +67,8 @@ class Workload:
     hyperparameters: Mapping[str, Any]
     """Keyword arguments of the two constructors."""
     epochs: int
-    """Epochs of training."""
-    trainer: TrainerArguments = TrainerArguments()
+    """Epochs of training; -1 where `trainer.max_steps` alone ends it."""
+    trainer: TrainerArguments = field(default_factory=TrainerArguments)
     """What Lightning's Trainer is told of what is trained."""
     from_run: FromRun = FromRun()
     """The names of what the data module is given by each run."""

@@ -136,7 +136,7 @@ class _Reader:
         epochs = trainer.get("max_epochs")
         if epochs is not None:
             made = {"epochs": epochs, **made}
-        elif "epochs" not in made:
+        elif "epochs" not in made and trainer.get("max_steps") in (None, -1):
             self.mistakes.append(
                 "trainer.max_epochs: is missing; say it there, or as `epochs` beside `cli`"
             )

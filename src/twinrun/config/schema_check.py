@@ -178,13 +178,9 @@ def _sentences(error: ValidationError) -> Iterator[str]:
     key, value = path or "the config", shown(instance)
     match kind:
         case "additionalProperties":
-            known, instead = list(schema.get("properties", {})), schema.get("x-instead", {})
             for name in instance:
-                if name not in known:
-                    hint = suggestion(name, known)
-                    if name in instead:
-                        hint = f"; say it as {instead[name]}"
-                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{hint}"
+                if name not in schema.get("properties", {}):
+                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{_hint(name, schema)}"
         case "required":
             missing = [name for name in rule if name not in instance]
             yield f"{key}: the key {', '.join(missing)} is missing"
@@ -225,6 +221,15 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             yield f"{key}: {value} is given by the run and cannot be set"
         case _:  # pattern, anyOf: the schema says in words what would be right
             yield f"{key}: {value} is not {schema['description']}"
+
+
+def _hint(name: str, schema: Section) -> str:
+    """Say what there is in the place of an unknown key."""
+    if (instead := schema.get("x-instead", {}).get(name)) is not None:
+        return f"; say it as {instead}"
+    if (reason := schema.get("x-without", {}).get(name)) is not None:
+        return f"; leave it out: {reason}"
+    return suggestion(name, list(schema.get("properties", {})))
 
 
 def _first_twice(items: Sequence[Any]) -> Any:

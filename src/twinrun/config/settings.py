@@ -31,6 +31,7 @@ from twinrun.config.schema_check import listed, validate
 from twinrun.config.sound_part import sound_part
 from twinrun.config.studies import STUDIES
 from twinrun.config.sweep_trials import trials
+from twinrun.config.trainer_consistency import with_epochs
 from twinrun.errors import TwinrunError
 
 
@@ -166,7 +167,7 @@ def resolve(
         raise TwinrunError(listed(problems))
     for name, command in read.commands.items():
         found.config["workloads"][name]["cli"] = command
-    return _settings(found.config, gpus, read.notes)
+    return _settings(with_epochs(found.config), gpus, read.notes)
 
 
 def _settings(config: dict[str, Any], gpus: int, notes: list[str]) -> Settings:

@@ -19,6 +19,8 @@ from typing import cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
+from pytorch_lightning.trainer.states import RunningStage
 from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.utils.data import DataLoader
 
@@ -43,14 +45,28 @@ class MicroBatches:
         # Where checkpoints look for what they must keep, or cannot.
         self.generator, self.num_workers = loader.generator, loader.num_workers
         self.persistent_workers = loader.persistent_workers
+        self.is_to_be_checked = False
+        """Whether Lightning is about to ask for an iterator only to see that there is one."""
         self._loader, self._number = loader, number
+
+    @property
+    def number(self) -> int:
+        """The micro-batches of a mini-batch."""
+        return self._number
 
     def __len__(self) -> int:
         # Lightning takes the batches of an epoch from it (`num_training_batches`).
         return len(self._loader) * self._number
 
     def __iter__(self) -> Iterator[object]:
-        for whole in self._loader:
+        if self.is_to_be_checked:
+            self.is_to_be_checked = False
+            return iter(())
+        # Begun now, since a loader draws where its iterator is made.
+        return self._parts(iter(self._loader))
+
+    def _parts(self, batches: Iterator[object]) -> Iterator[object]:
+        for whole in batches:
             self.whole, size = whole, _size(whole)
             # A micro-batch of no samples has no mean.
             if size < self._number:
@@ -172,6 +188,7 @@ def accumulate(
             f"itself; say accumulate: 1"
         )
     made: list[MicroBatches] = []
+    asked: list[tuple[int | float, int | float]] = []
     original, plain_step = data.train_dataloader, module.training_step
 
     @functools.wraps(original)
@@ -184,6 +201,12 @@ def accumulate(
             )
         # In place, since the tracer and the step hold this list.
         made[:] = [MicroBatches(loader, micro_batches)]
+        # It does so of every loader that is not torch's; see `_check_dataloader_iterable`.
+        made[0].is_to_be_checked = True
+        if (trainer := data.trainer) is not None:
+            # Kept, since the loader may be made anew.
+            asked[:] = asked or [(trainer.limit_train_batches, trainer.val_check_interval)]
+            _count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
         return made[0]
 
     # Lightning reads the signature of `training_step` to choose what it hands over.
@@ -203,6 +226,23 @@ def accumulate(
     data.train_dataloader, module.training_step = train_dataloader, training_step
     _watch_hooks(module, HooksOfSteps(made, micro_batches))
     return WholeSteps(made, micro_batches)
+
+
+def _count_micro_batches(
+    trainer: pl.Trainer,
+    batches: int,
+    limit: int | float,
+    interval: int | float,
+    micro_batches: int,
+) -> None:
+    """Have a Trainer, which counts micro-batches, do what it was told of mini-batches."""
+    if (limit, interval) == (1.0, 1.0) and isinstance(limit, float) and isinstance(interval, float):
+        return
+    # A part is rounded to whole mini-batches, as Lightning rounds it.
+    most = _parse_num_batches(RunningStage.TRAINING, batches, limit)
+    every = interval if isinstance(interval, int) else max(1, int(most * interval))
+    trainer.limit_train_batches = int(most * micro_batches)
+    trainer.val_check_interval = every * micro_batches
 
 
 def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:

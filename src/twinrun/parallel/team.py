@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pytorch_lightning as pl
@@ -43,6 +44,17 @@ class Team:
         return None
 
 
+class _ExchangingStrategy(DDPStrategy):
+    """Exchanges the gradients of each mini-batch, also where those of several are accumulated."""
+
+    @contextmanager
+    def block_backward_sync(self) -> Iterator[None]:
+        """Block nothing: each mini-batch has weights of its own, and its sum may be added up."""
+        # What was accumulated so far is the same at all workers, and weights that sum up to 1 leave
+        # it as it is.
+        yield
+
+
 class _SeveralWorkers(Team):
     def __init__(
         self,
@@ -60,7 +72,7 @@ class _SeveralWorkers(Team):
         self.callbacks = [self._whole_batch]
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.
-        self.strategy = DDPStrategy(
+        self.strategy = _ExchangingStrategy(
             broadcast_buffers=False, find_unused_parameters=not module.automatic_optimization
         )
 

@@ -124,7 +124,9 @@ class WholeBatch(pl.Callback):
         # A fingerprint's two halves: float64 holds 53 bits.
         halves = divmod(join([fingerprint(bucket) for bucket in self._own_gradients]), 2**32)
         # All in one exchange, since each waits for the slowest worker.
-        own = torch.tensor([self._stop.asked(), weighted, *halves], dtype=torch.float64)
+        own = torch.tensor(
+            [self._stop.asked(), weighted, *halves, trainer.should_stop], dtype=torch.float64
+        )
         if self._statistics is not None:
             own = torch.cat([own, self._statistics.noted()])
         seen = self._workers.gather(own)
@@ -132,7 +134,9 @@ class WholeBatch(pl.Callback):
         self.loss = None if loss is None else seen[:, 1].sum().to(loss.dtype)
         self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
         if self._statistics is not None:
-            self._statistics.update(seen[:, 4:])
+            self._statistics.update(seen[:, 5:])
+        # A module that ends the training ends it for all: the others would wait for its gradients.
+        trainer.should_stop = bool(seen[:, 4].any())
         self._steps += 1
         # A check is an exchange: after steps 1, 2, 4, 8, ..., and at the end of each epoch, since a
         # running mean may begin after a warm-up.

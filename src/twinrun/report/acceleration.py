@@ -1,5 +1,7 @@
 """The section of the study acceleration: what is gained, and what it changes."""
 
+from twinrun.config.definitions import Section
+from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
@@ -20,10 +22,10 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
         "module": settings["module"],
-        "epochs": settings["epochs"],
+        "length": results.length_of(workload),
         "absent": results.absent("acceleration"),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(results.timings.get(f"acceleration_{workload}"), settings["epochs"]),
+        "timing": _timing(results.timings.get(f"acceleration_{workload}"), settings),
         "metrics": metrics(results, "acceleration", workload),
         "fits": [
             {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
@@ -36,7 +38,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     }
 
 
-def _timing(timing: TimingSummary | None, epochs: int) -> dict[str, object] | None:
+def _timing(timing: TimingSummary | None, settings: Section) -> dict[str, object] | None:
     """Return a timing with what follows from it; None where nothing was timed."""
     if timing is None:
         return None
@@ -52,16 +54,18 @@ def _timing(timing: TimingSummary | None, epochs: int) -> dict[str, object] | No
         "compilation": compilation,
         "unstable": any(median["unstable"] for median in timing["medians"]),
         "loops": loops,
-        "wholes": _wholes(timing, epochs),
+        "wholes": _wholes(timing, settings),
     }
 
 
-def _wholes(timing: TimingSummary, epochs: int) -> list[dict[str, object]]:
+def _wholes(timing: TimingSummary, settings: Section) -> list[dict[str, object]]:
     """Derive the seconds of a whole training and prediction: batches times the median."""
     seconds = {(m["variant"], m["phase"]): m["seconds_per_step"] for m in timing["medians"]}
     steps: dict[str, int] = {}
+    told = TrainerArguments(**settings["trainer"])
     for extent in timing["extents"]:
-        steps["train"] = epochs * (extent["train"] or 0)
+        batches = extent["train"]
+        steps["train"] = told.batches_taken(settings["epochs"], batches) if batches else 0
         steps["predict"] = extent["predict"] or 0
     return [
         {"variant": variant, "phase": phase, "steps": steps[phase], "seconds": value * steps[phase]}

@@ -31,7 +31,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
         "module": settings["module"],
-        "epochs": settings["epochs"],
+        "length": results.length_of(workload),
         "absent": results.absent("devices"),
         "figures": {
             name: results.figures.get(f"{folder}/{name}") for name in ("sizes", "surfaces")

@@ -19,7 +19,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
         "module": settings["module"],
-        "epochs": settings["epochs"],
+        "length": results.length_of(workload),
         "figure": results.figures.get(f"matrix/{workload}/cells"),
         # Nothing of a workflow that broke off before it: the page says why.
         **results.matrices.get(workload, {}),

@@ -19,7 +19,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
         "module": settings["module"],
-        "epochs": settings["epochs"],
+        "length": results.length_of(workload),
         "absent": results.absent("parallel"),
         "figure": results.figures.get(f"parallel/{workload}/speedup"),
         "scaling": _scaling(results, workload),

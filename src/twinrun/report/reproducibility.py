@@ -38,7 +38,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
         "module": settings["module"],
-        "epochs": settings["epochs"],
+        "length": results.length_of(workload),
         "variants": variants,
         "compared": [variant for variant in variants if variant["pairs"]],
         "images": settings["shows"].get("images", []),

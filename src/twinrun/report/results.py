@@ -13,6 +13,7 @@ from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.comparison.study_records import MatrixTable, Ranking, ResumeTable
 from twinrun.config.definitions import Section
 from twinrun.dataset_files import DatasetManifest, read_manifest
+from twinrun.formatting import training_length
 from twinrun.report.missing import Missing, unreadable
 from twinrun.report.svg import inline
 from twinrun.run_files import left_network, read_ended
@@ -125,6 +126,11 @@ class Results:
     def runs_of_study(self, study: str, workload: str) -> list[ReportedRun]:
         """Return the runs of a workload that a study asked for; others may share its variants."""
         return [run for run in self.runs if self._asked(run, study, workload)]
+
+    def length_of(self, workload: str, *, epochs: int | None = None) -> str:
+        """Say how long a workload is trained; of other epochs than its own, these."""
+        settings = self.config["workloads"][workload]
+        return training_length(epochs or settings["epochs"], settings["trainer"]["max_steps"])
 
     def unfinished(self, study: str, workload: str) -> list[ReportedRun | ReportedFailure]:
         """Return the runs of a study's workload that failed or were broken off."""

@@ -17,7 +17,7 @@ def section(results: Results) -> dict[str, object]:
 def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
-        "epochs": results.config["workloads"][workload]["epochs"],
+        "length": results.length_of(workload),
         "absent": results.absent("resume"),
         "variants": [_variant(found) for found in results.resumes if found["workload"] == workload],
     }

@@ -25,7 +25,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     return {
         "name": workload,
         "module": settings["module"],
-        "epochs": study["epochs"] or settings["epochs"],
+        "length": results.length_of(workload, epochs=study["epochs"]),
         "absent": results.absent("sweep"),
         "figure": results.figures.get(f"sweep/{workload}/trials"),
         "trials": trials,

@@ -110,10 +110,15 @@ class HookedStep:
         self._trainer, self._speed = trainer, speed
         self._is_automatic = module.automatic_optimization
         self._loop = trainer.fit_loop.epoch_loop
+        self._done = 0
 
     def __call__(self, batch: object, index: int) -> object:
         """Do a step, unless `on_train_batch_start` skips it."""
         trainer, loop = self._trainer, self._loop
+        if trainer.accumulate_grad_batches > 1:
+            # By the number in the epoch, which may have more batches than go round.
+            index = int(self._done % trainer.num_training_batches)
+            self._done += 1
         loop.batch_progress.current.ready = index
         loop.batch_progress.increment_ready()
         call._call_callback_hooks(trainer, "on_train_batch_start", batch, index)

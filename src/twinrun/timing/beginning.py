@@ -38,6 +38,8 @@ class Beginning:
         """Put it back; weights and the state of the optimizers go on."""
         for name, of in _counts(trainer):
             of.load_state_dict(copy.deepcopy(self._progress[name]))
+        # The loaders at hand count as those of the first epoch.
+        trainer.fit_loop._last_train_dl_reload_epoch = 0
         # A callback may have put another schedule in place, as StochasticWeightAveraging does.
         trainer.strategy.lr_scheduler_configs = list(self._configs)
         for config, state in zip(self._configs, self._schedules, strict=True):

@@ -6,9 +6,9 @@ and schedules, hooks, loaders. Its two loops, which are a few lines each, are wr
 Lightning 2.6 (`FitLoop.run` and `_TrainingEpochLoop.run`), so that a step can be waited for:
 https://github.com/Lightning-AI/pytorch-lightning/blob/2.6.0/src/lightning/pytorch/loops/fit_loop.py
 
-After the workload's epochs the training begins again: schedules and counts go back to where they
-started, which is all that a module sees of them; weights and the optimizer's state keep what was
-learned.
+After the workload's epochs or steps the training begins again: schedules and counts go back to
+where they started, which is all that a module sees of them; weights and the optimizer's state keep
+what was learned.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -161,8 +161,14 @@ class Fit:
             loop.on_iteration_done()
             # EarlyStopping ends a training, and has Lightning validate, but no timing of its steps.
             self.trainer.should_stop = False
-            if self.trainer.current_epoch >= self._epochs:
+            if self._is_over():
                 beginning.restore(self.trainer)
+
+    def _is_over(self) -> bool:
+        """Say whether the training ends here, by its epochs or by its steps."""
+        epochs, steps = self._epochs, self.trainer.max_steps
+        has_taken_all = -1 < steps <= self.trainer.global_step
+        return has_taken_all or -1 < epochs <= self.trainer.current_epoch
 
     def _epoch(self) -> Iterator[None]:
         loop, batches = self.trainer.fit_loop.epoch_loop, _fetcher(self.trainer)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from itertools import islice
 
 import pytorch_lightning as pl
+from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
+from pytorch_lightning.trainer.states import RunningStage
 from pytorch_lightning.utilities.combined_loader import CombinedLoader
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -44,9 +46,19 @@ class InitialState:
         Raises:
             TwinrunError: if it cannot be built.
         """
+        told = training.workload.trainer
+        if isinstance(told.accumulate_grad_batches, dict):
+            raise TwinrunError(
+                f"accumulate_grad_batches: {told.accumulate_grad_batches} changes what a step is "
+                f"from epoch to epoch, and a timing measures steps of one kind"
+            )
+        self._limits = {
+            "train": told.overfit_batches or told.limit_train_batches,
+            "predict": told.limit_predict_batches,
+        }
         self.epochs = training.workload.epochs
         """Of a whole training; modules ask the Trainer for them."""
-        self.trainer_arguments = training.workload.trainer
+        self.trainer_arguments = told
         """What the Trainer is told of what is trained."""
         self._seed = training.seed
         self._folder = tempfile.TemporaryDirectory(prefix="twinrun-")
@@ -104,6 +116,8 @@ class InitialState:
         """Say whether the data module has a loader for a phase, and the workload wants it."""
         if phase == "predict" and not self._training.workload.predict:
             return False
+        if self._limits[phase] == 0:
+            return False
         return is_overridden(f"{phase}_dataloader", self.data, pl.LightningDataModule)
 
     def batches(self, phase: str, trainer: pl.Trainer, most: int = MOST_BATCHES) -> list[object]:
@@ -130,15 +144,26 @@ class InitialState:
                 loader = getattr(self.data, name)()
                 # Of several loaders none stands for all.
                 is_one = not isinstance(loader, dict | list | tuple)
-                self._extents[phase] = length_of(loader) if is_one else None
+                kept = self._limited(phase, length_of(loader) if is_one else None)
+                self._extents[phase] = kept if is_one else None
                 self._counts[phase] = _counts(loader)
             with self.ordered(loader):
                 # ASSUME these stand for the epoch, where it has more batches than are kept.
-                found = list(_while_small(islice(_batches_of(loader, phase), most)))
+                taken = islice(_batches_of(loader, phase), min(kept or most, most))
+                found = list(_while_small(taken))
             if not found:
                 raise TwinrunError(f"{name} gives no batch")
             self._found[phase, most] = found
         return self._found[phase, most]
+
+    def _limited(self, phase: str, batches: int | None) -> int | None:
+        """Return how many batches the Trainer takes of a loader; None where nobody knows."""
+        limit = self._limits[phase]
+        if limit is None:
+            return batches
+        if batches is None:
+            return int(limit) if limit > 1 or isinstance(limit, int) else None
+        return int(_parse_num_batches(RunningStage.TRAINING, batches, limit))
 
     @contextmanager
     def ordered(self, loaders: object) -> Iterator[None]:

@@ -75,6 +75,7 @@ def measure(
         dataset=dataset,
         search_path=search_path,
     )
+    told = workload.trainer
     measured_sizes: list[tuple[int | None, Measured]] = []
     with compiler_switches(), bounded_memory(), unchanged_switches() as before:
         for size in timing.sizes or [None]:
@@ -88,7 +89,8 @@ def measure(
             measured = measure_size(
                 replace(training, workload=workload.with_hyperparameter(timing.size, size)),
                 variants,
-                replace(timing, phases=phases),
+                # Of each round as many updates as in a training belong to its steps.
+                replace(timing, phases=phases, steps=told.with_whole_updates(timing.steps)),
                 size=size,
                 # A prediction that is compiled only for this costs seconds of compilation.
                 compares=is_largest or "predict" in phases,

@@ -73,7 +73,8 @@ class TimedVariant:
         self._initial, self._variant = initial, variant
         self._own = OwnConditions(variant, initial.switches_before, initial.switches_after)
         self._first_calls = calls_to_warm_up(variant)
-        self._warming_up = max(self._first_calls, warm_up_calls)
+        calls = max(self._first_calls, warm_up_calls)
+        self._warming_up = initial.trainer_arguments.with_whole_updates(calls)
         self._fits: dict[str, Fit] = {}
         self._loop: TrainerLoop | None = None
         self._calls: dict[Phase, Call] = {}

@@ -139,6 +139,14 @@ class Tracer(pl.Callback):
             self._note_update(trainer, pl_module, optimizer)
         self._is_noted = False
 
+    def _note_accumulated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take the gradients of a step that leaves them for a later one's update."""
+        is_one = trainer.accumulate_grad_batches == 1 or not pl_module.automatic_optimization
+        if is_one or self._gradients:
+            return
+        parameters = parameters_of(pl_module, trainer.optimizers)
+        self._gradients = {name: fingerprint(p.grad) for name, p in parameters.items()}
+
     def _note_update(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
@@ -160,6 +168,7 @@ class Tracer(pl.Callback):
     ) -> None:
         """Add the step's row."""
         loss = loss_of(outputs)
+        self._note_accumulated(trainer, pl_module)
         parameters = parameters_of(pl_module, trainer.optimizers)
         # Their settings are noted before the step: here Lightning has moved the schedulers already.
         states = fingerprint_states(trainer.optimizers, list(parameters.values()))

@@ -27,6 +27,7 @@ from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.determinism import SWITCHES, determinism
 from twinrun.training.build_workload import OfRun, build_data, build_module
+from twinrun.training.overfit import without_shuffling
 from twinrun.training.trainer_objects import loggers_in
 from twinrun.training.unsupported import check_tensors
 
@@ -102,6 +103,8 @@ def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModul
         persistent_workers=variant.persistent_workers,
         module=module,
     )
+    if workload.trainer.overfit_batches:
+        without_shuffling(data)
     return build_module(workload, folders, of_run) if module is None else module, data
 
 
@@ -122,7 +125,6 @@ def trainer_of(
     callbacks: list[pl.Callback],
     strategy: str | Strategy = "auto",
     max_epochs: int,
-    max_steps: int = -1,
 ) -> pl.Trainer:
     """Return the Trainer of a variant.
 
@@ -132,19 +134,23 @@ def trainer_of(
         root: an empty folder.
         callbacks: of the training.
         strategy: Lightning's; `Team` has that of several workers.
-        max_epochs: when the training ends; -1 where `max_steps` says it.
-        max_steps: likewise, in optimizer steps; -1 for no limit.
+        max_epochs: when the training ends; -1 where `max_steps` of `given` says it.
 
     Raises:
         JobError: if torch sees fewer GPUs than the variant asks for.
     """
     devices = variant.devices // variant.nodes
-    arguments: dict[str, Any] = asdict(given)
-    for name in ("callbacks", "logger"):  # the module brings its callbacks
-        del arguments[name]
     if variant.accelerator == "gpu":
         _check_gpus(devices)
-    return pl.Trainer(
+    told: dict[str, Any] = asdict(given)
+    for name in ("callbacks", "logger"):  # the module brings its callbacks
+        del told[name]
+    accumulated = told["accumulate_grad_batches"] = given.accumulation(variant.accumulate)
+    if isinstance(accumulated, dict):
+        # It asks for a Trainer that is told no number.
+        callbacks = [*callbacks, pl.callbacks.GradientAccumulationScheduler(accumulated)]
+        told["accumulate_grad_batches"] = 1
+    trainer = pl.Trainer(
         accelerator=variant.accelerator,
         devices=devices,
         num_nodes=variant.nodes,
@@ -153,24 +159,22 @@ def trainer_of(
         # Workers get their shards from `batch_sharding`, which keeps the order of one worker.
         use_distributed_sampler=False,
         precision=cast(_PRECISION_INPUT, variant.precision),  # the schema names what it may be
-        **arguments,
+        **told,
         max_epochs=max_epochs,
-        max_steps=max_steps,
         default_root_dir=root,
         callbacks=callbacks,
-        accumulate_grad_batches=variant.accumulate,
-        limit_val_batches=1.0 if variant.validation else 0,
         logger=loggers_in(given, root) or variant.logging,
         # Lightning counts the one that stops the training as a checkpoint callback.
         enable_checkpointing=variant.checkpointing
         or any(isinstance(callback, pl.callbacks.Checkpoint) for callback in callbacks),
         enable_progress_bar=variant.logging,
         enable_model_summary=False,
-        # Batches validated before the first step would draw from the generators.
-        num_sanity_val_steps=0,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
         plugins=[LightningEnvironment()],
     )
+    if not variant.validation:  # also where `overfit_batches` limits both
+        trainer.limit_val_batches = 0
+    return trainer
 
 
 def _check_gpus(devices: int) -> None:

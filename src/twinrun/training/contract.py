@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from twinrun.config.definitions import Training
 from twinrun.process.determinism import determinism
-from twinrun.training.assemble import build, trainer_of
+from twinrun.training.assemble import build
 from twinrun.training.constructors import arguments_of
-from twinrun.training.first_step import FirstStep
+from twinrun.training.first_step import FirstStep, trainer_of_first_step
 from twinrun.training.load_workload import load_workload, taken_from_run
 from twinrun.training.without_checkpoints import without_checkpoints
 from twinrun.wording import some
@@ -61,13 +61,5 @@ def _step(training: Training) -> FirstStep:
     step = FirstStep(keeps_batch=True)
     without_checkpoints(module)
     with tempfile.TemporaryDirectory(prefix="twinrun-") as root:
-        trainer = trainer_of(
-            training.variant,
-            training.workload.trainer,
-            root=root,
-            callbacks=[step],
-            max_epochs=training.workload.epochs,
-        )
-        trainer.limit_val_batches = min(trainer.limit_val_batches, 1)
-        trainer.fit(module, datamodule=data)
+        trainer_of_first_step(training, root, step).fit(module, datamodule=data)
     return step

@@ -102,7 +102,7 @@ def _predict(
     found = trainer.predict(module, data) or []
     loaders = trainer.predict_dataloaders
     # Of several loaders Lightning returns a list of batches each, of one the batches alone.
-    if isinstance(loaders, list | tuple | dict) and len(loaders) > 1:
+    if found and isinstance(loaders, list | tuple | dict) and len(loaders) > 1:
         names = loaders if isinstance(loaders, dict) else range(len(loaders))
         return {f"loader{name}.": list(b) for name, b in zip(names, found, strict=True)}
     return {"": list(found)}

@@ -1,6 +1,7 @@
 """The first step of a training: a callback that ends it there and keeps what the step needed."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -8,7 +9,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes
+from twinrun.config.definitions import Training
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
+from twinrun.training.assemble import trainer_of
 from twinrun.training.rehearsal_plan import Sizes, first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
@@ -26,8 +29,9 @@ class FirstStep(pl.Callback):
         """Steps that were taken."""
         self.logged: set[str] = set()
         """Metrics of training and validation."""
+        self.has_validated = False
         self.steps_per_epoch: int | None = None
-        """Batches; None for a stream without a length."""
+        """Of the optimizer; None for a stream without a length."""
         self.batch_bytes = self.optimizer_bytes = 0
         self.notes: list[str] = []
         self.initial = 0
@@ -49,7 +53,7 @@ class FirstStep(pl.Callback):
         """Keep what is going to be learned."""
         batches = trainer.num_training_batches
         if isinstance(batches, int):
-            self.steps_per_epoch = batches
+            self.steps_per_epoch = -(-batches // trainer.accumulate_grad_batches)
         else:
             self.notes.append(
                 "train_dataloader has no length: an epoch ends where its stream ends, or where the "
@@ -92,6 +96,7 @@ class FirstStep(pl.Callback):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what is under way."""
+        self.has_validated = True
         self._begin(first_batch_of("val"))
 
     def on_validation_batch_start(self, *_: object, **__: object) -> None:
@@ -99,8 +104,9 @@ class FirstStep(pl.Callback):
         self._begin("the first validation batch")
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Note what is under way."""
+        """Note what is under way, and keep what was logged."""
         self._begin("what follows validation")
+        self.logged |= set(trainer.callback_metrics)
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what is under way."""
@@ -128,7 +134,7 @@ class FirstStep(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the metrics: at the end of its epoch the module logs after all callbacks."""
-        self.logged = set(trainer.callback_metrics)
+        self.logged |= set(trainer.callback_metrics)
 
     def mistakes(
         self, trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
@@ -152,6 +158,31 @@ class FirstStep(pl.Callback):
                 f"{name}: the first step changes no parameter, as with a learning rate that "
                 f"begins at 0"
             )
+
+
+def trainer_of_first_step(
+    training: Training, root: str, step: FirstStep, *others: pl.Callback
+) -> pl.Trainer:
+    """Return the Trainer of a training that ends after its first step, and one batch of the rest.
+
+    Args:
+        training: with the real number of epochs and batches, which schedules are made from.
+        root: an empty folder.
+        step: ends it.
+        others: callbacks, asked before it.
+    """
+    # What may not be stopped early would train on.
+    told = replace(training.workload.trainer, min_epochs=None, min_steps=None)
+    trainer = trainer_of(
+        training.variant,
+        told,
+        root=root,
+        callbacks=[*others, step],
+        max_epochs=training.workload.epochs,
+    )
+    for name in ("limit_val_batches", "limit_test_batches", "limit_predict_batches"):
+        setattr(trainer, name, 1 if getattr(trainer, name) else 0)
+    return trainer
 
 
 def _fingerprints(module: pl.LightningModule) -> dict[str, int]:

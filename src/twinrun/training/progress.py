@@ -29,13 +29,13 @@ class Progress(pl.Callback):
         self._tracer = tracer
         self._workers = "1 worker" if workers == 1 else f"{workers} workers"
         self._started = self._said = time.monotonic()
-        self._begun = 0  # the epoch (from 0) at which a resumed training begins
+        self._begun = 0.0  # what part of the training was done where it is resumed
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
         self._started = self._said = time.monotonic()
         # What a checkpoint brought along took none of this process's time.
-        self._begun = trainer.current_epoch
+        self._begun = _part_done(trainer, 0)
 
     def on_train_batch_end(
         self,
@@ -50,16 +50,28 @@ class Progress(pl.Callback):
         if now - self._said < LINE_SECONDS or not self._tracer.rows:
             return
         self._said = now
-        left = ""
-        if math.isfinite(trainer.num_training_batches):  # of a stream nobody knows
-            done = trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches
-            still = (trainer.max_epochs or 0) - done
-            left = f", about {(now - self._started) * still / (done - self._begun):.0f} s left"
-        step = self._tracer.rows[-1]
+        left, done = "", _part_done(trainer, batch_idx + 1)
+        if done > self._begun:  # of a stream nobody knows
+            seconds = (now - self._started) * (1 - done) / (done - self._begun)
+            left = f", about {seconds:.0f} s left"
+        step, epochs = self._tracer.rows[-1], trainer.max_epochs
+        of = f" of {epochs}" if epochs and epochs > 0 else ""
         report_progress(
-            f"{self._label}: epoch {step['epoch']} of {trainer.max_epochs}, step {step['step']}, "
+            f"{self._label}: epoch {step['epoch']}{of}, step {step['step']}, "
             f"loss {step['loss']:.4g}, {self._workers}{left}"
         )
+
+
+def _part_done(trainer: pl.Trainer, batches: int) -> float:
+    """Return what part of a training is done, by its epochs or its steps: what ends it first."""
+    parts = [0.0]
+    has_length = math.isfinite(trainer.num_training_batches)
+    if has_length and trainer.max_epochs and trainer.max_epochs > 0:
+        epochs = trainer.current_epoch + batches / trainer.num_training_batches
+        parts.append(epochs / trainer.max_epochs)
+    if trainer.max_steps > 0:
+        parts.append(trainer.global_step / trainer.max_steps)
+    return max(parts)
 
 
 class Curves(pl.Callback):

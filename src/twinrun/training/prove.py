@@ -23,6 +23,7 @@ from twinrun.acceleration.roundings import noise_of
 from twinrun.acceleration.steps import check
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.config.definitions import Training, Variant
+from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.parallel.accumulation import accumulate
 from twinrun.process.determinism import SWITCHES, determinism
@@ -208,17 +209,16 @@ def train_shortly(asked: ShortTraining) -> ShortlyTrained:
         shorten(data)
         if variant.accumulate > 1:
             accumulate(module, data, micro_batches=variant.accumulate)
+        told = _of_few_batches(training.workload.trainer)
         # Each shape is warmed up and captured before it is replayed.
         epochs = EPOCHS + (CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0)
+        if isinstance(told.accumulate_grad_batches, dict):
+            epochs += len(told.accumulate_grad_batches)
         trainer = trainer_of(
-            variant,
-            training.workload.trainer,
-            root=empty,
-            callbacks=[speed, recorder],
-            max_epochs=epochs,
+            variant, told, root=empty, callbacks=[speed, recorder], max_epochs=epochs
         )
-        trainer.limit_train_batches = BATCHES * variant.accumulate
-        trainer.limit_val_batches = min(trainer.limit_val_batches, 1)
+        trainer.limit_train_batches = BATCHES
+        trainer.limit_val_batches = 1 if trainer.limit_val_batches else 0
         trainer.fit(module, datamodule=data)
         return ShortlyTrained(
             evidence=recorder.evidence,
@@ -227,6 +227,29 @@ def train_shortly(asked: ShortTraining) -> ShortlyTrained:
             shapes=len(recorder.shapes),
             in_parts=speed.in_parts,
         )
+
+
+def _of_few_batches(told: TrainerArguments) -> TrainerArguments:
+    """Return what of a workload's arguments a training of a few batches can do.
+
+    It validates once an epoch, and each number of a schedule of accumulation has an epoch.
+    """
+    numbers = told.accumulation()
+    if isinstance(numbers, dict):
+        numbers = {str(epoch): number for epoch, number in enumerate(numbers.values())}
+    return replace(
+        told,
+        accumulate_grad_batches=numbers,
+        min_epochs=None,
+        min_steps=None,
+        val_check_interval=None,
+        check_val_every_n_epoch=1,
+        # The loader gives few batches by itself, whose order is not the loader's.
+        limit_train_batches=None,
+        limit_val_batches=told.overfit_batches or told.limit_val_batches,
+        overfit_batches=0,
+        num_sanity_val_steps=0,
+    )
 
 
 def named(variant: Variant) -> str:

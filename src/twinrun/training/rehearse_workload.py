@@ -21,12 +21,12 @@ from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import determinism
 from twinrun.process.imported_code import imported_files
-from twinrun.training.assemble import of_run_in, trainer_of
+from twinrun.training.assemble import of_run_in
 from twinrun.training.build_workload import build_data, build_module, wrong_values
 from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
 from twinrun.training.explain_failure import booleans_as_texts
-from twinrun.training.first_step import FirstStep, sizes_of
+from twinrun.training.first_step import FirstStep, sizes_of, trainer_of_first_step
 from twinrun.training.load_workload import (
     load_constructor,
     mistakes,
@@ -181,14 +181,22 @@ def _of_step(
                 f"module: {workload.module} optimizes by hand, so that {key}: {count} cannot "
                 f"accumulate its gradients; take 1"
             )
+    if workload.trainer.accumulation() != 1 and not module.automatic_optimization:
+        yield (
+            f"module: {workload.module} optimizes by hand, for which Lightning has no "
+            f"accumulate_grad_batches; leave it out of `trainer`"
+        )
+        return
     if data is None:
         return
     say("one training step")
     step = FirstStep(say=say)
-    trainer = _trainer(training, root, step)
+    trainer = trainer_of_first_step(training, root, step, Supported())
     without_checkpoints(module)
     try:
         trainer.fit(module, datamodule=data)
+        if trainer.enable_validation and not step.has_validated:  # no first epoch need be
+            trainer.validate(module, datamodule=data, verbose=False)
     except Exception as error:  # a user's module may raise anything
         yield failure(step.phase, error, part, takers)
         return
@@ -231,19 +239,6 @@ def _data_of(
     return build_data(
         training.workload, of_run_in(training), search_path=training.search_path, module=module
     )
-
-
-def _trainer(training: Training, root: str, step: FirstStep) -> pl.Trainer:
-    trainer = trainer_of(
-        training.variant,
-        training.workload.trainer,
-        root=root,
-        callbacks=[Supported(), step],
-        max_epochs=training.workload.epochs,
-    )
-    trainer.limit_val_batches = min(trainer.limit_val_batches, 1)
-    trainer.limit_test_batches = trainer.limit_predict_batches = 1
-    return trainer
 
 
 def _forget_peak() -> None:

@@ -27,12 +27,13 @@ from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
 from twinrun.errors import JobError, TwinrunError, sentence_of
-from twinrun.parallel.team import Team, check_same_parameters
+from twinrun.parallel.team import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
+from twinrun.training.check_extent import check_extent
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.progress import Curves, Progress
@@ -109,7 +110,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         files = _moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
             if is_whole:
-                _check_extent(trainer, variant, team, steps=len(team.tracer.rows))
+                told = run.training.workload.trainer
+                check_extent(trainer, variant, told, team, steps=len(team.tracer.rows))
             # Before test and prediction, which may end the process: the training is kept.
             write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
@@ -196,7 +198,11 @@ def _watch(
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
         fingerprint=fingerprint_tree,
     )
-    metrics, seconds, happened = EpochMetrics(), EpochSeconds(team), WhatHappened(variant)
+    metrics, seconds, happened = (
+        EpochMetrics(),
+        EpochSeconds(team),
+        WhatHappened(variant, run.training.workload.trainer),
+    )
     # Resumable comes first: it puts RNG states back before any other callback can draw.
     first: list[pl.Callback] = [resumable]
     lightning_file = None
@@ -278,22 +284,3 @@ def _explain(error: Exception, variant: str) -> None:
             f"variants.{variant}.devices: the module has parameters that its loss does not use; "
             f"freeze them (requires_grad_(False)) or train with devices: 1"
         ) from error
-
-
-def _check_extent(trainer: pl.Trainer, variant: Variant, team: Team, *, steps: int) -> None:
-    """Refuse a training that was not the one asked for: Lightning may train a part in silence."""
-    if trainer.world_size != variant.devices:
-        raise TwinrunError(
-            f"devices: the variant wants {variant.devices}, but {trainer.world_size} trained"
-        )
-    if not steps:
-        raise TwinrunError(
-            "data: the training took no step; train_dataloader must give at least one batch"
-        )
-    # None for one worker, whose Trainer sees the whole loader.
-    epoch = team.steps_per_epoch()
-    expected = None if epoch is None else epoch * trainer.current_epoch
-    if expected is not None and steps != expected:
-        raise TwinrunError(
-            f"devices: {trainer.current_epoch} epochs are {expected} steps, but {steps} were taken"
-        )

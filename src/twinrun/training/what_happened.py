@@ -17,6 +17,8 @@ from twinrun.acceleration.in_effect import Layouts, departures_of
 from twinrun.acceleration.optimizer_forms import OptimizerForms
 from twinrun.acceleration.placement import lay_out_batch
 from twinrun.config.definitions import Variant
+from twinrun.config.trainer_arguments import TrainerArguments
+from twinrun.parallel.accumulation import MicroBatches
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.determinism import fp32_precisions, matmul_precision
 from twinrun.process.environment import Actual, Switches
@@ -33,14 +35,14 @@ ONLY_WARNS = (
 class WhatHappened(pl.Callback):
     """Looks at loaders, Trainer, torch and environment when the training starts and ends."""
 
-    def __init__(self, variant: Variant) -> None:
+    def __init__(self, variant: Variant, told: TrainerArguments) -> None:
         self.actual: Actual | None = None
         """None for a training that did not start."""
         self.departures: list[Departure] = []
         """Where the training departs from its variant."""
         self.code: dict[str, ImportedFile] = {}
         """The user's modules, as they were when the training had imported them."""
-        self._variant = variant
+        self._variant, self._told = variant, told
         # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = switches()
         self._forms, self._layouts = OptimizerForms(), Layouts()
@@ -55,7 +57,7 @@ class WhatHappened(pl.Callback):
             "accelerator": trainer.strategy.root_device.type,
             "devices": trainer.world_size,
             "precision": str(trainer.precision),
-            "accumulate": trainer.accumulate_grad_batches,
+            "accumulate": self._micro_batches(trainer),
             "data_workers": [number for number in workers if number is not None],
             "persistent_workers": any(
                 _attribute(loader, "persistent_workers")
@@ -97,6 +99,14 @@ class WhatHappened(pl.Callback):
         """Find what the first epoch has imported; later ones hardly import more."""
         if trainer.current_epoch == 0:
             self.look_at_code()
+
+    def _micro_batches(self, trainer: pl.Trainer) -> int:
+        """Return into how many micro-batches a mini-batch is cut, or what the module has set."""
+        accumulated, number = trainer.accumulate_grad_batches, self._told.accumulate_grad_batches
+        if isinstance(number, dict):  # whose callback sets the Trainer's at each epoch
+            loaders = tree_leaves(trainer.train_dataloader)
+            return max(x.number if isinstance(x, MicroBatches) else 1 for x in loaders)
+        return accumulated if accumulated % number else accumulated // number
 
     def look_at_code(self) -> None:
         """Hash what has been imported since the last look, before somebody edits it."""

@@ -1,0 +1,43 @@
+"""Whether a training took the steps, and had the workers, that were asked for."""
+
+import pytorch_lightning as pl
+
+from twinrun.config.definitions import Variant
+from twinrun.config.trainer_arguments import TrainerArguments
+from twinrun.errors import TwinrunError
+from twinrun.parallel.team import Team
+
+
+def check_extent(
+    trainer: pl.Trainer, variant: Variant, told: TrainerArguments, team: Team, *, steps: int
+) -> None:
+    """Refuse a training that was not the one asked for: Lightning may train a part in silence.
+
+    Raises:
+        TwinrunError: naming what there was more or less of.
+    """
+    if trainer.world_size != variant.devices:
+        raise TwinrunError(
+            f"devices: the variant wants {variant.devices}, but {trainer.world_size} trained"
+        )
+    if not steps:
+        raise TwinrunError(
+            "data: the training took no step; train_dataloader must give at least one batch"
+        )
+    # None for one worker, whose Trainer sees the whole loader.
+    whole = team.steps_per_epoch()
+    if whole is None:
+        return
+    is_limited = told.limit_train_batches is not None or told.overfit_batches
+    batches = int(trainer.num_training_batches) if is_limited else whole
+    epochs = trainer.current_epoch
+    least = most = told.batches_taken(epochs, batches)
+    is_counted = told.max_steps == -1 or trainer.lightning_module.automatic_optimization
+    if trainer.should_stop or not is_counted:
+        # The last epoch may have ended early; or a mini-batch is not one step of one optimizer.
+        least = batches * (epochs - 1) + 1
+    if not least <= steps <= most:
+        raise TwinrunError(
+            f"devices: {epochs} epochs are {most} steps, but {steps} were taken; a hook that ends "
+            f"an epoch (on_train_batch_start returns -1) needs devices: 1"
+        )
