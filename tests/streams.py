@@ -70,6 +70,16 @@ class Hidden(Silent):
     )
 
 
+class Ending(Continuing):
+    """Says at the end of an epoch that it has ended, and gives nothing from there."""
+
+    def load_state_dict(self, state):
+        self.__dict__.update(state, rows=lambda: ()) if state["position"] else None
+
+    def __iter__(self):
+        return super().__iter__() if list(self.rows()) else iter(())
+
+
 class Replaying(DataLoader):
     """As torchdata's StatefulDataLoader: a loader that says where it is, and is told once."""
 
@@ -118,6 +128,10 @@ class SilentStreams(Streams):
 
 class HiddenStreams(Streams):
     dataset = Hidden
+
+
+class EndingStreams(Streams):
+    dataset = Ending
 
 
 class StatefulLoaders(Streams):

@@ -13,7 +13,14 @@ import pytorch_lightning as pl
 import torch
 from example_trainings import FILES, VARIANT, WORKLOAD, arguments
 from small import Points, Restless
-from streams import ContinuingStreams, DrawingStreams, HiddenStreams, SilentStreams, StatefulLoaders
+from streams import (
+    ContinuingStreams,
+    DrawingStreams,
+    EndingStreams,
+    HiddenStreams,
+    SilentStreams,
+    StatefulLoaders,
+)
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -135,13 +142,20 @@ def test_a_stream_whose_position_nobody_saves_is_not_resumed(tmp_path):
     ]
 
 
-def test_a_stream_that_has_gone_back_is_noticed(tmp_path):
+@pytest.mark.parametrize(
+    ("data", "how"),
+    [
+        (HiddenStreams, "the first batch after the stop is another one"),
+        (EndingStreams, "no batch came after the stop"),
+    ],
+)
+def test_a_stream_that_does_not_go_on_is_noticed(tmp_path, data, how):
     """Where nothing shows that it has a position, the first batch after a stop does."""
-    fit(tmp_path, HiddenStreams, kill=12)
-    with pytest.raises(TwinrunError, match="data: the data does not go on where it was"):
-        fit(tmp_path, HiddenStreams)
+    fit(tmp_path, data, kill=12)
+    with pytest.raises(TwinrunError, match=f"data: the data does not go on where it was: {how}"):
+        fit(tmp_path, data)
     assert Resumable(tmp_path).last() is None
-    rows, *_ = fit(tmp_path, HiddenStreams)
+    rows, *_ = fit(tmp_path, data)
     assert rows[0]["step"] == 1
 
 

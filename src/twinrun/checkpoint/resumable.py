@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NoReturn, NotRequired, TypedDict
 
 import pytorch_lightning as pl
 import torch
@@ -184,11 +184,17 @@ class Resumable(pl.Callback):
             with suppress(OSError):  # without it the checkpoint is as good, and not checked
                 artifacts.write_record(self._entry, entry, CheckpointEntry)
         elif found != self._expected:
-            why = "the data does not go on where it was: the first batch after the stop is another"
-            self._entry.unlink(missing_ok=True)
-            self._give_up(why)
-            raise TwinrunError(f"data: {why} one; the next attempt trains from the beginning")
+            self._break_off("the first batch after the stop is another one")
         self._expected = None
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Notice a stream that has ended, where a batch came after the checkpoint.
+
+        Raises:
+            TwinrunError: if it has.
+        """
+        if self._expected is not None:
+            self._break_off("no batch came after the stop")
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -217,6 +223,12 @@ class Resumable(pl.Callback):
         """Keep what is to be put back later."""
         # Lightning restores callbacks before it asks for the training loader and its generators.
         self._restored = checkpoint.get(KEY)
+
+    def _break_off(self, how: str) -> NoReturn:
+        why = f"the data does not go on where it was: {how}"
+        self._entry.unlink(missing_ok=True)
+        self._give_up(why)
+        raise TwinrunError(f"data: {why}; the next attempt trains from the beginning")
 
     def _give_up(self, why: str) -> None:
         self._is_refused = True
