@@ -11,32 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("config.yaml", "envs", "profiles", "workflow", "src/twinrun")
 
-# The twenty lines of docs/audit-your-module.md are as short.
-MODEL = """
-import pytorch_lightning as pl
-import torch
-
-
-class MyModule(pl.LightningModule):
-    def __init__(self, learning_rate: float = 0.01):
-        super().__init__()
-        self.learning_rate = learning_rate
-        self.layer = torch.nn.Linear(4, 1)
-
-    def training_step(self, batch, batch_idx):
-        inputs, targets = batch
-        return torch.nn.functional.mse_loss(self.layer(inputs), targets)
-
-    def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=self.learning_rate)
-
-
-class MyData(pl.LightningDataModule):
-    def train_dataloader(self):
-        inputs = torch.arange(80.0).reshape(20, 4) / 80
-        dataset = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True))
-        return torch.utils.data.DataLoader(dataset, batch_size=5, shuffle=True)
-"""
+# The first example of the guide.
+GUIDE = (ROOT / "docs/audit-your-module.md").read_text()
+MODEL = GUIDE.partition("```python\n")[2].partition("```")[0]
+COMMANDS = GUIDE.partition("```sh\n")[2].partition("```")[0].split("\n")[:2]
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +70,10 @@ def test_its_workflow_is_its_own(site, tmp_path):
 
 @pytest.mark.slow
 def test_a_first_report_takes_two_commands(site, tmp_path):
-    (tmp_path / "mine.py").write_text(MODEL)
-    done = twinrun(site, "init", "mine:MyModule", "mine:MyData", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "config/config.yaml").exists()
-    done = twinrun(site, "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    (tmp_path / "my_model.py").write_text(MODEL)
+    for command in COMMANDS:
+        done = twinrun(site, *command.split()[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
     last = done.stderr[done.stderr.index("Are all learnable parameters equal") :]
     assert "my-module  deterministic     equal" in last
     assert "Report: results/report.html" in last
