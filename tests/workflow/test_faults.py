@@ -196,6 +196,7 @@ def test_corrupt_files_are_named_never_compared_and_made_again(copy, config):
     after = state(copy)
     made_again = {path for path in before if after[path][0] != before[path][0]}
     assert {"/".join(Path(path).parts[1:3]) for path in made_again} == {
+        "data/ratings.imports.jsonl",
         "data/ratings.json",
         "data/ratings.npz",
         "comparisons/reproducibility",
