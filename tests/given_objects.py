@@ -6,6 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from jsonargparse import lazy_instance
 from pytorch_lightning.cli import LRSchedulerCallable, OptimizerCallable
 from small import Points, Small
 from torch import nn
@@ -96,3 +97,33 @@ class Saved(pl.LightningModule):
 
     def training_step(self, batch, batch_idx):
         return (self.net(batch[0]) - batch[1]).square().mean()
+
+
+class Bare(Saved):
+    """Takes nothing; counts its validations, of which a command has one before the first step."""
+
+    def __init__(self):
+        super().__init__(Net())
+        self.register_buffer("validations", torch.zeros(()))
+
+    def validation_step(self, batch, batch_idx):
+        self.validations += 1
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * (1 + self.validations)
+
+
+DEFAULT = lazy_instance(nn.Linear, in_features=1, out_features=1)
+
+
+class BareWithActivation(Bare):
+    """Takes nothing that it must be given."""
+
+    def __init__(self, activation: nn.Module = DEFAULT):
+        super().__init__()
+        self.activation = activation
+
+
+class BarePoints(Points):
+    def __init__(self):
+        super().__init__()

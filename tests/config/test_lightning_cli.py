@@ -52,6 +52,7 @@ def test_a_config_becomes_a_workload(read):
         "data": "data:Points",
         "epochs": 2,
         "trainer": {
+            "num_sanity_val_steps": 2,
             "gradient_clip_val": 0.5,
             "callbacks": [{"class_path": "lightning.pytorch.callbacks.Timer"}],
         },
@@ -107,6 +108,38 @@ def test_what_is_not_taken_is_refused_by_name(read, change, sentence):
 def test_a_file_that_is_none_is_a_sentence(read):
     (found,) = read("- a").mistakes
     assert "train.yaml: TypeError: holds no mapping" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("trainer: [1]", "trainer: [1] is no mapping of arguments"),
+        ("trainer: abc", "trainer: 'abc' is no mapping of arguments"),
+        ("model: 5", "model: 5 names no class; write class_path: package.Class"),
+        ("data: [a.B]", "data: ['a.B'] names no class; write class_path: package.Class"),
+        (
+            "model: {class_path: a.B, init_args: [1]}",
+            "model.init_args: [1] is no mapping of arguments",
+        ),
+        (
+            "optimizer: {class_path: a.B, dict_kwargs: 4}",
+            "optimizer.dict_kwargs: 4 is no mapping of arguments",
+        ),
+        ("model: &a [*a]", "refers to itself (a YAML alias inside its own anchor)"),
+    ],
+)
+def test_a_section_of_another_shape_is_a_sentence(read, change, sentence):
+    """Red before: a traceback each."""
+    rest = {"model": "model: a.B", "trainer": "trainer: {max_epochs: 1}"}
+    rest.pop(change.partition(":")[0], None)
+    assert read("\n".join([*rest.values(), change])).mistakes == [
+        f"workloads.mine.cli: train.yaml: {sentence}"
+    ]
+
+
+def test_a_trainer_of_another_shape_beside_it_is_left_to_the_schema(read):
+    found = read(FILE, trainer=[1])
+    assert (found.mistakes, found.config["workloads"]["mine"]["trainer"]) == ([], [1])
 
 
 def test_what_lightning_takes_by_default_is_no_wish():

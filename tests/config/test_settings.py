@@ -386,3 +386,14 @@ def test_names_that_python_takes_are_taken():
 def test_paths_that_python_does_not_take_are_refused(path):
     (found,) = errors(("workloads.denoiser.module", path))
     assert "import path" in found
+
+
+@pytest.mark.parametrize("page", ["config.md", "audit-your-module.md"])
+def test_accumulation_by_epochs_is_taken_as_the_docs_write_it(page):
+    """Red before: its keys were tagged as numbers, and refused."""
+    text = (ROOT / "docs" / page).read_text()
+    (shown,) = re.findall(r"accumulate_grad_batches.*(\{0: [^}]*\})", text)
+    schedule = yaml.safe_load(shown)
+    config = changed(("workloads.denoiser.trainer", {"accumulate_grad_batches": schedule}))
+    found = resolve(config, SCHEMA, gpus=0).workloads["denoiser"]
+    assert found.trainer.accumulation() == schedule

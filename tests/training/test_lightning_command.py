@@ -49,6 +49,14 @@ data: {{class_path: small.Points}}
 optimizer: {{class_path: torch.optim.AdamW, init_args: {{lr: 1e-2, betas: [0.8, 0.9]}}}}
 lr_scheduler: {{class_path: torch.optim.lr_scheduler.ExponentialLR, init_args: {{gamma: 0.5}}}}
 """
+WITHOUT_ARGUMENTS = """
+seed_everything: 3
+trainer: {max_epochs: 2}
+model: given_objects.Bare
+data: given_objects.BarePoints
+optimizer: {class_path: torch.optim.Adam}
+"""
+WITH_DEFAULTS = WITHOUT_ARGUMENTS.replace("Bare\n", "BareWithActivation\n")
 
 
 def commanded(text, folder, classes):
@@ -108,14 +116,18 @@ def trained(text, folder, beside):
         (BY_CLASS, (), {}),
         (OF_ONE_CLASS, (Given, Points), {"module": "given_objects:Given", "data": "small:Points"}),
         (WITH_OPTIMIZER, (), {}),
+        # Red before: a KeyError, and a training without the two validation batches at its start.
+        (WITHOUT_ARGUMENTS, (), {}),
+        (WITH_DEFAULTS, (), {}),
     ],
-    ids=["by class path", "of one class", "with optimizer and schedule"],
+    ids=["by class path", "of one class", "with optimizer", "without arguments", "with defaults"],
 )
 def test_it_is_the_training_of_the_command(tmp_path, text, classes, beside):
     # The run gives the data its seed.
     text_of_command = yaml.safe_load(text)
     data = text_of_command["data"]
-    (data if "class_path" not in data else data.setdefault("init_args", {}))["seed"] = 3
+    if isinstance(data, dict):
+        (data if "class_path" not in data else data.setdefault("init_args", {}))["seed"] = 3
     expected = commanded(yaml.safe_dump(text_of_command), tmp_path, classes)
     found = trained(text, tmp_path, beside)
     for one, other in ((expected[0], found[0]), *[[m[1].state_dict() for m in (expected, found)]]):

@@ -138,6 +138,15 @@ def test_what_a_module_brings_replaces_its_kind(tmp_path):
             {"callbacks": [{"init_args": {}}]},
             "trainer.callbacks.0: class_path is missing, which names the class",
         ),
+        (
+            {"callbacks": [{"class_path": 5}]},
+            "trainer.callbacks.0.class_path: 5 names no class; write",
+        ),
+        ({"callbacks": [None]}, "trainer.callbacks.0: null names no class; write"),
+        (
+            {"callbacks": [{"class_path": "EarlyStopping", "init_args": [1]}]},
+            "trainer.callbacks.0.init_args: [1] is no mapping of arguments",
+        ),
     ],
 )
 def test_a_mistake_is_a_sentence(given, sentence):
@@ -166,3 +175,41 @@ def test_a_constructor_that_fails_names_the_callback(tmp_path):
     }
     with pytest.raises(TwinrunError, match=r"trainer\.callbacks\.0: making .*Timer failed with"):
         fitted(training(given), tmp_path)
+
+
+def test_lightnings_classes_need_no_package(tmp_path):
+    """Red before: ":CSVLogger" was imported."""
+    given = {
+        "callbacks": [{"class_path": "EarlyStopping", "init_args": STOPPING}],
+        "logger": {"class_path": "CSVLogger", "init_args": {"save_dir": "l"}},
+    }
+    trainer, *_ = fitted(training(given), tmp_path)
+    assert "EarlyStopping" in kinds(trainer)
+    assert list((tmp_path / "l").rglob("metrics.csv"))
+
+
+class Unmade(pl.loggers.CSVLogger):
+    def __init__(self):
+        raise ModuleNotFoundError("not installed:\n  a package")
+
+
+class Unshown(pl.Callback):
+    def __init__(self):
+        raise ModuleNotFoundError("not installed:\n  a package")
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "name"),
+    [
+        ({"logger": "test_trainer_objects.Unmade"}, "logger", "Unmade"),
+        ({"callbacks": ["test_trainer_objects.Unshown"]}, "callbacks.0", "Unshown"),
+    ],
+)
+def test_what_cannot_be_made_is_a_sentence_of_the_rehearsal(given, key, name):
+    """Red before: of a logger the process ended, of a callback the key was missing."""
+    part = Part(key="workloads.mine", label="mine", training=training(given))
+    (found,) = rehearse_part(part, lambda text: None)["mistakes"]
+    assert found == (
+        f"workloads.mine.trainer.{key}: making test_trainer_objects.{name} failed with "
+        f"ModuleNotFoundError: not installed: a package"
+    )

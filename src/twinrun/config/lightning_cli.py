@@ -12,7 +12,7 @@ from typing import Any
 
 from twinrun.config.definitions import Section
 from twinrun.config.schema_check import plain
-from twinrun.errors import sentence_of
+from twinrun.errors import TwinrunError, sentence_of
 from twinrun.wording import shown
 
 SECTIONS = ("model", "data", "optimizer", "lr_scheduler", "trainer")
@@ -41,9 +41,10 @@ DEFAULTS: dict[str, tuple[object, ...]] = {
 # What says how it is trained, shown or kept, and nothing of what is trained.
 LEFT = (
     *("accelerator", "deterministic", "enable_progress_bar", "enable_model_summary"),
-    *("enable_checkpointing", "default_root_dir", "log_every_n_steps", "num_sanity_val_steps"),
+    *("enable_checkpointing", "default_root_dir", "log_every_n_steps"),
     *("use_distributed_sampler", "enable_autolog_hparams", "profiler", "model_registry"),
 )
+OF_LIGHTNING = {"num_sanity_val_steps": 2}  # its default, where a workload's own is another
 MISSING = {"module": "missing:Missing", "epochs": 1}  # of a mistake that has been said
 IN_VALUES = "${"  # what OmegaConf would put another value for
 
@@ -75,10 +76,14 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
     files = {k: v for k, v in named if isinstance(v, Mapping) and isinstance(v.get("cli"), str)}
     for name, workload in files.items():
         key = f"workloads.{name}.cli: {workload['cli']}"
+        given: dict[str, Any] = {}
         try:
             given = _loaded(workload["cli"])
+            odd = [*_odd(given)]
         except Exception as error:  # of YAML, of the file system
-            found.mistakes.append(f"{key}: {sentence_of(error)}")
+            odd = [sentence_of(error)]
+        if odd:
+            found.mistakes += [f"{key}: {text}" for text in odd]
             # Of what the file would have said nothing is missing.
             made = {**MISSING, **workload}
             found.config["workloads"] = {**found.config["workloads"], name: made}
@@ -102,9 +107,28 @@ def _loaded(file: str) -> dict[str, Any]:
     found = get_loader("yaml")(Path(file).read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise TypeError(f"holds no mapping, but {shown(found)}")
+    try:
+        plain(found, [])
+    except RecursionError:
+        raise TwinrunError("refers to itself (a YAML alias inside its own anchor)") from None
     # A config for all of its subcommands has a section for each.
     is_nested = isinstance(found.get("fit"), dict) and "model" not in found
     return found["fit"] if is_nested else found
+
+
+def _odd(given: dict[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each section that is of no shape that LightningCLI writes."""
+    for key in SECTIONS:
+        value = given.get(key)
+        if isinstance(value, Mapping):
+            arguments = ("init_args", "dict_kwargs") if "class_path" in value else ()
+            for name in arguments:
+                if not isinstance(value.get(name), Mapping | None):
+                    yield f"{key}.{name}: {shown(value[name])} is no mapping of arguments"
+        elif value is not None and key == "trainer":
+            yield f"trainer: {shown(value)} is no mapping of arguments"
+        elif not isinstance(value, str | None):
+            yield f"{key}: {shown(value)} names no class; write class_path: package.Class"
 
 
 class _Reader:
@@ -141,8 +165,10 @@ class _Reader:
                 "trainer.max_epochs: is missing; say it there, or as `epochs` beside `cli`"
             )
         made = {**MISSING, **made}
-        told = dict(self._arguments(trainer))
-        made["trainer"] = {**told, **(self._own.get("trainer") or {})}
+        told = {**OF_LIGHTNING, **dict(self._arguments(trainer))}
+        own = self._own.get("trainer") or {}
+        # Of another type it is refused where all keys are.
+        made["trainer"] = {**told, **own} if isinstance(own, Mapping) else own
         return made
 
     def _look_at(self, key: str, value: object) -> None:

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from twinrun.config.definitions import Section
 from twinrun.config.keys import written_key
+from twinrun.errors import TwinrunError
 from twinrun.wording import LONGEST_VALUE, shown, suggestion
 
 Path = tuple[str | int, ...]  # keys of mappings and indices of lists
@@ -26,8 +27,11 @@ ALSO_CALLED = {
     **dict.fromkeys(("min", "minimize"), "lowest"),
     "cuda": "gpu",
 }
-# Sections whose entries hold arguments: hyperparameters.x is workloads.<name>.hyperparameters.x.
-ARGUMENT_SECTIONS, ARGUMENT_DEPTH = ("workloads", "datasets"), 3
+# What constructors and functions are given, in an entry of a section: all else has names for keys.
+ARGUMENTS = {
+    "workloads": (("hyperparameters",), ("trainer", "callbacks"), ("trainer", "logger"), ("cli",)),
+    "datasets": (("parameters",),),
+}
 MOST_MISTAKES = 30  # lines; a list of thousands of wrong values would hide the others
 MOST_VALUES = 1_000_000  # in a config: a few aliases of aliases make billions
 TYPES = {
@@ -90,7 +94,7 @@ def listed(mistakes: Sequence[str], title: str = "in the config") -> str:
     return "\n".join(lines)
 
 
-class _NotPlainError(Exception):
+class _NotPlainError(TwinrunError):
     """A value that no job could be handed."""
 
 
@@ -104,9 +108,7 @@ def plain(value: object, path: list[str], count: list[int] | None = None) -> Any
             f"lists of aliases multiply"
         )
     if isinstance(value, Mapping):
-        # What a constructor is given keeps its keys; other sections have names for keys.
-        is_argument = len(path) > ARGUMENT_DEPTH and path[0] in ARGUMENT_SECTIONS
-        written = [_written(k, path) if is_argument else str(k) for k in value]
+        written = [_written(k, path) if _is_argument(path) else str(k) for k in value]
         items = zip(written, value.values(), strict=True)
         return {k: plain(item, [*path, k], count) for k, item in items}
     if isinstance(value, list | tuple):
@@ -117,6 +119,18 @@ def plain(value: object, path: list[str], count: list[int] | None = None) -> Any
         f"{'.'.join(path) or 'the config'}: {shown(value)} is no text, number, list or mapping; "
         f"put a text in quotation marks"
     )
+
+
+def _is_argument(path: list[str]) -> bool:
+    """Say whether a mapping is a value that code is given, which keeps its keys.
+
+    >>> _is_argument(["workloads", "mine", "hyperparameters", "factors"])
+    True
+    >>> _is_argument(["workloads", "mine", "trainer", "accumulate_grad_batches"])
+    False
+    """
+    sections = ARGUMENTS.get(path[0], ()) if len(path) > 3 else ()  # the names of arguments are 3
+    return any(tuple(path[2 : 2 + len(each)]) == each for each in sections)
 
 
 def _written(key: object, path: list[str]) -> str:

@@ -44,7 +44,7 @@ class TrainerArguments:
     overfit_batches: int | float = 0.0
     """Of training and validation, without shuffling; 0 for all."""
     num_sanity_val_steps: int = 0
-    """Validation batches before the first step; -1 for all."""
+    """Validation batches before the first step; -1 for all. A `cli` workload has Lightning's 2."""
     reload_dataloaders_every_n_epochs: int = 0
     """After how many epochs the loaders are made anew; 0 for never."""
     inference_mode: bool = True

@@ -67,12 +67,12 @@ def read(
     """
     parameters = arguments_of(constructed)
     names = list(given) if is_all else list(_to_be_read(given, parameters))
-    if not names:
+    if not names and not is_all:
         return dict(given)
     values = {name: given[name] for name in names}
     parser = _parser(constructed, names, is_all=is_all)
     parsed = _parsed(parser, values, defaults=is_all)
-    made = _instantiated(parser, parsed)[KEY]
+    made = _instantiated(parser, parsed).get(KEY, {})  # of no arguments there is none
     return {**given, **{name: made[name] for name in (made.keys() if is_all else names)}}
 
 
@@ -97,7 +97,13 @@ def dumped(constructed: Constructor[object], given: Mapping[str, Any]) -> dict[s
     parsed = _parsed(parser, given, defaults=True)
     # Before 4.50 the option had another name, which warns since.
     option = {"skip_unset" if version("jsonargparse") >= "4.50" else "skip_none": False}
-    return yaml.safe_load(parser.dump(parsed, format="yaml", **option))[KEY]
+    return (yaml.safe_load(parser.dump(parsed, format="yaml", **option)) or {}).get(KEY, {})
+
+
+def class_path_of(constructed: Constructor[object], name: str, given: Mapping[str, Any]) -> str:
+    """Return the path of the class that an argument names, which may leave out its package."""
+    parsed = _parsed(_parser(constructed, [name]), {name: given}, defaults=False)
+    return parsed[f"{KEY}.{name}.class_path"]
 
 
 def with_arguments(

@@ -25,6 +25,8 @@ MEANINGS = {
 def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
     """Say in one sentence what failed, why, and which hyperparameter it is likely due to."""
     cause = error.__cause__ if isinstance(error, TwinrunError) else error
+    if isinstance(error, TwinrunError) and str(error).startswith("trainer."):
+        return str(error)  # one that could not be made, with its cause
     if cause is not None and "iter(combined_loader)" in str(cause):  # Lightning's, tidying up
         cause = cause.__context__ or cause
     if cause is None:  # the sentence says all there is to say

@@ -191,9 +191,9 @@ def _of_step(
         return
     say("one training step")
     step = FirstStep(say=say)
-    trainer = trainer_of_first_step(training, root, step, Supported())
-    without_checkpoints(module)
     try:
+        trainer = trainer_of_first_step(training, root, step, Supported())
+        without_checkpoints(module)
         trainer.fit(module, datamodule=data)
         if trainer.enable_validation and not step.has_validated:  # no first epoch need be
             trainer.validate(module, datamodule=data, verbose=False)

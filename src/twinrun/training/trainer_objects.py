@@ -19,7 +19,8 @@ from twinrun.config.definitions import TrainerArguments
 from twinrun.config.keys import with_keys
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
-from twinrun.training.objects import read, wrong
+from twinrun.training.objects import class_path_of, read, wrong
+from twinrun.wording import shown
 
 # Names of arguments that say where a callback or a logger of Lightning's writes.
 FOLDERS = ("dirpath", "save_dir")
@@ -54,8 +55,9 @@ def loggers_in(given: TrainerArguments, root: str) -> list[Logger]:
 def wrong_in_trainer(given: TrainerArguments) -> Iterator[str]:
     """Yield a sentence for each callback or logger that cannot be made of what is given."""
     for key, entry in [*_callbacks(given), *_loggers(given)]:
-        if "class_path" not in entry:
-            yield f"{key}: class_path is missing, which names the class"
+        if (reason := _shape(entry)) is not None:
+            yield f"{key}{reason}"
+            continue
         for _, reason in wrong(_kind(key), {"it": entry}):
             yield f"{key}: {reason}"
 
@@ -88,7 +90,22 @@ def _loggers(given: TrainerArguments) -> Iterator[tuple[str, Any]]:
         yield "trainer.logger", _in_full(given.logger)
 
 
-def _in_full(entry: Any) -> dict[str, Any]:
+def _shape(entry: Any) -> str | None:
+    """Say what an entry lacks to be one of a class and its arguments."""
+    form = "write {class_path: package.Class, init_args: {...}}"
+    if not isinstance(entry, Mapping):
+        return f": {shown(entry)} names no class; {form}"
+    if "class_path" not in entry:
+        return ": class_path is missing, which names the class"
+    if not isinstance(entry["class_path"], str):
+        return f".class_path: {shown(entry['class_path'])} names no class; {form}"
+    arguments = entry.get("init_args")
+    if not isinstance(arguments, Mapping | None):
+        return f".init_args: {shown(arguments)} is no mapping of arguments; {form}"
+    return None
+
+
+def _in_full(entry: Any) -> Any:
     return {"class_path": entry} if isinstance(entry, str) else with_keys(entry)
 
 
@@ -96,17 +113,22 @@ def _made(key: str, entry: dict[str, Any], root: str) -> Any:
     for _, reason in wrong(_kind(key), {"it": entry}):
         raise TwinrunError(f"{key}: {reason}")
     try:
-        return read(_kind(key), {"it": _in_folder(entry, root)})["it"]
+        return read(_kind(key), {"it": _in_folder(key, entry, root)})["it"]
     except Exception as error:  # a user's constructor may raise anything
+        # jsonargparse puts some errors into one of its own.
+        is_wrapped = error.__cause__ and str(error).startswith("Problem with given class_path")
+        cause = error.__cause__ if is_wrapped else error
         raise TwinrunError(
-            f"{key}: making {entry['class_path']} failed with {type(error).__name__}: {error}"
+            f"{key}: making {entry['class_path']} failed with {type(cause).__name__}: "
+            f"{' '.join(str(cause).split())}"
         ) from error
 
 
-def _in_folder(entry: dict[str, Any], root: str) -> dict[str, Any]:
+def _in_folder(key: str, entry: dict[str, Any], root: str) -> dict[str, Any]:
     """Have what is made write below a folder."""
     arguments: Mapping[str, Any] = entry.get("init_args") or {}
-    module, _, name = entry["class_path"].rpartition(".")
+    # As LightningCLI's configs have them, the classes of Lightning need no package.
+    module, _, name = class_path_of(_kind(key), "it", entry).rpartition(".")
     taken = inspect.signature(import_object(f"{module}:{name}")).parameters
     moved = {
         # The anchor of an absolute path would have the last word.
