@@ -175,18 +175,10 @@ def _of_step(
         return
     if workload.data is None:
         data = _data_of(training, module)
-    for key, count in part.accumulate.items():
-        if count > 1 and not module.automatic_optimization:
-            yield (
-                f"module: {workload.module} optimizes by hand, so that {key}: {count} cannot "
-                f"accumulate its gradients; take 1"
-            )
-    if workload.trainer.accumulation() != 1 and not module.automatic_optimization:
-        yield (
-            f"module: {workload.module} optimizes by hand, for which Lightning has no "
-            f"accumulate_grad_batches; leave it out of `trainer`"
-        )
-        return
+    if not module.automatic_optimization:
+        yield from _of_accumulation_by_hand(part)
+        if workload.trainer.accumulation() != 1:
+            return  # Lightning takes no step
     if data is None:
         return
     say("one training step")
@@ -215,6 +207,22 @@ def _of_step(
         failed = evaluation.missing.get("test")
         because = f" (its test failed: {failed})" if failed else ""
         yield from _of_metric(part, module, f"{workload.module} logs {known}{because}", found)
+
+
+def _of_accumulation_by_hand(part: Part) -> Iterator[str]:
+    """Say which accumulation a module that optimizes by hand cannot have."""
+    workload = part.training.workload
+    for key, count in part.accumulate.items():
+        if count > 1:
+            yield (
+                f"module: {workload.module} optimizes by hand, so that {key}: {count} cannot "
+                f"accumulate its gradients; take 1"
+            )
+    if workload.trainer.accumulation() != 1:
+        yield (
+            f"module: {workload.module} optimizes by hand, for which Lightning has no "
+            f"accumulate_grad_batches; leave it out of `trainer`"
+        )
 
 
 def _of_metric(
