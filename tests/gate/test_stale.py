@@ -19,7 +19,7 @@ from twinrun.gate.judged import hashes_of, other_settings
 from twinrun.gate.outcome import read_outcome, write_outcome
 from twinrun.gate.stale import stale_reasons
 from twinrun.process import environment
-from twinrun.process.import_log import log_of
+from twinrun.process.import_log import kept, log_of
 from twinrun.process.imported_code import hash_of_file
 from twinrun.run_files import read_run
 
@@ -116,6 +116,29 @@ def test_the_code_that_made_a_dataset_counts(made):
     (made / "maker.py").write_text("x = 2\n")
     (reason,) = stale_reasons([RUN], made)
     assert reason.startswith(f"maker.py has changed since {RUN} was made")
+
+
+@pytest.mark.parametrize(("result", "is_failed"), [(RUN, False), (RUN, True), ("data.npz", False)])
+def test_a_module_that_is_new_or_gone_beside_what_was_imported_is_named(made, result, is_failed):
+    """Red before: a plugin that the training looks for under way was added, and the gate passed."""
+    if is_failed:
+        fail(made / RUN, "no")
+    (made / "plug").mkdir()
+    for name in ("__init__", "a", "old"):
+        (made / f"plug/{name}.py").write_text("")
+    with kept(result, ""), log_of(result).open("a") as log:
+        for name, file in (("plug", "plug/__init__.py"), ("plug.a", "plug/a.py")):
+            log.write(f"{json.dumps({'name': name, 'file': file, 'sha256': hash_of_file(file)})}\n")
+    assert stale_reasons([RUN], made) == []
+    (made / "plug/b.py").write_text("")
+    (made / "plug/old.py").unlink()
+    (made / "plug/a.py").unlink()  # said once
+    said = {reason.partition(" (")[0] for reason in stale_reasons([RUN], made)}
+    assert said == {
+        f"plug/a.py has changed since {RUN} was made",
+        f"plug/b.py has come to lie beside imported modules since {RUN} was made",
+        f"plug/old.py has gone from beside imported modules since {RUN} was made",
+    }
 
 
 def test_a_comment_makes_nothing_stale(made):

@@ -1,15 +1,18 @@
 """What a job imports under way is remembered beside its result, and is a part of the next plan."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from twinrun.process import import_log
-from twinrun.process.import_log import kept, log_of, logged
+from twinrun.process.import_log import kept, lay_beside, log_of, logged
+from twinrun.process.import_record import hash_of_source
 from twinrun.process.launching import launch
 
 RESULT = "results/run.json"
+SHA256 = hash_of_source("a.py", b"x = 1\n")
 JOB = """
 import importlib, multiprocessing, os, tempfile
 
@@ -26,6 +29,11 @@ def train(kind):
         process.join()
     elif kind == "another_worker" and os.environ["RANK"] == "1":
         importlib.import_module("late")
+    elif kind == "while_others_come":
+        importlib.import_module("late")
+        open("plugin.py", "w").write("x = 1")
+        open("written.py", "w").write("x = 1")
+        importlib.import_module("written")
     elif kind == "made_and_removed":
         with tempfile.TemporaryDirectory() as folder:
             made = os.path.join(folder, "made.py")
@@ -56,9 +64,10 @@ def job(tmp_path, monkeypatch):
     return do
 
 
-def state_of():
-    import_log._hash_now.cache_clear()  # of each start of the workflow
-    return import_log.state_of(RESULT, ["."])
+def state_of(folder="."):
+    for cached in (import_log._file_now, import_log._hash_now, import_log._modules_now):
+        cached.cache_clear()  # of each start of the workflow
+    return import_log.state_of(RESULT, [folder])
 
 
 @pytest.mark.parametrize("kind", ["under_way", "failed", "forked", "another_worker"])
@@ -79,6 +88,16 @@ def test_code_that_the_job_makes_and_removes_is_not_missed(job):
     assert [entry["file"] for entry in logged(RESULT).values()] == ["job.py"]
 
 
+def test_a_module_that_comes_to_lie_there_during_the_job_is_none_that_it_has_seen(job):
+    """But for one that it has imported, and may have written."""
+    added = job("while_others_come")
+    assert added != ""
+    assert lay_beside(RESULT) == {".": ["job.py", "late.py", "written.py"]}
+    assert job("while_others_come", added) == added
+    Path("plugin.py").unlink()
+    assert state_of() not in ("", added)
+
+
 def test_what_a_resumed_job_has_imported_before_counts_too(job):
     job("under_way")
     assert job("none", goes_on=True) == ""
@@ -87,12 +106,55 @@ def test_what_a_resumed_job_has_imported_before_counts_too(job):
     assert "late.py" not in [entry["file"] for entry in logged(RESULT).values()]
 
 
-def test_a_module_that_was_moved_is_found_by_its_name(job):
-    job("under_way")
-    Path("elsewhere").mkdir()
-    Path("late.py").rename("elsewhere/late.py")
-    import_log._hash_now.cache_clear()
-    assert import_log.state_of(RESULT, ["elsewhere"]) == ""
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    """Do a job that imports a package and a module in it; return what its next plan is told."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("results", "mine/plug"):
+        Path(name).mkdir(parents=True)
+    files = {"plug": "mine/plug/__init__.py", "plug.a": "mine/plug/a.py"}
+    for file in files.values():
+        Path(file).write_text("x = 1\n")
+
+    def do(planned="", made=None):
+        with kept(RESULT, planned), log_of(RESULT).open("a") as log:
+            for name, file in [*files.items(), *([("plug.made", made)] if made else [])]:
+                Path(file).write_text("x = 1\n")
+                log.write(f"{json.dumps({'name': name, 'file': file, 'sha256': SHA256})}\n")
+            if made:
+                Path(made).unlink()
+        return state_of("mine")
+
+    return do
+
+
+@pytest.mark.parametrize("file", ["mine/plug/b.py", "mine/plug/sub/c.py", "mine/other.py"])
+def test_a_module_that_is_new_beside_what_was_imported_counts_until_it_is_done_again(plugins, file):
+    """Red before: what a training looks for under way was looked at by no plan."""
+    assert plugins() == ""
+    Path("mine/plug/notes.txt").write_text("")
+    Path("mine/plug/__pycache__").mkdir()
+    assert state_of("mine") == ""
+    Path(file).parent.mkdir(exist_ok=True)
+    Path(file).write_text("x = 1\n")
+    added = state_of("mine")
+    assert added != ""
+    assert plugins(added) == added
+    Path(file).unlink()
+    assert state_of("mine") not in ("", added)
+
+
+@pytest.mark.parametrize("made", ["mine/plug/made.py", "mine/made.py"])
+def test_a_module_that_the_job_made_and_removed_is_none_beside(plugins, made):
+    assert plugins(made=made) == ""
+
+
+def test_a_folder_that_was_moved_is_found_by_the_names_of_its_modules(plugins):
+    plugins()
+    Path("mine").rename("theirs")
+    assert state_of("theirs") == ""
+    Path("theirs/plug/b.py").write_text("")
+    assert state_of("theirs") != ""
 
 
 @pytest.mark.parametrize("content", ["", "[]\n", "{\n"])

@@ -3,11 +3,12 @@
 Snakemake makes a run again when what it planned with has changed. It cannot plan with what only the
 training process knows: modules imported under way, the machine, inherited variables. So the gate
 looks once more at everything that each of them recorded: the user's code (also what only another
-worker, a forked data worker or a training that failed has imported: see `import_log`), the data,
-versions and machine.
+worker, a forked data worker or a training that failed has imported, and the modules that lie beside
+it: see `import_log`), the data, versions and machine.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from twinrun.process.environment import (
     present_identity,
     this_host,
 )
-from twinrun.process.import_log import logged
+from twinrun.process.import_log import lay_beside, logged
+from twinrun.process.importable import modules_in
 from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.launching import environment_of
 from twinrun.run_files import left_network, read_ended, variant_of
@@ -37,6 +39,8 @@ class _Recorded:
 
     code: Imported
     """The user's modules that it had imported."""
+    beside: Mapping[str, Sequence[str]]
+    """What lay beside them, by folder."""
     data: DataEntry | None
     """The dataset; None where there was none, or a run on the same one says it."""
     environment: Environment | None
@@ -59,6 +63,7 @@ def stale_reasons(
     identity, gpus = present_identity(), present_gpus()
     versions = planned_identity()
     hashes: dict[str, str] = {}
+    modules = functools.cache(modules_in)  # of thousands of runs in the same folders
     for read, made in ((_of_run, runs), (_of_timing, timings)):
         for each in made:
             path = folder / each
@@ -67,7 +72,11 @@ def stale_reasons(
                 reasons.setdefault("gone", ("", []))[1].append(str(each))
                 continue
             recorded = read(path)
-            for what, why in _changes(recorded, folder, identity, gpus, versions, hashes):
+            changes = {
+                **dict(_changes_beside(recorded, folder, modules)),
+                **dict(_changes(recorded, folder, identity, gpus, versions, hashes)),
+            }
+            for what, why in changes.items():
                 reasons.setdefault(what, (why, []))[1].append(str(each))
     said = [_said(why, named) for why, named in reasons.values()]
     # Once, of all together: what makes one of them again leaves the others as they are.
@@ -77,9 +86,9 @@ def stale_reasons(
 
 
 def _of_run(path: Path) -> _Recorded:
-    ended, code = read_ended(path), logged(path)
+    ended, code, others = read_ended(path), logged(path), lay_beside(path)
     if not left_network(ended):
-        return _Recorded(code, None, None, ())  # with other code it may not fail
+        return _Recorded(code, others, None, None, ())  # with other code it may not fail
     variant = variant_of(ended)
     ours = environment_of(
         seed=ended["seed"],
@@ -87,7 +96,7 @@ def _of_run(path: Path) -> _Recorded:
         threads=variant.threads,
         further=variant.environment,
     )
-    return _Recorded({**code, **ended["code"]}, ended["data"], ended["environment"], ours)
+    return _Recorded({**code, **ended["code"]}, others, ended["data"], ended["environment"], ours)
 
 
 def _of_timing(path: Path) -> _Recorded:
@@ -95,7 +104,7 @@ def _of_timing(path: Path) -> _Recorded:
     # As the rule starts it; a variant's own are not set in a process for several of them.
     ours = environment_of(seed=1, deterministic=False, threads=1)
     code = {**logged(path), **timing["code"]}
-    return _Recorded(code, None, timing["environment"], ours)
+    return _Recorded(code, lay_beside(path), None, timing["environment"], ours)
 
 
 def _said(why: str, runs: list[str]) -> str:
@@ -114,6 +123,19 @@ def _remedy(runs: list[str]) -> str:
         is_timed = any(run.startswith("results/timings/") for run in runs)
         made = "train timing" if is_timed else "train"
     return f"make them again, with your --configfile: snakemake --cores all gate --forcerun {made}"
+
+
+def _changes_beside(
+    recorded: _Recorded, folder: Path, modules: Callable[[Path], Sequence[str]]
+) -> Iterable[tuple[str, str]]:
+    """Yield which modules are new or gone beside the imported ones, and how to say it."""
+    of_data = {} if recorded.data is None else lay_beside(folder / recorded.data["path"])
+    for where, names in (*recorded.beside.items(), *of_data.items()):
+        now = modules(folder / where)
+        for name in sorted({*now} ^ {*names}):
+            path = str(Path(where, name))
+            how = "come to lie" if name in now else "gone from"
+            yield path, f"{path} has {how} beside imported modules"
 
 
 def _changes(

@@ -7,13 +7,14 @@ looks at it: `state_of` is a parameter of the rule.
 
 The file begins with the state that its job was planned with. As long as nothing has changed since,
 that is the state now, whatever was imported; after a change it is another one for good, also when
-the job was done again.
+the job was done again. A change is one of a file, or of the names of the modules that lie beside
+(see `importable`): what a training looks for under way, no plan has seen.
 """
 
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import msgspec
 
 from twinrun import artifacts
 from twinrun.process.import_record import LOG, hash_of_source
+from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported
 from twinrun.process.source_hash import find_source
 
@@ -46,13 +48,41 @@ def kept(result: str | Path, planned: str, *, goes_on: bool = False) -> Iterator
         goes_on: whether an earlier attempt is resumed, whose imports count too.
     """
     log = log_of(result)
-    if not (goes_on and log.is_file() and _read(log)[0] == planned):
-        _write(log, planned, [])
+    if not (goes_on and log.is_file() and _read(log)[0].planned == planned):
+        _write(log, planned, [], {})
     try:
         yield {LOG: str(log.absolute())}
     finally:
         # Code that the job itself has made and removed is none that anybody could change.
-        _write(log, planned, [entry for entry in _read(log)[1] if Path(entry.file).is_file()])
+        begun, entries = _read(log)
+        entries = [entry for entry in entries if Path(entry.file).is_file()]
+        _write(log, planned, entries, _found_beside(begun.beside, entries))
+
+
+def _found_beside(
+    before: Mapping[str, Sequence[str]], entries: Sequence["_Entry"]
+) -> dict[str, list[str]]:
+    """Name the modules beside what a job has imported, without those that came too late for it.
+
+    Args:
+        before: of an earlier attempt.
+        entries: what it has imported.
+    """
+    known = {folder: {*names} for folder, names in before.items()}
+    own: dict[str, set[str]] = {}
+    for entry in entries:
+        path = Path(entry.file)
+        folders = folders_of(entry.name, path)
+        for folder, module in zip(folders, (path, *path.parents), strict=False):
+            own.setdefault(folder, set()).add(module.name)  # the job may have written it
+        for folder, names in zip(folders, entry.beside, strict=False):
+            known[folder] = known.get(folder, {*names}) & {*names}
+    found: dict[str, list[str]] = {}
+    for folder, modules in sorted(own.items()):
+        names = modules_in(folder)
+        is_known = modules | known.get(folder, {*names})
+        found[folder] = [name for name in names if name in is_known]
+    return found
 
 
 def logged(result: str | Path) -> Imported:
@@ -69,6 +99,11 @@ def logged(result: str | Path) -> Imported:
     return found
 
 
+def lay_beside(result: str | Path) -> dict[str, list[str]]:
+    """Return the modules that lay beside those that a job has imported, by folder."""
+    return _read(log_of(result))[0].beside
+
+
 def state_of(result: str | Path, search_path: Sequence[str]) -> str:
     """Return what a job that is planned now is told of the imports of the one before.
 
@@ -76,18 +111,25 @@ def state_of(result: str | Path, search_path: Sequence[str]) -> str:
         result: what the job makes.
         search_path: folders with the user's own modules, which may have been moved since.
     """
-    planned, entries = _read(log_of(result))
-    changed = sorted(
-        (entry.file, now)
-        for entry in entries
-        if (now := _hash_now(entry.name, entry.file, tuple(search_path))) != entry.sha256
-    )
+    begun, entries = _read(log_of(result))
+    changed: set[tuple[str, str]] = set()
+    for entry in entries:
+        file = _file_now(entry.name, entry.file, tuple(search_path))
+        if (now := _hash_now(file)) != entry.sha256:
+            changed.add((entry.file, now))
+        folders = zip(
+            folders_of(entry.name, entry.file), folders_of(entry.name, file), strict=False
+        )
+        for folder, folder_now in folders:
+            names = _modules_now(folder_now)
+            if begun.beside.get(folder, names) != names:
+                changed.add((folder, json.dumps(names)))
     if not changed:
-        return planned
-    return hashlib.sha256(json.dumps([planned, changed]).encode()).hexdigest()
+        return begun.planned
+    return hashlib.sha256(json.dumps([begun.planned, sorted(changed)]).encode()).hexdigest()
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of the log."""
 
     name: str
@@ -96,6 +138,8 @@ class _Entry(msgspec.Struct, frozen=True):
     """Its path from the working directory."""
     sha256: str
     """As of an `ImportedFile`."""
+    beside: tuple[tuple[str, ...], ...] = ()
+    """What lay in each of `folders_of` when its process first looked; none after the job's end."""
 
 
 class _Begun(msgspec.Struct):
@@ -103,29 +147,46 @@ class _Begun(msgspec.Struct):
 
     planned: str
     """The state that the job was planned with."""
+    beside: dict[str, list[str]] = {}
+    """The modules in each folder beside what it imported; none before its end."""
 
 
-def _write(log: Path, planned: str, entries: Sequence[_Entry]) -> None:
-    lines = [msgspec.json.encode(line) for line in (_Begun(planned), *entries)]
+def _write(
+    log: Path, planned: str, entries: Sequence[_Entry], beside: Mapping[str, list[str]]
+) -> None:
+    begun = _Begun(planned, dict(beside))
+    files = dict.fromkeys(_Entry(each.name, each.file, each.sha256) for each in entries)
+    lines = [msgspec.json.encode(line) for line in (begun, *files)]
     artifacts.write_text(log, "".join(f"{line.decode()}\n" for line in lines))
 
 
-def _read(log: Path) -> tuple[str, list[_Entry]]:
-    """Read the state that a job was planned with, and each file once."""
+def _read(log: Path) -> tuple[_Begun, list[_Entry]]:
+    """Read what a job began with, and each file once."""
     try:
         first, *lines = log.read_bytes().splitlines()
-        planned = msgspec.json.decode(first, type=_Begun).planned
+        begun = msgspec.json.decode(first, type=_Begun)
         # Of workers that were killed the last line may lack its end; they are trained again.
         entries = [msgspec.json.decode(line, type=_Entry) for line in lines if line.endswith(b"}")]
     except (OSError, ValueError, msgspec.MsgspecError):  # none, or not as it was written
-        return "", []
-    return planned, list(dict.fromkeys(entries))
+        return _Begun(""), []
+    return begun, list(dict.fromkeys(entries))
 
 
-@functools.cache  # asked for by each of thousands of runs; a plan takes seconds
-def _hash_now(name: str, file: str, search_path: tuple[str, ...]) -> str:
-    """Hash a file as it is now, where it was or where its module is found since it was moved."""
+# All are asked for by each of thousands of runs; a plan takes seconds.
+
+
+@functools.cache
+def _file_now(name: str, file: str, search_path: tuple[str, ...]) -> Path:
+    """Return a file where it was, or where its module is found since it was moved."""
     path = Path(file)
     if not path.is_file() and search_path:
         path = find_source(name, search_path, installed=False) or path
+    return path
+
+
+@functools.cache
+def _hash_now(path: Path) -> str:
     return hash_of_source(path, path.read_bytes()) if path.is_file() else GONE
+
+
+_modules_now = functools.cache(modules_in)

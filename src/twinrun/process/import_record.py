@@ -25,6 +25,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from twinrun.process.compiler_cache import FOLDERS
+from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.source_hash import code_hash
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -132,10 +133,18 @@ def _note(name: str, file: str, content: bytes) -> None:
     path = str(Path(file).absolute())
     _executed.append(Executed(name, path, content))
     if LOG in os.environ:
-        entry = {"name": name, "file": relative(path), "sha256": hash_of_source(path, content)}
+        entry = {
+            "name": name,
+            "file": relative(path),
+            "sha256": hash_of_source(path, content),
+            "beside": [_modules_at_first(folder) for folder in folders_of(name, path)],
+        }
         # At once and appended: what is forked from here, a data worker, ends without notice.
-        with open(os.environ[LOG], "a", encoding="utf-8") as log:  # noqa: PTH123  (one write a line)
-            log.write(f"{json.dumps(entry)}\n")
+        with open(os.environ[LOG], "ab", buffering=0) as log:  # noqa: PTH123  (one write a line)
+            log.write(f"{json.dumps(entry)}\n".encode())
+
+
+_modules_at_first = functools.cache(modules_in)  # one that comes later may have been missed
 
 
 @functools.lru_cache(maxsize=4096)  # a run looks at the same ones several times

@@ -9,13 +9,12 @@ distribution is installed. What could not be imported is found anew each time.
 import contextlib
 import functools
 import hashlib
-import itertools
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.machinery import PathFinder, all_suffixes
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypedDict
@@ -25,13 +24,13 @@ import msgspec
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.process.import_record import PACKAGE, is_outside
+from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported, changed_since, distributions_hash
 from twinrun.process.job import say
 from twinrun.process.source_hash import find_source, sources_hash
 
 MEMORY = Path(".snakemake/twinrun/imports.json")  # beside Snakemake's own memory of the folder
 SILENT_SECONDS = 5.0  # then a line says what is waited for
-MOST_LOOKED_AT = 10_000  # files of a folder, to see whether it holds modules: it may hold images
 
 # What the process does: it says what it has imported, and whether all of it could be.
 IMPORTING = """
@@ -54,6 +53,7 @@ for path in modules:
                 continue
             is_whole = False
         break
+from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import imported_files
 json.dump({"imported": imported_files(), "is_whole": is_whole}, out)
 """
@@ -238,29 +238,8 @@ def _folders(imported: Imported, paths: Sequence[str]) -> set[str]:
     """Name the folders in which a new module could be found by an import, as seen from here."""
     found = {*map(os.path.relpath, paths)}
     for name, entry in imported.items():
-        # Of a package the folders of its parents too, up to where Python looks for it.
-        path, dotted = Path(entry["file"]), name.partition(" ")[0]
-        depth = dotted.count(".") + 1 + (path.stem == "__init__")
-        found |= {os.path.relpath(folder) for folder in list(path.parents)[:depth]}
+        found |= {*folders_of(name, entry["file"])}
     return found
-
-
-def modules_in(folder: str | Path) -> list[str]:
-    """Name the files and folders in a folder that an import would find there."""
-    endings = tuple(all_suffixes())
-
-    def holds_modules(path: str) -> bool:
-        with contextlib.suppress(OSError), os.scandir(path) as entries:
-            return any(e.name.endswith(endings) for e in itertools.islice(entries, MOST_LOOKED_AT))
-        return False
-
-    found: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            is_package = entry.name.isidentifier() and entry.name != "__pycache__"
-            if entry.name.endswith(endings) or (is_package and holds_modules(entry.path)):
-                found.append(entry.name)
-    return sorted(found)
 
 
 def added_since(beside: Mapping[str, Sequence[str]], folder: Path = Path()) -> list[str]:
