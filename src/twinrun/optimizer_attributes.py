@@ -99,6 +99,8 @@ def values_in(
             yield from values_in(state, f"{path}.state[{index}]", inside)
     elif isinstance(value, torch.nn.Module):
         yield from values_in([*value.parameters(), *value.buffers()], path, inside)
+    elif is_short and not value:  # an emptied list is not one that was never there
+        yield path, f"empty {type(value).__name__}"
     elif is_short and isinstance(value, dict):
         for index, (key, item) in enumerate(value.items()):
             # A parameter's printed form is shortened.

@@ -30,6 +30,7 @@ from torch.utils.data import (
     Subset,
     TensorDataset,
 )
+from torchmetrics import SumMetric
 
 from twinrun import artifacts
 from twinrun.checkpoint import resumable
@@ -442,6 +443,99 @@ def test_plain_attributes_of_a_module_go_on(tmp_path, monkeypatch):
     fit(tmp_path / "killed", kill=12)
     fit(tmp_path / "killed", kill=17)
     assert fit(tmp_path / "killed") == (rows, hashes, [10, 15], [])
+
+
+class Holding(Restless):
+    """Is changed by a function after its first epoch."""
+
+    name = "COO"
+
+    def __init__(self):
+        super().__init__()
+        self.held = HELD[self.name][0](self)
+
+    def on_train_epoch_end(self):
+        if self.current_epoch == 0:
+            HELD[self.name][1](self)
+
+
+def gone(module):
+    del module.held
+
+
+def in_place(module):
+    module.held[-1] += 1
+
+
+class Unseen:
+    @property
+    def __dict__(self):
+        raise ValueError
+
+
+NOTHING_CHANGES = (lambda module: None, "")
+NOT_HELD = "Holding.held changes while the training runs, and no checkpoint holds it"
+SHARED = "changes, and is shared with another attribute or tensor"
+HELD = {
+    "COO": (lambda _: torch.eye(3).to_sparse(), *NOTHING_CHANGES),
+    "CSR": (lambda _: torch.eye(3).to_sparse_csr(), *NOTHING_CHANGES),
+    "nested": (lambda _: torch.nested.nested_tensor([torch.ones(2)]), *NOTHING_CHANGES),
+    "meta": (lambda _: torch.ones(3, device="meta"), *NOTHING_CHANGES),
+    "texts": (lambda _: [[], "text"], *NOTHING_CHANGES),
+    "sparse": (lambda _: torch.eye(3).to_sparse(), lambda m: m.held.mul_(2), NOT_HELD),
+    "array": (lambda _: np.zeros(3), lambda m: m.held.fill(1), NOT_HELD),
+    "unseen": (lambda _: Unseen(), lambda _: None, "Holding.held cannot be looked at (ValueError)"),
+    "deleted": (lambda _: 1, gone, "Holding.held is there where the training begins"),
+    "function": (lambda _: torch.sin, lambda m: setattr(m, "held", torch.cos), NOT_HELD),
+    "alias": (lambda m: m.__dict__.setdefault("other", [0]), in_place, SHARED),
+    "view": (lambda m: [m.output.weight.data[0], 0], in_place, SHARED),
+    "clipping": (
+        lambda _: 0,
+        lambda m: setattr(m.trainer, "gradient_clip_val", 0.1),
+        "gradient_clip_val of the Trainer changes while the training runs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_could_not_be_put_back_is_refused_by_name(tmp_path, monkeypatch, name):
+    """Red before: an error where the first epoch starts, or other bits after a stop."""
+    monkeypatch.setattr(Holding, "name", name)
+    *_, said = fit(tmp_path, module=Holding, max_epochs=2)
+    assert len(said) == bool(HELD[name][2])
+    assert HELD[name][2] in "".join(said)
+
+
+class Flagged(Restless):
+    """Changes flags, numbers of torch's modules, a metric and a list, once."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout, self.batches = torch.nn.Dropout(0.1), torch.nn.BatchNorm1d(4)
+        self.mean, self.waiting = SumMetric(), [0.5]
+
+    def forward(self, inputs):
+        return super().forward(self.dropout(self.batches(inputs)))
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.mean.update(loss.detach())
+        return loss * self.mean.compute() ** (1 + len(self.waiting))
+
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        if self.current_epoch == 1:
+            self.batches.eval()
+            self.hidden.requires_grad_(False)
+            self.dropout.p = 0.3
+            self.waiting.clear()
+
+
+def test_flags_and_numbers_of_parts_go_on(tmp_path):
+    """Red before: the resumed training went on with those of the beginning."""
+    rows, hashes, _, _ = fit(tmp_path / "whole", module=Flagged)
+    fit(tmp_path / "killed", module=Flagged, kill=12)
+    assert fit(tmp_path / "killed", module=Flagged) == (rows, hashes, [10], [])
 
 
 class KeepsAverages(torch.optim.SGD):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint.resumable import drop_hyperparameters
+from twinrun.checkpoint.left_out import drop_hyperparameters
 
 EPOCH = 1  # the second
 FILE = "interruption.ckpt"

@@ -26,6 +26,12 @@ class KeptBeside:
         self.optimizers = states_of_optimizers(trainer)
         self.positions = possible_positions(loaders)
         self.attributes = states_of_attributes(trainer, loaders)
+        names = ["gradient_clip_val", "gradient_clip_algorithm"]
+        schedule = pl.callbacks.GradientAccumulationScheduler
+        # That one sets it again in each epoch.
+        if not any(isinstance(each, schedule) for each in vars(trainer)["callbacks"]):
+            names.append("accumulate_grad_batches")
+        self.settings = {name: getattr(trainer, name) for name in names}
 
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
@@ -36,4 +42,9 @@ class KeptBeside:
             *changed_optimizers(self.optimizers, now.optimizers),
             *moved(self.positions, now.positions),
             *refused,
+            *(
+                f"{name} of the Trainer changes while the training runs"
+                for name, value in self.settings.items()
+                if now.settings[name] != value
+            ),
         ]

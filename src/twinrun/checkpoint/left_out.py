@@ -1,4 +1,4 @@
-"""What a module takes out of its own checkpoint, and a resumed training needs all the same."""
+"""What is taken out of a checkpoint: by a module, though it is needed; by us, as it is not."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -46,3 +46,9 @@ def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Name all parameters and buffers."""
     yield from module.named_parameters()
     yield from module.named_buffers()
+
+
+def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
+    """Take from a checkpoint what no resumed training needs, and what may be of any type."""
+    for key in ("hyper_parameters", "datamodule_hyper_parameters"):
+        checkpoint.pop(key, None)

@@ -2,10 +2,13 @@
 
 Counters, lists of losses, queues, a teacher in a list: where they have changed since the training
 began, those of the module are kept in the checkpoint and put back, if they are plain data; all
-others are a reason to write none. Of data modules, datasets and samplers only numbers and short
-lists of them are looked at: they hold the data, and caches of it.
+others are a reason to write none, and so are those that share memory with another one: a copy would
+part them. Of the modules of torch and torchmetrics plain numbers and the states of metrics are
+looked at, of all of them whether they train, and which parameters do. Of data modules, datasets and
+samplers only numbers and short lists of them are looked at: they hold the data, and caches of it.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -13,9 +16,9 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_map
 
+from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
-from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, digest
-from twinrun.optimizer_attributes import values_in
+from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
@@ -31,15 +34,9 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     module = trainer.lightning_module
     held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     found = {}
-    for path, part in _parts(module):
-        for name, value in _own(part).items():
-            kept = [
-                (where, digest(leaf))
-                for where, leaf in values_in(value, name)
-                if id(leaf) not in held
-            ]
-            if kept:
-                found[f"module {path} {name}"] = str(kept)
+    for path, part in module.named_modules():
+        for name, value in _looked_at(part).items():
+            found[f"module {path} {name}"] = look(value, held)
     for key, value in _of_data(trainer, loaders):
         found[f"data {key}"] = repr(value)
     return found
@@ -49,42 +46,72 @@ def changed_attributes(
     trainer: pl.Trainer, before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[Attributes, list[str]]:
     """Return copies of what the module has changed since, and why the rest cannot be kept."""
-    parts = dict(_parts(trainer.lightning_module))
+    parts = dict(trainer.lightning_module.named_modules())
     plain: Attributes = {}
     refused = []
-    for key in [key for key, state in after.items() if before.get(key) != state]:
+    unseen = {key: state for key, state in after.items() if state.startswith(UNSEEN)}
+    changed = [key for key in {**after, **before} if before.get(key) != after.get(key)]
+    shared = _shared(trainer) if changed else set()
+    for key in dict.fromkeys([*unseen, *changed]):
         owner, _, rest = key.partition(" ")
         path, _, name = rest.rpartition(" ")
-        value = getattr(parts.get(path), name, None) if owner == "module" else None
-        if owner == "module" and _is_plain(value):
+        part = parts.get(path)
+        # Of data the path is a number.
+        called = name if owner == "data" else f"{type(part).__name__}.{name}"
+        value = None if part is None or owner == "data" else _looked_at(part).get(name)
+        if key in unseen:
+            refused.append(f"{called} {unseen[key]}, and it may change while the training runs")
+        elif key not in after:
+            refused.append(f"{called} is there where the training begins, and is not any more")
+        elif not shared.isdisjoint(handles(value, LIBRARIES)):
+            refused.append(f"{called} changes, and is shared with another attribute or tensor")
+        elif owner == "module" and _is_plain(value):
             plain.setdefault(path, {})[name] = tree_map(_copied, value)
         else:
-            # Of data the path is a number.
-            called = name if owner == "data" else f"{type(parts[path]).__name__}.{name}"
             refused.append(f"{called} changes while the training runs, and no checkpoint holds it")
     return plain, refused
 
 
+def _shared(trainer: pl.Trainer) -> set[Handle]:
+    """Return the memory that more than one attribute, parameter or buffer has."""
+    module = trainer.lightning_module
+    values: list[object] = [*module.parameters(), *module.buffers()]
+    for optimizer in trainer.optimizers:
+        values += [*optimizer.state.values(), *optimizer.param_groups]
+    values += [value for part in module.modules() for value in _looked_at(part).values()]
+    found = Counter(handle for value in values for handle in handles(value, LIBRARIES))
+    return {handle for handle, times in found.items() if times > 1}
+
+
 def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
     """Put the attributes of a checkpoint into a module."""
-    parts = dict(_parts(module))
+    parts = dict(module.named_modules())
     for path, values in saved.items():
         for name, value in values.items():
-            setattr(parts[path], name, value)
+            parameter, _, flag = name.rpartition(".")
+            if flag == "requires_grad" and parameter:
+                parts[path].get_parameter(parameter).requires_grad_(value)
+            else:
+                setattr(parts[path], name, value)
 
 
-def _parts(module: pl.LightningModule) -> Iterator[tuple[str, torch.nn.Module]]:
-    for path, part in module.named_modules():
-        if not type(part).__module__.startswith(LIBRARIES):
-            yield path, part
-
-
-def _own(part: torch.nn.Module) -> dict[str, object]:
-    return {
+def _looked_at(part: torch.nn.Module) -> dict[str, object]:
+    """Return the attributes of a part of the module, and its flags, by name."""
+    flags: dict[str, object] = {"training": part.training}
+    for name, parameter in part.named_parameters(recurse=False):
+        flags[f"{name}.requires_grad"] = parameter.requires_grad
+    own = {name: value for name, value in vars(part).items() if name not in _OF_MODULE}
+    if not type(part).__module__.startswith(LIBRARIES):
+        return {**own, **flags}
+    # A library's numbers may be changed by others; a metric's states are in no state_dict.
+    kinds = (*_PLAIN, torch.Tensor) if type(part).__module__.startswith("torchmetrics.") else _PLAIN
+    states = {*vars(part).get("_defaults", ()), "_update_count"}
+    plain = {
         name: value
-        for name, value in vars(part).items()
-        if name not in _OF_MODULE and (not callable(value) or isinstance(value, torch.nn.Module))
+        for name, value in own.items()
+        if name in states or (name[0] != "_" and isinstance(value, kinds))
     }
+    return {**plain, **flags}
 
 
 def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, object]]:
@@ -112,7 +139,9 @@ def _is_plain(value: object) -> bool:
     """Say whether a checkpoint can hold a value as data alone, and a copy stands for it."""
     if isinstance(value, torch.Tensor):
         # On a GPU it would come back elsewhere.
-        return type(value) is torch.Tensor and value.device.type == "cpu"
+        is_made_of_others = value.layout is not torch.strided or value.is_nested
+        is_made_of_others = is_made_of_others or value.is_quantized
+        return type(value) is torch.Tensor and value.device.type == "cpu" and not is_made_of_others
     if isinstance(value, _PLAIN):
         return True
     if type(value) is dict:

@@ -28,7 +28,7 @@ import torch
 
 from twinrun import artifacts
 from twinrun.checkpoint.kept_beside import KeptBeside
-from twinrun.checkpoint.left_out import add_left_out, tensors_of
+from twinrun.checkpoint.left_out import add_left_out, drop_hyperparameters, tensors_of
 from twinrun.checkpoint.plain_attributes import Attributes, restore_attributes
 from twinrun.checkpoint.refusals import (
     TensorShapes,
@@ -291,12 +291,6 @@ class Resumable(pl.Callback):
         trainer.fit_loop._resuming_from_checkpoint = False
         # With `max_steps` it takes the epoch before for one that was broken off, however whole.
         trainer.fit_loop._restarting = trainer.fit_loop.epoch_loop.restarting = False
-
-
-def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
-    """Take from a checkpoint what no resumed training needs, and what may be of any type."""
-    for key in ("hyper_parameters", "datamodule_hyper_parameters"):
-        checkpoint.pop(key, None)
 
 
 def _transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

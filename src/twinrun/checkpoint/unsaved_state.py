@@ -22,12 +22,14 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.batches import leaves
+from twinrun.checkpoint.looks import UNSEEN, digest
 from twinrun.optimizer_attributes import set_by, values_beside
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
+SAVED = "saved"  # by the state_dict, now
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
@@ -162,31 +164,33 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
         # ASSUME a class that has its own of both keeps its numbers there; tensors are looked for.
         keeps_numbers = not any(each.__module__.startswith("torch.") for each in methods)
         saved = {
-            digest(leaf)
+            _seen(leaf)
             for _, leaf in leaves(optimizer.state_dict())
             if isinstance(leaf, torch.Tensor | np.ndarray)
         }
         for path, value in values_beside(optimizer, held).items():
             is_number = not isinstance(value, torch.Tensor | np.ndarray)
-            if digest(value) not in saved and not (is_number and keeps_numbers):
-                found[f"{index} {kind.__name__}.{path}"] = digest(value)
+            state = _seen(value)
+            is_saved = state in saved or (is_number and keeps_numbers)
+            found[f"{index} {kind.__name__}.{path}"] = SAVED if is_saved else state
     return found
 
 
-def digest(value: object) -> str:
-    """Write a tensor, an array or a plain value so that another one is written otherwise."""
-    if not isinstance(value, torch.Tensor):
-        return f"{type(value).__name__} {pickle.dumps(value).hex()}"
-    content = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    digest = hashlib.sha256(content.view(torch.uint8).numpy().tobytes()).hexdigest()
-    return f"{value.dtype} {tuple(value.shape)} {digest}"
+def _seen(value: object) -> str:
+    try:
+        return digest(value)
+    except Exception as error:
+        return f"{UNSEEN} ({type(error).__name__})"
 
 
 def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """Name the attributes of optimizers that have changed between two looks."""
-    for key, state in after.items():
-        if before.get(key) != state:
-            name = key.partition(" ")[2]
+    for key in {**after, **before}:
+        name, state = key.partition(" ")[2], after.get(key)
+        if state is not None and state.startswith(UNSEEN):
+            yield f"{name} {state}, and it may change while the training runs"
+        # Gone counts as changed, unless the state_dict says what is left.
+        elif state != SAVED and before.get(key) != (SAVED if state is None else state):
             yield f"{name} changes while the training runs, and is no part of its state_dict"
 
 

@@ -1,0 +1,99 @@
+"""Write down what a value is, in a few bytes, so that another value is written otherwise.
+
+What raises while it is looked at is written as unseen: it may change, and nobody would notice.
+"""
+
+import functools
+import hashlib
+import pickle
+from collections.abc import Container, Iterator
+from contextlib import suppress
+
+import numpy as np
+import torch
+
+from twinrun.batches import plain_tensors
+from twinrun.optimizer_attributes import values_in
+
+UNSEEN = "cannot be looked at"
+Handle = tuple[str, int]
+
+
+def digest(value: object) -> str:
+    """Hash a tensor, an array or a plain value.
+
+    Of a sparse, nested or quantised tensor the parts that it is made of; one of the device "meta"
+    has no values.
+    """
+    kind, content = type(value).__name__, hashlib.sha256()
+    if isinstance(value, torch.Tensor):
+        shape = "nested" if value.is_nested else tuple(value.shape)
+        kind = f"{value.dtype} {value.layout} {shape}"
+        for part in [] if value.is_meta else plain_tensors(value.detach().cpu()):
+            flat = part.resolve_conj().resolve_neg().contiguous().reshape(-1)
+            content.update(flat.view(torch.uint8).numpy().data)
+    elif isinstance(value, np.ndarray):
+        kind = f"{kind} {value.dtype.str} {value.shape}"
+        content.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    else:
+        content.update(pickle.dumps(value))
+    return f"{kind} {content.hexdigest()}"
+
+
+def look(value: object, held: Container[int]) -> str:
+    """Write down an attribute: what is in it, or which function or class it is.
+
+    Args:
+        value: of the attribute.
+        held: the identities of tensors that do not count: others keep them.
+    """
+    try:
+        if callable(value) and not isinstance(value, torch.nn.Module):
+            return f"callable {_called(value)}"
+        content = hashlib.sha256()
+        for where, leaf in values_in(value, ""):
+            if id(leaf) not in held:
+                content.update(f"{where} {digest(leaf)}\n".encode(errors="backslashreplace"))
+        return content.hexdigest()
+    except Exception as error:  # of whatever class: the attribute is a user's
+        return f"{UNSEEN} ({type(error).__name__})"
+
+
+def _called(value: object) -> str:
+    if isinstance(value, functools.partial):
+        return f"partial {_called(value.func)} {look((value.args, value.keywords), ())}"
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{getattr(named, '__module__', None)}.{getattr(named, '__qualname__', None)}"
+
+
+def handles(value: object, libraries: tuple[str, ...]) -> Iterator[Handle]:
+    """Name the memory of the tensors and the mutable containers in a value, as often as it is held.
+
+    Args:
+        value: of an attribute.
+        libraries: how the names of the packages begin whose objects are not looked into.
+    """
+    return _handles(value, libraries, set())
+
+
+def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Iterator[Handle]:
+    inside: list[object] = []
+    if isinstance(value, torch.Tensor):
+        is_plain = value.layout is torch.strided and not value.is_nested and not value.is_meta
+        if is_plain and value.numel():
+            yield "memory", value.untyped_storage().data_ptr()
+        return
+    if isinstance(value, torch.nn.Module):
+        inside = [*value.parameters(), *value.buffers()]
+    elif isinstance(value, list | dict):
+        yield "container", id(value)
+        inside = list(value.values() if isinstance(value, dict) else value)
+    elif isinstance(value, tuple):
+        inside = list(value)
+    elif not callable(value) and not type(value).__module__.startswith(libraries):
+        with suppress(Exception):  # such an attribute is unseen already
+            inside = list(getattr(value, "__dict__", {}).values())
+    if inside and id(value) not in seen:
+        seen.add(id(value))
+        for item in inside:
+            yield from _handles(item, libraries, seen)
