@@ -663,13 +663,15 @@ def test_a_planted_pickle_is_never_executed(killed, tmp_path):
     assert not (tmp_path / "executed").exists()
 
 
-def test_a_checkpoint_of_other_settings_is_not_used(tmp_path):
+@pytest.mark.parametrize("other", [{}, {"threads": 1, "limit": 1}, {"threads": 2, "limit": 1.0}])
+def test_a_checkpoint_of_other_settings_is_not_used(tmp_path, other):
+    """Red before for the last: 1 mini-batch is not 1.0, all of them."""
     artifacts.write_text(tmp_path / "epoch1.ckpt", "")
     entry = {"file": "epoch1.ckpt", "sha256": artifacts.sha256(tmp_path / "epoch1.ckpt")}
-    identity = {"seed": 1, "settings": {"threads": 2}}
+    identity = {"seed": 1, "settings": {"threads": 2, "limit": 1}}
     artifacts.write_json(tmp_path / "checkpoint.json", entry | {"identity": identity})
     said = []
-    other = Resumable(tmp_path, identity=identity | {"settings": {}}, say=said.append)
+    other = Resumable(tmp_path, identity=identity | {"settings": other}, say=said.append)
     assert other.last() is None
     assert "is of another settings" in said[0]
 

@@ -20,7 +20,8 @@ from small import Measured, Points, Small
 
 from twinrun import artifacts
 from twinrun.errors import TwinrunError
-from twinrun.parallel.whole_batch import WholeBatch, covered
+from twinrun.parallel.exchange_times import covered
+from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_batch_tracer import put_together
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.launching import environment_of, launch

@@ -3,6 +3,7 @@
 See `unsaved_state` for the state that no checkpoint holds.
 """
 
+import json
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,22 @@ from twinrun.parameters import unheld_parameters
 
 TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
 """Of parameters and buffers, by name."""
+
+
+def other_than(known: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
+    """Name what a checkpoint does not know, or knows otherwise.
+
+    Compared as text: 1 is 1.0 and True to Python, and not to a training.
+
+    >>> other_than({"seed": 1, "settings": {"limit": 1.0}}, {"seed": 1, "settings": {"limit": 1}})
+    ['settings']
+    """
+    return [
+        key
+        for key, value in wanted.items()
+        if key not in known
+        or json.dumps(known[key], sort_keys=True) != json.dumps(value, sort_keys=True)
+    ]
 
 
 def as_data(path: Path) -> Mapping[str, Any]:

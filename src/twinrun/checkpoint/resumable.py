@@ -35,6 +35,7 @@ from twinrun.checkpoint.refusals import (
     as_data,
     generators_of,
     loaders_of,
+    other_than,
     refusals,
     tensor_shapes_of,
 )
@@ -113,8 +114,7 @@ class Resumable(pl.Callback):
             entry = artifacts.read_record(self._entry, CheckpointEntry)
             path = self._folder / Path(entry["file"]).name
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
-            # None is a value, too: an entry that does not name it is of another version.
-            others = [k for k, v in self._identity.items() if entry["identity"].get(k, self) != v]
+            others = other_than(entry["identity"], self._identity)
             self._expected = entry.get("batch") if is_whole and not others else None
             if is_whole and not others:
                 as_data(path)

@@ -10,10 +10,9 @@ not broadcast from the first worker: for batch normalisation see `batch_norm`, o
 first worker's own.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -25,13 +24,11 @@ from twinrun.checkpoint.stop_request import Stop
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
+from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import unheld_parameters
 from twinrun.trace.fingerprints import fingerprint, join
 from twinrun.trace.step_tracer import loss_of
-
-Mark: TypeAlias = float | torch.cuda.Event
-"""A point in time: in seconds, or where a GPU comes to it."""
 
 
 class WholeBatch(pl.Callback):
@@ -182,7 +179,7 @@ class WholeBatch(pl.Callback):
     def seconds(self) -> float:
         """Return the seconds from the last call to `end_step` in which they exchanged or waited."""
         exchanged, count = self._until_end
-        seconds = exchanged + covered(_in_seconds(self._intervals[:count]))
+        seconds = exchanged + covered(in_seconds(self._intervals[:count]))
         self._workers.seconds = 0.0
         self._intervals.clear()
         self._until_end = 0.0, 0
@@ -196,13 +193,13 @@ class WholeBatch(pl.Callback):
         """Begin to sum gradients over the workers, weighted by their shards."""
         # A clone, since what follows changes DDP's bucket in place.
         self._own_gradients.append(gradients.clone())
-        started = _now(gradients.device)
+        started = mark(gradients.device)
         # DDP does not divide by the number of workers what a hook returns: the weights do.
         future = dist.all_reduce(gradients.mul_(self._workers.weight), async_op=True).get_future()
 
         def ended(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
             # An exchange may end while the backward pass still fills other buckets.
-            self._intervals.append((started, _now(gradients.device)))
+            self._intervals.append((started, mark(gradients.device)))
             return future.value()[0]
 
         return future.then(ended)
@@ -267,38 +264,3 @@ def _no_others() -> bool:
 def _weighted_sum(state: WholeBatch, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Reduce one bucket of gradients: DDP's communication hook."""
     return state.weighted_sum(bucket.buffer())
-
-
-def _now(device: torch.device) -> Mark:
-    """Take the time, on a GPU the time at which it comes to this point."""
-    if device.type != "cuda":
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def _in_seconds(intervals: Sequence[tuple[Mark, Mark]]) -> list[tuple[float, float]]:
-    seconds = [(a, b) for a, b in intervals if isinstance(a, float) and isinstance(b, float)]
-    if len(seconds) == len(intervals):
-        return seconds
-    # An event has no time before the GPU has come to it.
-    torch.cuda.synchronize()
-    event = torch.cuda.Event
-    events = [(a, b) for a, b in intervals if isinstance(a, event) and isinstance(b, event)]
-    base = events[0][0]
-    return [(base.elapsed_time(a) / 1000, base.elapsed_time(b) / 1000) for a, b in events]
-
-
-def covered(intervals: Sequence[tuple[float, float]]) -> float:
-    """Return the length that intervals cover together.
-
-    >>> covered([(0, 2), (1, 3), (5, 6)])
-    4.0
-    """
-    # Exchanges of several buckets overlap: their plain sum would count a second twice.
-    length, reached = 0.0, float("-inf")
-    for start, end in sorted(intervals):
-        length += max(end - max(start, reached), 0.0)
-        reached = max(reached, end)
-    return length

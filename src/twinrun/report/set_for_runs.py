@@ -18,8 +18,7 @@ OF_EVERY_RUN = (
     "a fresh process for each run",
     "data workers seeded too (seed_everything with workers=True), the data module given the seed "
     "if it takes one",
-    "no sanity check before the training (num_sanity_val_steps=0), no sampler replaced "
-    "(use_distributed_sampler=False)",
+    "no sampler replaced (use_distributed_sampler=False)",
     "a fingerprint taken at every step",
 )
 REHEARSED = (
@@ -107,11 +106,14 @@ def _of_trainer(runs: Sequence[ReportedRun]) -> list[str]:
     """Name what the Trainer is given that a plain one has otherwise."""
     found = []
     for run in runs:
-        variant = variant_of(run)
+        variant, told = variant_of(run), workload_of(run).trainer
+        if not told.num_sanity_val_steps:
+            found.append("no sanity check before the training (num_sanity_val_steps=0)")
         if not variant.logging:
-            has_own = workload_of(run).trainer.logger
-            found.append("no progress bar" if has_own else "no logger and no progress bar")
-        found += ["no checkpoints of Lightning"] if not variant.checkpointing else []
+            found.append("no progress bar" if told.logger else "no logger and no progress bar")
+        if not variant.checkpointing:
+            but = " but of the workload's own callbacks" if told.callbacks else ""
+            found.append(f"no checkpoints of Lightning{but}")
         found += ["no validation"] if not variant.validation else []
         if variant.compile != "none":
             found.append("compiled with Python numbers as constants (specialize_float)")

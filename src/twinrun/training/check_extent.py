@@ -1,6 +1,7 @@
 """Whether a training took the steps, and had the workers, that were asked for."""
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import GradientAccumulationScheduler
 
 from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
@@ -32,9 +33,15 @@ def check_extent(
     batches = int(trainer.num_training_batches) if is_limited else whole
     epochs = trainer.current_epoch
     least = most = told.batches_taken(epochs, batches)
-    is_counted = told.max_steps == -1 or trainer.lightning_module.automatic_optimization
-    if trainer.should_stop or not is_counted:
-        # The last epoch may have ended early; or a mini-batch is not one step of one optimizer.
+    callbacks = vars(trainer)["callbacks"]
+    is_scheduled = any(isinstance(c, GradientAccumulationScheduler) for c in callbacks)
+    is_counted = trainer.lightning_module.automatic_optimization and not is_scheduled
+    if told.max_steps != -1 and not is_counted:
+        # Nobody knows how many mini-batches these steps are.
+        most = batches * epochs
+        least = batches * (epochs - 1) + 1
+    if trainer.should_stop:
+        # The last epoch may have ended early.
         least = batches * (epochs - 1) + 1
     if not least <= steps <= most:
         raise TwinrunError(
