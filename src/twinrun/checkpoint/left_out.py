@@ -7,12 +7,6 @@ from typing import Any
 import torch
 
 
-def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
-    """Take from a checkpoint what no resumed training needs, and what may be of any type."""
-    for key in ("hyper_parameters", "datamodule_hyper_parameters"):
-        checkpoint.pop(key, None)
-
-
 def add_left_out(
     path: Path, saved: Mapping[str, Any], module: torch.nn.Module, *, key: str
 ) -> None:

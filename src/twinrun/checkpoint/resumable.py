@@ -115,9 +115,10 @@ class Resumable(pl.Callback):
             path = self._folder / Path(entry["file"]).name
             is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
             others = other_than(entry["identity"], self._identity)
-            self._expected = entry.get("batch") if is_whole and not others else None
+            self._expected = None
             if is_whole and not others:
                 as_data(path)
+                self._expected = entry["batch"] if "batch" in entry else None  # noqa: SIM401
         except TwinrunError:
             path, is_whole, others = self._entry, False, []
         if is_whole and not others:
