@@ -31,7 +31,7 @@ def changed(*changes):
 def errors(*changes):
     with pytest.raises(TwinrunError) as raised:
         resolve(changed(*changes), SCHEMA, gpus=0)
-    return str(raised.value).split("\n")[1:]
+    return [line for line in str(raised.value).split("\n") if line.startswith("  ")]
 
 
 def test_the_standard_config_is_valid():

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from twinrun.config.definitions import Section
 from twinrun.config.keys import written_key
+from twinrun.config.where_explained import sections
 from twinrun.errors import TwinrunError
 from twinrun.wording import LONGEST_VALUE, shown, suggestion
 
@@ -80,17 +81,19 @@ def _key_path(error: ValidationError) -> list[tuple[str, int]]:
 
 
 def listed(mistakes: Sequence[str], title: str = "in the config") -> str:
-    """Return the text of an error: how many mistakes there are, and the first of them.
+    """Return the text of an error: how many mistakes there are, the first, what explains them.
 
-    >>> print(listed(["a: is missing", "b: is missing"]))
+    >>> print(listed(["a is missing", "b is missing"]))
     2 errors in the config:
-      a: is missing
-      b: is missing
+      a is missing
+      b is missing
     """
     count = "1 error" if len(mistakes) == 1 else f"{len(mistakes):,} errors"
     lines = [f"{count} {title}:", *(f"  {mistake}" for mistake in mistakes[:MOST_MISTAKES])]
     if len(mistakes) > MOST_MISTAKES:
         lines.append(f"  ... and {len(mistakes) - MOST_MISTAKES:,} more")
+    if explained := ", ".join(sections(mistakes[:MOST_MISTAKES])):
+        lines.append(f"Explained in {explained}")
     return "\n".join(lines)
 
 
