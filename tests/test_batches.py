@@ -1,13 +1,17 @@
 """The walk over batches: everything that a loader may give is looked into, or said to be opaque."""
 
+import copy
 import dataclasses
 import random
 import threading
+import weakref
 from collections import UserDict, UserList, namedtuple
+from collections.abc import MutableMapping
 
 import numpy as np
 import pytest
 import torch
+from torch.utils import _pytree
 
 from twinrun.batches import copied, num_bytes, opaque, tensors, with_tensors
 from twinrun.trace.fingerprints import fingerprint_tree
@@ -23,6 +27,78 @@ class Encoding(UserDict):
             return self.data[name]
         except KeyError:
             raise AttributeError(name) from None
+
+
+class Rows(MutableMapping):
+    """As a TensorDict is: a mapping of columns whose iteration and length are of rows."""
+
+    def __init__(self, columns):
+        self._columns = columns
+        self._size = len(next(iter(columns.values())))
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return self._columns[key]
+        return Rows({name: column[key] for name, column in self._columns.items()})
+
+    def __setitem__(self, key, column):
+        if len(column) != self._size:
+            raise ValueError("a column of another length")
+        self._columns[key] = column
+
+    def __delitem__(self, key):
+        del self._columns[key]
+
+    def __iter__(self):
+        return (self[slice(row, row + 1)] for row in range(len(self)))
+
+    def __len__(self):
+        return self._size
+
+    def keys(self):
+        return self._columns.keys()
+
+
+_pytree.register_pytree_node(
+    Rows,
+    lambda rows: ([rows[key] for key in rows.keys()], list(rows.keys())),  # noqa: SIM118
+    lambda columns, keys: Rows(dict(zip(keys, columns, strict=True))),
+)
+
+
+class Storage(MutableMapping):
+    """As those of torch_geometric: it keeps its items in an attribute, and knows its owner."""
+
+    def __init__(self, owner, items):
+        self._items, self._owner = items, weakref.ref(owner)
+
+    def __getitem__(self, key):
+        return self._items[key]
+
+    def __setitem__(self, key, item):
+        self._items[key] = item
+
+    def __delitem__(self, key):
+        del self._items[key]
+
+    def __iter__(self):
+        return iter(self._items)
+
+    def __len__(self):
+        return len(self._items)
+
+    def __deepcopy__(self, memo):
+        made = copy.copy(self)
+        made._items = copy.deepcopy(self._items, memo)
+        return made
+
+
+class Graph:
+    """As torch_geometric's Data is: an object that keeps tensors, and no container."""
+
+    def __init__(self, **tensors):
+        self._storage = Storage(self, tensors)
+        self._slices = {"x": [0, 1]}
 
 
 @dataclasses.dataclass
@@ -57,6 +133,9 @@ WRAPS = {
     "dict": lambda a: {"a": {"b": torch.from_numpy(a)}},
     "UserDict": lambda a: UserDict({"ids": torch.from_numpy(a)}),
     "Encoding": lambda a: Encoding({"ids": torch.from_numpy(a)}),
+    "Rows": lambda a: Rows({"ids": torch.from_numpy(a), "same": torch.ones(4096)}),
+    "Graph": lambda a: Graph(x=torch.from_numpy(a), same=torch.ones(3)),
+    "Storage": lambda a: Storage(Pair, {"ids": torch.from_numpy(a)}),
     "dataclass": lambda a: Sample(torch.from_numpy(a)),
     "frozen": lambda a: Frozen([torch.from_numpy(a)]),
     "array of objects": lambda a: np.array([str(v) for v in a] + [None], dtype=object),
@@ -157,6 +236,21 @@ def test_moving_reaches_every_container():
     assert isinstance(moved, Encoding)
     assert [tensor.device.type for tensor in tensors(moved)] == ["meta", "meta"]
     assert [tensor.device.type for tensor in tensors(batch)] == ["cpu", "cpu"]
+
+
+def test_rows_of_a_mapping_of_columns_are_cut_and_their_bytes_count_once():
+    batch = Rows({"x": torch.arange(8), "y": torch.ones(8)})
+    cut = with_tensors(batch, lambda column: column[2:5])
+    assert (type(cut), len(cut), len(batch)) == (Rows, 3, 8)
+    assert num_bytes(batch) == 8 * 8 + 8 * 4
+
+
+def test_the_tensors_of_an_object_that_is_no_container_are_moved_and_count_once():
+    batch = Graph(x=torch.ones(4), edges=torch.zeros(2, 3, dtype=torch.int64))
+    moved = with_tensors(batch, lambda tensor: tensor.to("meta"))
+    assert [tensor.device.type for tensor in tensors(moved)] == ["meta", "meta"]
+    assert [tensor.device.type for tensor in tensors(batch)] == ["cpu", "cpu"]
+    assert num_bytes(batch) == 4 * 4 + 6 * 8
 
 
 def test_bytes_of_arrays_and_tensors_in_any_container_count():

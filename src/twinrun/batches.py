@@ -4,13 +4,14 @@ torch's pytree knows lists, tuples, dictionaries and what registered itself. Loa
 `UserDict` (Hugging Face's `BatchEncoding`), dataclasses, NumPy arrays. To pytree these are leaves,
 whose printed form is shortened (an array of 4,096 numbers shows six) or holds an address. Here
 every mapping, sequence, dataclass, set, array, tensor, string and number is walked, and the
-attributes that somebody has given to one; anything else is opaque, and the answers that rest on
-the batch say so.
+attributes that somebody has given to one, or that an object keeps tensors in, as a graph of
+torch_geometric does; anything else is opaque, and the answers that rest on the batch say so.
 """
 
 import copy
 import dataclasses
 import numbers
+import weakref
 from collections import UserDict, UserList, UserString
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
 from typing import TypeVar, cast
@@ -18,6 +19,7 @@ from typing import TypeVar, cast
 import numpy as np
 import torch
 from pytorch_lightning.utilities.seed import isolate_rng
+from torch.utils import _pytree
 
 Batch = TypeVar("Batch")
 PLAIN = (
@@ -87,9 +89,12 @@ def attributes(value: object) -> list[tuple[str, object]]:
     # None of the built-in types has any, and there may be thousands of numbers in a list.
     if type(value) in BUILT_IN or isinstance(value, np.ma.MaskedArray):
         return []
-    # torch's own subclasses (nested, distributed) keep what they are made of in attributes.
+    # torch's own subclasses (nested, distributed) keep what they are made of in attributes, and so
+    # does what registered itself.
     is_torchs = type(value).__module__.split(".")[0] == "torch"
     if is_torchs and type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return []
+    if _is_registered(value):
         return []
     found = dict(getattr(value, "__dict__", {}))
     for slots in (vars(base).get("__slots__", ()) for base in type(value).__mro__):
@@ -101,8 +106,18 @@ def attributes(value: object) -> list[tuple[str, object]]:
     return [
         (f"<attribute {name}>", item)
         for name, item in found.items()
-        if name not in own and not name.startswith(MARKS)
+        if name not in own and not name.startswith(MARKS) and not _is_its_own(value, item)
     ]
+
+
+def _is_its_own(value: object, item: object) -> bool:
+    """Say whether an attribute holds what a mapping shows anyway, or refers to what holds it."""
+    if isinstance(item, weakref.ReferenceType):
+        return True
+    if not (isinstance(value, Mapping) and isinstance(item, Mapping)):
+        return False
+    with isolate_rng(include_cuda=torch.cuda.is_initialized()):  # see `children`
+        return item.keys() == value.keys() and all(item[key] is value[key] for key in item)
 
 
 def children(value: object) -> list[tuple[str, object]] | None:
@@ -127,7 +142,8 @@ def _children(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, LEAVES):
         return None
     if isinstance(value, Mapping):
-        return [(_shown(key), value[key]) for key in value]
+        # Not by its iteration: that of a TensorDict is over rows.
+        return [(_shown(key), value[key]) for key in value.keys()]  # noqa: SIM118
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [
             (field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)
@@ -137,7 +153,25 @@ def _children(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, Set):
         # Its order is chance; what it holds is not.
         return [(str(index), item) for index, item in enumerate(sorted(value, key=repr))]
-    return None
+    is_code = isinstance(value, type | torch.nn.Module) or callable(value)
+    holds = not is_code and _holds_tensors([item for _, item in attributes(value)])
+    return [] if holds else None  # nothing but its attributes
+
+
+def _holds_tensors(value: object, deeper: int = 3) -> bool:
+    """Say whether there are tensors or arrays in containers that lie in each other."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return True
+    if not deeper or not isinstance(value, Mapping | list | tuple):
+        return False
+    inside = value.values() if isinstance(value, Mapping) else value
+    return any(_holds_tensors(item, deeper - 1) for item in inside)
+
+
+def _is_registered(value: object) -> bool:
+    """Say whether a class of mappings has told torch's pytree how it is made, as TensorDict has."""
+    is_own = isinstance(value, Mapping) and not isinstance(value, dict | UserDict)
+    return is_own and type(value) in _pytree.SUPPORTED_NODES
 
 
 def _shown(key: object) -> str:
@@ -222,8 +256,13 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
         made = copy.copy(value)
         made[:] = [_changed(item, change) for item in value]
         return made
+    if _is_registered(value):
+        return _pytree.tree_map(
+            lambda held: _changed(held, change), value, is_leaf=lambda each: each is not value
+        )
     if isinstance(value, Mapping):
-        return _mapping(value, {key: _changed(value[key], change) for key in value})
+        keys = value.keys()
+        return _mapping(value, {key: _changed(value[key], change) for key in keys})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         made = copy.copy(value)
         for field in dataclasses.fields(value):
@@ -232,7 +271,8 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
                 object.__setattr__(made, field.name, item)
         return made
     try:
-        return copy.deepcopy(value)
+        held = {id(leaf): change(leaf) for leaf in tensors(value)}
+        return copy.deepcopy(value, dict[int, object](held))
     except Exception:
         return value
 
@@ -242,9 +282,9 @@ def _mapping(value: Mapping[object, object], items: dict[object, object]) -> obj
     made = copy.copy(value)
     if made is value or not hasattr(made, "__setitem__"):
         return items
-    inner = getattr(value, "data", None)
-    if isinstance(inner, dict):
-        vars(made)["data"] = dict(inner)  # a copied UserDict of some classes shares its data
+    for name, held in getattr(value, "__dict__", {}).items():
+        if isinstance(held, dict) and _is_its_own(value, held):
+            vars(made)[name] = dict(held)  # the copies of some classes share it
     writable = cast(MutableMapping[object, object], made)
     for key, item in items.items():
         writable[key] = item

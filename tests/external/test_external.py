@@ -13,7 +13,7 @@ from twinrun.config.settings import resolve
 def test_the_page_has_a_row_of_each_audit_and_its_config_is_one(audit):
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     update_config(config, yaml.safe_load((HERE / audit / "config.yaml").read_text()))
-    verdicts = [{"study": study, "answer": ""} for study in resolve(config, SCHEMA, 0).studies]
+    verdicts = [{"study": study, "answer": ""} for study in resolve(config, SCHEMA, gpus=0).studies]
     assert row(audit, verdicts, 0).rsplit("|", 3)[0] in (ROOT / "docs/external.md").read_text()
 
 

@@ -126,3 +126,37 @@ def test_a_mistake_is_a_sentence(folder, names, sentence):
     with pytest.raises(TwinrunError) as refusal:
         build_module(workload(**names), folder)
     assert sentence in str(refusal.value)
+
+
+ABOVE = """
+from small import Points
+
+
+class Sized(Points):
+    def __init__(self, size, is_shuffled, seed=0, **options):
+        super().__init__(size, seed, **options)
+
+
+class Whole(Sized):
+    def __init__(self, size, **options):
+        super().__init__(size, is_shuffled=True, **options)
+
+
+class Old(Sized):
+    def __init__(self, is_shuffled=True, **options):
+        super(Old, self).__init__(40, is_shuffled, **options)
+"""
+
+
+@pytest.mark.parametrize(("name", "hyperparameters"), [("Whole", {"size": 40}), ("Old", {})])
+def test_what_a_class_gives_to_the_constructor_above_is_not_needed(tmp_path, name, hyperparameters):
+    (tmp_path / "above.py").write_text(ABOVE)
+    chosen = workload(data=f"above:{name}", **hyperparameters)
+    assert isinstance(build_data(chosen, OfRun(seed=1), search_path=[str(tmp_path), HERE]), Points)
+
+
+def test_what_a_class_gives_to_the_constructor_above_cannot_be_given(tmp_path):
+    (tmp_path / "above.py").write_text(ABOVE)
+    chosen = workload(data="above:Whole", size=40, is_shuffled=False)
+    with pytest.raises(TwinrunError, match="is_shuffled"):
+        build_data(chosen, OfRun(seed=1), search_path=[str(tmp_path), HERE])

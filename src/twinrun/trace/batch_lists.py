@@ -119,5 +119,5 @@ def _are_records_samples(items: Sequence[object], *, is_list: bool) -> bool:
 
 def _keys(item: object) -> set[str]:
     if isinstance(item, Mapping):
-        return {str(key) for key in item}
+        return {str(key) for key in item.keys()}  # noqa: SIM118
     return {name for name, _ in children(item) or []}

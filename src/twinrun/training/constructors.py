@@ -1,7 +1,10 @@
 """What makes an object of a user's, and the arguments that it takes."""
 
+import ast
 import functools
 import inspect
+import re
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
@@ -12,10 +15,13 @@ Parameters = Mapping[str, inspect.Parameter]
 
 # Where a constructor's own arguments end and Lightning's or torch's begin.
 FOREIGN = {"pytorch_lightning", "lightning", "torch"}
+ABOVE = re.compile(r"super\(.*\)\.__init__")
 
 
 def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Parameter]:
     """Return the constructor's parameters, following `**kwargs` up to the base class before torch.
+
+    What a class gives to the constructor above by itself is none of them.
 
     The class's own `**kwargs` are among them: what it does with others is its own affair, and its
     constructor's failure is told. Annotations are evaluated where they can be; else they are texts.
@@ -26,7 +32,7 @@ def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Paramete
         given = _signature(constructed).parameters
         return {name: p for name, p in given.items() if p.kind is not p.VAR_POSITIONAL}
     found: dict[str, inspect.Parameter] = {}
-    rest = None
+    rest, given, num_given = None, set[str](), 0
     for base in constructed.__mro__:
         if base.__module__.split(".")[0] in FOREIGN:
             break
@@ -34,14 +40,30 @@ def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Paramete
         if "__init__" not in vars(base):
             continue
         parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
+        more = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        parameters = [p for p in parameters[num_given:] if p.name not in given]
         named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         found.update({p.name: p for p in named if p.name not in found})
         # Without **kwargs nothing gets through to the constructors above.
-        more = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
         if more is None:
             break
         rest = rest or more
+        num_given, names = _given_above(vars(base)["__init__"])
+        given |= names
     return {**found, rest.name: rest} if rest is not None else found
+
+
+def _given_above(init: Callable[..., object]) -> tuple[int, set[str]]:
+    """Return how many arguments a constructor gives to the one above by position, and the names."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(init)))
+    except (OSError, TypeError, SyntaxError):  # of code without a file
+        return 0, set()
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ABOVE.fullmatch(ast.unparse(call.func)):
+            by_position = [a for a in call.args if not isinstance(a, ast.Starred)]
+            return len(by_position), {word.arg for word in call.keywords if word.arg is not None}
+    return 0, set()
 
 
 def _of_partial(constructed: functools.partial[object]) -> dict[str, inspect.Parameter]:

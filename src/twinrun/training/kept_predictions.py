@@ -120,7 +120,7 @@ def _plain(tree: object) -> object:
         # 1 and "1" are two keys.
         return {
             f"{key} ({type(key).__name__})"
-            if str(key) in tree and not isinstance(key, str)
+            if not isinstance(key, str) and str(key) in tree
             else str(key): _plain(value)
             for key, value in tree.items()
         }
