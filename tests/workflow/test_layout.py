@@ -59,12 +59,17 @@ def config(tmp_path):
     ("cwd", "arguments"),
     [
         ("clone", ""),
-        ("clone", "-d elsewhere"),
-        ("clone", "-s workflow/Snakefile"),
         ("clone", "-s workflow/Snakefile -d elsewhere"),
-        ("clone", "reproducibility -s workflow/Snakefile"),
         ("work", "reproducibility -s ../clone/Snakefile"),
-        ("work", "-s ../clone/workflow/Snakefile"),
+        *(
+            pytest.param(*case, marks=pytest.mark.exhaustive)
+            for case in (
+                ("clone", "-d elsewhere"),
+                ("clone", "-s workflow/Snakefile"),
+                ("clone", "reproducibility -s workflow/Snakefile"),
+                ("work", "-s ../clone/workflow/Snakefile"),
+            )
+        ),
     ],
 )
 def test_both_snakefiles_plan_the_same_from_anywhere(project, config, cwd, arguments):

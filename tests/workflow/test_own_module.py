@@ -18,7 +18,7 @@ LATE_IMPORT = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # tests/commands/test_wheel.py comes to one with a smaller module
 def test_a_users_module_comes_to_a_verdict(project):
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
     project.snakemake("--configfile", "mine/config.yaml", check=0)
@@ -32,6 +32,7 @@ def test_a_users_module_comes_to_a_verdict(project):
     assert "denoiser" not in page.partition("Settings")[0]
 
 
+@pytest.mark.exhaustive  # as the next test does, by what the module imports
 def test_a_change_of_the_users_module_reruns_his_runs(project):
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
     target = "results/runs/mine/deterministic/seed1/repeat1/run.json"

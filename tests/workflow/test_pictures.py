@@ -50,6 +50,11 @@ def test_a_users_predictions_and_images_are_drawn(users):
         drawn = (users.directory / PICTURES[words[0]]).read_text()
         assert [word for word in words[1:] if word not in drawn] == []
     assert "photos by kinds" in (users.directory / PICTURES["contact_sheet"]).read_text()
+    # Another picture trains nothing again.
+    strip = PICTURES["strip"]
+    assert users.jobs(strip, config=CONFIG) == {}
+    shown = {"workloads": {"restorer": {"shows": {"images": ["restored", "sharp"]}}}}
+    assert users.jobs(strip, config=merged(CONFIG, shown)) == {"strip": 1}
 
 
 def test_each_study_asks_for_its_pictures(users):
@@ -74,11 +79,3 @@ def test_what_is_not_shown_is_not_drawn(users, key):
     jobs = users.jobs(config=without)
     left = {"photos": "contact_sheet", "restorer": "strip", "hill": "surfaces"}[name]
     assert {rule for rule in PICTURES if rule in jobs} == {*PICTURES} - {left}
-
-
-def test_another_picture_trains_nothing_again(users):
-    target = PICTURES["strip"]
-    users.snakemake(target, config=CONFIG, check=0)
-    assert users.jobs(target, config=CONFIG) == {}
-    shown = {"workloads": {"restorer": {"shows": {"images": ["restored", "sharp"]}}}}
-    assert users.jobs(target, config=merged(CONFIG, shown)) == {"strip": 1}

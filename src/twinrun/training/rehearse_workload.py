@@ -10,7 +10,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -185,7 +185,7 @@ def _of_step(
     step = FirstStep(say=say)
     try:
         trainer = trainer_of_first_step(training, root, step, Supported())
-        without_checkpoints(module)
+        left_out = without_checkpoints(module)
         trainer.fit(module, datamodule=data)
         if trainer.enable_validation and not step.has_validated:  # no first epoch need be
             trainer.validate(module, datamodule=data, verbose=False)
@@ -193,6 +193,8 @@ def _of_step(
         yield failure(step.phase, error, part, takers)
         return
     yield from step.mistakes(trainer, module, data)
+    if step.count:
+        yield from _of_monitors(trainer.callbacks + left_out, module, step.logged)
     found["notes"] += step.notes
     found["steps_per_epoch"] = step.steps_per_epoch
     say("one test and prediction batch")
@@ -223,6 +225,22 @@ def _of_accumulation_by_hand(part: Part) -> Iterator[str]:
             f"module: {workload.module} optimizes by hand, for which Lightning has no "
             f"accumulate_grad_batches; leave it out of `trainer`"
         )
+
+
+def _of_monitors(
+    callbacks: list[pl.Callback], module: pl.LightningModule, logged: Collection[str]
+) -> Iterator[str]:
+    """Name callbacks that wait for a metric which nothing logs: Lightning fails in mid-training."""
+    files = [entry["file"] for entry in imported_files().values()]
+    for callback in callbacks:
+        monitor, is_strict = getattr(callback, "monitor", None), getattr(callback, "strict", True)
+        if not isinstance(monitor, str) or monitor in logged or not is_strict:
+            continue
+        if not may_be_logged(monitor, module, files):
+            yield (
+                f"module: {type(callback).__name__} monitors {monitor!r}, which is not logged; "
+                f"{type(module).__name__} logs {', '.join(sorted(logged)) or 'nothing'}"
+            )
 
 
 def _of_metric(

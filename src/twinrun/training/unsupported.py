@@ -41,8 +41,14 @@ class Supported(pl.Callback):
     """Refuses what shows only when the Trainer has set up the module and looked at the loaders."""
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse tensors that the module has made in `setup` or `configure_model`."""
+        """Refuse tensors made in `setup` or `configure_model`, and an end that the clock sets."""
         check_tensors(pl_module)
+        for callback in trainer.callbacks:
+            if isinstance(callback, pl.callbacks.Timer) and callback.time_remaining() is not None:
+                raise TwinrunError(
+                    f"trainer.callbacks: {type(callback).__name__} ends the training by the clock, "
+                    f"which does not repeat; end it by epochs or max_steps"
+                )
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse tensors that it has made under way: no reader could take them from the files."""

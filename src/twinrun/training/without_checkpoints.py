@@ -5,13 +5,20 @@ from collections.abc import Sequence
 import pytorch_lightning as pl
 
 
-def without_checkpoints(module: pl.LightningModule) -> None:
-    """Have a module bring no callback that writes checkpoints, wherever it wants them."""
+def without_checkpoints(module: pl.LightningModule) -> list[pl.Callback]:
+    """Have a module bring no callback that writes checkpoints, wherever it wants them.
+
+    Returns:
+        Those that it would have brought, once it was asked.
+    """
     original = module.configure_callbacks
+    left_out: list[pl.Callback] = []
 
     def configure_callbacks() -> list[pl.Callback]:
         found = original()
         callbacks = list(found) if isinstance(found, Sequence) else [found]
-        return [c for c in callbacks if not isinstance(c, pl.callbacks.Checkpoint)]
+        left_out[:] = [c for c in callbacks if isinstance(c, pl.callbacks.Checkpoint)]
+        return [c for c in callbacks if c not in left_out]
 
     module.configure_callbacks = configure_callbacks
+    return left_out
