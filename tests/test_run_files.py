@@ -244,7 +244,8 @@ def test_a_digit_that_still_is_json_is_found(tmp_path, bit):
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
 def test_a_damaged_dataset_is_named(tmp_path, damage):
-    file = tmp_path / "points.npz"
+    file = tmp_path / "results/data/points.npz"
+    file.parent.mkdir(parents=True)
     artifacts.write_arrays(file, {"points": np.arange(1000.0)})
     manifest = {"dataset": "points", "make": "mine:make", "parameters": {}, "libraries": {}}
     manifest |= {"arrays": {}, "sha256": artifacts.sha256(file)}
@@ -255,17 +256,22 @@ def test_a_damaged_dataset_is_named(tmp_path, damage):
         check_dataset(file)
 
 
-@pytest.mark.parametrize("beside", [None, [1], {"sha256": "mine"}])
-def test_a_file_of_the_users_own_needs_no_manifest(tmp_path, beside):
-    file = tmp_path / "mine.npz"
+@pytest.mark.parametrize("name", ["mine.npz", "mine.csv", "mine"])
+@pytest.mark.parametrize(
+    "beside", [None, "[1]", '{"sha256": "mine", "dataset": "mine"}', '{"a": 1}\n{"a": 2}\n', "\n"]
+)
+def test_what_lies_beside_a_file_of_the_users_own_is_not_ours(tmp_path, name, beside):
+    file = tmp_path / "data" / name
+    file.parent.mkdir()
     file.write_bytes(b"anything")
     if beside is not None:
-        artifacts.write_json(file.with_suffix(".json"), beside)
+        file.with_suffix(".json").write_text(beside)
     check_dataset(file)
 
 
 def test_a_manifest_of_ours_that_lacks_something_is_corrupt(tmp_path):
-    file = tmp_path / "points.npz"
+    file = tmp_path / "results/data/points.npz"
+    file.parent.mkdir(parents=True)
     file.write_bytes(b"anything")
     part = {"dataset": "points", "sha256": artifacts.sha256(file)}
     artifacts.write_json(file.with_suffix(".json"), part)

@@ -278,7 +278,7 @@ def test_a_run_with_more_steps_differs(tmp_path, lengths):
 
     assert summary["answer"] == "differs"
     place = {"repeat": 2, "step": 5, "epoch": 2}
-    found = {"quantity": "number of steps", "tensor": None, "cause": "data order"}
+    found = {"quantity": "number of steps", "tensor": None, "cause": "end of the training"}
     assert summary["first_difference"] == place | found
     assert len(steps) == 4
 

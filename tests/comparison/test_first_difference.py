@@ -188,5 +188,5 @@ def test_of_trainings_of_unlike_length_the_first_step_that_one_lacks_is_named(tm
     runs = [write_run(tmp_path, repeat, num_steps=n) for repeat, n in enumerate(steps, start=1)]
     summary, _, _ = compared(tmp_path, *runs)
     found = summary["first_difference"]
-    assert (found["quantity"], found["cause"]) == ("number of steps", "data order")
+    assert (found["quantity"], found["cause"]) == ("number of steps", "end of the training")
     assert (found["step"], found["epoch"]) == (min(steps) + 1, 1 + min(steps) // STEPS_PER_EPOCH)

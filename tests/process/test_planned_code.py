@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinrun.process import planned_code
+from twinrun.process import planned_code, source_hash
 from twinrun.process.planned_code import added_since, discover, hash_of_code, modules_beside
 
 
@@ -161,3 +161,40 @@ def test_what_is_installed_decides_what_is_imported(project, monkeypatch):
     monkeypatch.setattr(planned_code.subprocess, "Popen", no_process)
     with pytest.raises(AssertionError, match="a process was started"):
         discover(["my_model"], ["mine"], memory)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_script_called_as_a_data_file_is_not_executed(project, is_there):
+    """Of `csv: train.csv`."""
+    (project / "mine/train.py").write_text(
+        "import csv, pathlib\npathlib.Path('executed').touch()\n"
+        "def main():\n    csv = 1\n\n\nif True:\n    data = 'x'\n"
+    )
+    if is_there:
+        for name in ("train.csv", "train.data"):
+            (project / name).write_text("")
+    texts = ["train.csv", "train.data"] if is_there else ["train.csv"]
+    alone = hash_of_code(["my_model"], ["mine"], project / "imports.json")
+    assert hash_of_code(["my_model", *texts], ["mine"], project / "imports.json") == alone
+    modules_beside([["my_model", *texts]], ["mine"], project / "imports.json")
+    assert not (project / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "class Net: pass",
+        "def Net(): pass",
+        "Net = 1",
+        "from torch.nn import Linear as Net",
+        "from torch.nn import *",
+        "if True:\n    class Net: pass",
+        "try:\n    from a import Net\nexcept ImportError:\n    Net = None",
+        "def __getattr__(name): return 1",
+        "syntax error",
+    ],
+)
+def test_whatever_may_be_a_class_counts_as_code(project, definition):
+    (project / "mine/nets.py").write_text(f"{definition}\n")
+    for name in ("nets.Net", "nets.Net.tiny", "nets", "nowhere.Net", "torch.nn.Linear"):
+        assert source_hash.may_name_code(name, ["mine"])

@@ -99,6 +99,15 @@ def test_a_parent_package_is_followed_and_what_it_imports(tmp_path):
     ]
 
 
+def test_nested_folders_without_an_init_file_are_packages(tmp_path):
+    (tmp_path / "proj/models/vision").mkdir(parents=True)
+    (tmp_path / "proj/models/vision/net.py").write_text("from proj.models import layers\n")
+    (tmp_path / "proj/models/layers.py").write_text("")
+    files = package_files("proj.models.vision.net", [str(tmp_path)])
+    assert names(files) == {"net.py", "layers.py"}
+    assert find_source("proj.models.missing.net", [str(tmp_path)]) is None
+
+
 def test_a_broken_or_missing_module_has_no_imports(tmp_path):
     (tmp_path / "broken.py").write_text("def :")
     assert names(package_files("broken", [str(tmp_path)])) == {"broken.py"}

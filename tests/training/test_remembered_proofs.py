@@ -191,3 +191,12 @@ def test_runs_that_start_at_once_wait_for_one_proof(proofs, tmp_path, monkeypatc
         each.join()
     assert len(proofs) == 1
     assert sorted(proof["is_remembered"] for proof in found) == [False, True, True]
+
+
+def test_a_dataset_may_be_a_folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/one").write_text("1")
+    training = replace(TRAINING, dataset=str(tmp_path / "photos"))
+    first = remembered_proofs.key_of(training)
+    (tmp_path / "photos/one").write_text("2")
+    assert remembered_proofs.key_of(training) != first

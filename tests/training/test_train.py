@@ -171,7 +171,8 @@ class Reads(Points):
 
 
 def test_a_run_is_given_no_dataset_that_is_not_as_it_was_made(tmp_path):
-    file = tmp_path / "points.npz"
+    file = tmp_path / "results/data/points.npz"
+    file.parent.mkdir(parents=True)
     artifacts.write_arrays(file, {"points": np.arange(100.0)})
     manifest = {"dataset": "points", "make": "mine:make", "parameters": {}, "libraries": {}}
     manifest |= {"arrays": {}, "sha256": artifacts.sha256(file)}

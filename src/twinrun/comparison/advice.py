@@ -18,17 +18,13 @@ ADVICE: dict[Cause, str] = {
     "backward": "look for an operation of the backward pass that is not reproducible",
     "collective": "look at the exchange of gradients between the workers",
     "optimizer": "look at the optimizer: its state and its implementation",
+    "end of the training": "look for what ends a training or an epoch (early stopping, a time "
+    "limit, `should_stop`), or for a loader of another length",
 }
 # Of the optimizer's settings, which are set between steps.
 SETTINGS_ADVICE = (
     "the cause lies outside of the step (a schedule, a callback, `configure_optimizers`): look for "
     "who sets it, and from what"
-)
-
-# Of a training, or an epoch, that ended at another step.
-STEPS_ADVICE = (
-    "look for what ends a training or an epoch (early stopping, a time limit, `should_stop`), or "
-    "for a loader of another length"
 )
 
 # Operations that `torch.use_deterministic_algorithms` documents, as torch 2.13 names them in a

@@ -2,8 +2,9 @@
 
 Within a step one quantity causes the next: the weights that it starts with and the state of the
 random generators, the batch, the forward pass (random numbers, buffers, loss), the backward pass,
-the exchange between workers, the optimizer. So the first that differs bears the cause, and the
-others follow from it. What a class cannot say is which operation it was: see `locate`.
+the exchange between workers, the optimizer, the decision that it was the last step. So the first
+that differs bears the cause, and the others follow from it. What a class cannot say is which
+operation it was: see `locate`.
 """
 
 from twinrun.comparison.pair_records import Cause, Quantity
@@ -29,16 +30,16 @@ CAUSE_OF_QUANTITY: dict[Quantity, Cause] = {
     # parameters, not in the gradients.
     "optimizer state": "optimizer",
     "parameters": "optimizer",
-    # ASSUME the data decide how many steps there are. A callback that stops early does so too.
-    "number of steps": "data order",
+    # All steps that both have are equal: not what they were given, but what ends them differs.
+    "number of steps": "end of the training",
 }
 # Quantities that no rounding explains: the two trainings were not given the same.
 GIVEN = {
     quantity
     for quantity, cause in CAUSE_OF_QUANTITY.items()
     if cause in ("initial weights", "RNG state", "data order", "data content")
-    # Of the class of the optimizer, but set between steps, as the data and the weights are.
-    or quantity == "optimizer settings"
+    # Decided between steps, as the data and the weights are.
+    or quantity in ("optimizer settings", "number of steps")
 }
 # dict.fromkeys drops repeats and keeps the order, which a set would not. No quantity stands for
 # `collective` alone: it takes several workers.

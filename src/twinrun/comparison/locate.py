@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from twinrun import artifacts
-from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, STEPS_ADVICE
+from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE
 from twinrun.comparison.conditions import resumptions
 from twinrun.comparison.location_words import beginning, sentence_of, sentence_without
 from twinrun.comparison.pair_records import (
@@ -138,8 +138,6 @@ def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
     """Say in a clause why no operation can be named; None if one can."""
     if first["quantity"] == "optimizer settings":
         return f"No operation of a step decides it: {SETTINGS_ADVICE}"
-    if first["quantity"] == "number of steps":
-        return f"No operation of a step decides it: {STEPS_ADVICE}"
     if first["quantity"] not in INSIDE_A_STEP:
         return f"No operation of a step decides it: {ADVICE[first['cause']]}"
     if variant.devices > 1:

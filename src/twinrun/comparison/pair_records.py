@@ -41,6 +41,7 @@ Cause = Literal[
     "forward",
     "backward",
     "optimizer",
+    "end of the training",
     "collective",
 ]
 

@@ -25,17 +25,17 @@ SECTIONS = (
 
 
 def sections(mistakes: Iterable[str]) -> Iterator[str]:
-    """Give the places that explain mistakes, each once, in the order of the mistakes.
+    """Yield the sections that explain mistakes, each once, in the order of the mistakes.
 
-    >>> for place in sections(["workloads.mine.trainer.precision: ..., say it in a variant"]):
-    ...     print(place.partition("docs/")[2])
+    >>> for section in sections(["workloads.mine.trainer.precision: ..., say it in a variant"]):
+    ...     print(section.partition("docs/")[2])
     audit-your-module.md#your-trainers-settings
     """
-    places = (_section(mistake) for mistake in mistakes)
-    for place in dict.fromkeys(place for place in places if place):
-        file, mark, section = place.partition("#")
-        yield f"{shipped(file)}{mark}{section}"
+    found = (_section(mistake) for mistake in mistakes)
+    for section in dict.fromkeys(section for section in found if section):
+        file, mark, heading = section.partition("#")
+        yield f"{shipped(file)}{mark}{heading}"
 
 
 def _section(mistake: str) -> str | None:
-    return next((place for words, place in SECTIONS if re.search(words, mistake)), None)
+    return next((section for words, section in SECTIONS if re.search(words, mistake)), None)

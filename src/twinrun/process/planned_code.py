@@ -27,7 +27,7 @@ from twinrun.process.import_record import PACKAGE, is_outside
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported, changed_since, distributions_hash
 from twinrun.process.job import say
-from twinrun.process.source_hash import find_source, sources_hash
+from twinrun.process.source_hash import find_source, may_name_code, sources_hash
 
 MEMORY = Path(".snakemake/twinrun/imports.json")  # beside Snakemake's own memory of the folder
 SILENT_SECONDS = 5.0  # then a line says what is waited for
@@ -157,6 +157,7 @@ def hash_of_code(
         memory: see `discover`.
         scripts: files that are executed, not imported; what they import counts only as a module.
     """
+    modules = [module for module in modules if may_name_code(module, search_path)]
     users = [module for module in modules if _is_users(module, search_path)]
     own = sources_hash([_module(n, search_path) for n in modules], search_path, scripts)
     if not users:
@@ -198,7 +199,11 @@ def modules_beside(
     """
     folders: set[str] = set()
     for modules in workloads:
-        users = [module for module in modules if _is_users(module, search_path)]
+        users = [
+            module
+            for module in modules
+            if _is_users(module, search_path) and may_name_code(module, search_path)
+        ]
         if users:
             folders |= _folders(discover(users, search_path, memory), _paths(search_path))
     return {folder: modules_in(folder) for folder in sorted(folders)}

@@ -157,14 +157,55 @@ def find_source(
 def _find(name: str, search_path: tuple[str, ...] | None) -> Path | None:
     folders = None if search_path is None else list(search_path)
     spec = None
-    for depth in range(1, name.count(".") + 2):
-        spec = PathFinder.find_spec(".".join(name.split(".")[:depth]), folders)
+    for part in name.split("."):
+        # By its last name: of a folder without an __init__.py inside of another one, the full name
+        # would be looked up among the packages that are imported.
+        spec = PathFinder.find_spec(part, folders)
         if spec is None:
             return None
         folders = list(spec.submodule_search_locations or [])
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
     return Path(spec.origin)
+
+
+def may_name_code(name: str, search_path: Sequence[str]) -> bool:
+    """Say whether a dotted text may name a module or what one defines; in doubt, yes.
+
+    A hyperparameter `train.csv` names a file, though a `train.py` may lie on the search path: to
+    import that would execute a script. Nothing is imported to find out.
+    """
+    if Path(name).exists():
+        return False
+    module, file = name, find_source(name, search_path, installed=False)
+    while file is None and "." in module:
+        module = module.rpartition(".")[0]
+        file = find_source(module, search_path, installed=False)
+    if file is None or module == name:
+        return True
+    wanted = name.removeprefix(f"{module}.").partition(".")[0]
+    return bool(_bound(file.read_bytes()) & {wanted, "*", "__getattr__"})
+
+
+@cache
+def _bound(source: bytes) -> frozenset[str]:
+    """Name what a file defines, assigns or imports from elsewhere, outside of functions."""
+    try:
+        waiting: list[ast.AST] = [ast.parse(source)]
+    except (SyntaxError, ValueError):  # the import will say so
+        return frozenset("*")
+    names: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return frozenset(names)
 
 
 def _imports(name: str, file: Path) -> list[str]:

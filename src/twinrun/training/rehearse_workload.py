@@ -194,7 +194,7 @@ def _of_step(
         return
     yield from step.mistakes(trainer, module, data)
     if step.count:
-        yield from _of_monitors(trainer.callbacks + left_out, module, step.logged)
+        yield from _of_monitors([*vars(trainer)["callbacks"], *left_out], module, step.logged)
     found["notes"] += step.notes
     found["steps_per_epoch"] = step.steps_per_epoch
     say("one test and prediction batch")

@@ -24,7 +24,7 @@ from typing import TypedDict
 
 import msgspec
 
-from twinrun import artifacts
+from twinrun import artifacts, dataset_files
 from twinrun.acceleration.steps import is_fast
 from twinrun.config.definitions import Training
 from twinrun.errors import JobError, TwinrunError
@@ -112,7 +112,7 @@ def key_of(training: Training) -> str:
     known = provable(training)
     content = {
         "training": asdict(replace(known, seed=0, dataset=None, search_path=[])),
-        "data": artifacts.sha256(known.dataset) if known.dataset else None,
+        "data": dataset_files.sha256(known.dataset) if known.dataset else None,
         "code": sources_hash([__name__]),
         # Versions, machine and inherited variables: what two runs must share to be a pair.
         "environment": environment.describe()["identity"],

@@ -43,7 +43,7 @@ class Supported(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse tensors made in `setup` or `configure_model`, and an end that the clock sets."""
         check_tensors(pl_module)
-        for callback in trainer.callbacks:
+        for callback in vars(trainer)["callbacks"]:
             if isinstance(callback, pl.callbacks.Timer) and callback.time_remaining() is not None:
                 raise TwinrunError(
                     f"trainer.callbacks: {type(callback).__name__} ends the training by the clock, "
