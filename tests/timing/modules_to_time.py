@@ -1,7 +1,11 @@
 """Modules that ask the Trainer for what it has, and modules of which a phase cannot be timed."""
 
+import threading
+import types
+
 import pytorch_lightning as pl
 import torch
+from ordinary_modules import OneBatch as OneBatch
 from ordinary_modules import Plain
 from ordinary_modules import Points as TrainingPoints
 from torch.optim import lr_scheduler
@@ -46,6 +50,46 @@ class Predicts(Plain):
 class TakesBoth(Predicts):
     def training_step(self, batch, batch_idx):
         return self.loss(batch["a"]) + self.loss(batch["b"])
+
+
+class LooksAhead(torch.optim.SGD):
+    """Takes its step where a first one would lead, if it is given a closure."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        if closure is None:
+            return torch.optim.SGD.step(self)
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        before = [p.clone() for p in parameters]
+        torch.optim.SGD.step(self, closure)
+        loss = torch.enable_grad()(closure)()
+        for parameter, start in zip(parameters, before, strict=True):
+            parameter.copy_(start)
+        torch.optim.SGD.step(self)
+        return loss
+
+
+class TwoPasses(Plain):
+    def configure_optimizers(self):
+        return LooksAhead(self.parameters(), lr=0.1)
+
+
+class ReplacedStep(Plain):
+    """Exchanges the step of torch's own optimizer, under a schedule."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        optimizer.step = types.MethodType(LooksAhead.step, optimizer)
+        return [optimizer], [lr_scheduler.ConstantLR(optimizer, factor=1.0)]
+
+
+class CannotBeCopied(Predicts):
+    """Has a weight that is computed, and a lock."""
+
+    def __init__(self):
+        super().__init__()
+        torch.nn.utils.weight_norm(self.first)
+        self.lock = threading.Lock()
 
 
 class AsksTheTrainer(Predicts):

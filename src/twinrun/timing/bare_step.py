@@ -3,7 +3,7 @@
 lean    `training_step`, backward pass and update, where nothing stands between them
 hooked  the same with what the module brings along: hooks between the passes and around the step,
         clipping, an `optimizer_step` or callbacks of its own, manual optimization, an optimizer
-        that needs a closure. Lightning's own code for one step calls them
+        that is not torch's and may use a closure. Lightning's own code for one step calls them
 
 Loading, transfer, logging and schedules are left to the phase `trainer`. Hooks of epochs are called
 between what is timed (see `pass_epoch`).
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.plugins.precision import Precision
 from pytorch_lightning.trainer import call
 from pytorch_lightning.utilities.model_helpers import is_overridden
@@ -166,9 +167,23 @@ def _brought_along(fit: Fit) -> Iterator[str]:
     for callback in trainer.callbacks:  # pyrefly: ignore[missing-attribute]
         yield from (name for name in AROUND if is_overridden(name, callback, pl.Callback))
     for optimizer in trainer.optimizers:
-        closure = inspect.signature(type(optimizer).step).parameters.get("closure")
-        if closure is not None and closure.default is closure.empty:
-            yield "an optimizer that needs a closure"
+        if _may_use_closure(optimizer):
+            yield "an optimizer that may use a closure"
+
+
+def _may_use_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Say whether an optimizer may do more with a closure than to call it once, at first.
+
+    Lightning always gives it one, for a second pass, say, also where it could do without. A step
+    without it would then be another one.
+    """
+    kind = type(optimizer)
+    # Torch's own call it once, at first; but LBFGS, which insists on it, as often as it likes.
+    if not kind.__module__.startswith("torch.optim.") or kind is torch.optim.LBFGS:
+        return True
+    # A scheduler wraps it to see that it was called.
+    own = vars(optimizer).get("step", kind.step)
+    return inspect.unwrap(own) is not inspect.unwrap(kind.step)
 
 
 def _log_nothing(*arguments: object, **options: object) -> None:

@@ -33,7 +33,7 @@ MOST_BATCHES = 1000
 
 
 class InitialState:
-    """A workload that was constructed, and that every variant takes copies from."""
+    """A workload that was constructed; every variant takes copies, or constructs it once more."""
 
     def __init__(self, training: Training, before: State | None = None) -> None:
         """Build the workload; of the variant only what concerns the data counts.
@@ -69,6 +69,7 @@ class InitialState:
         """The switches of the process without the user's code."""
         with isolate_rng():
             self._module, self.data = build(training)
+        self._is_copied = True
         self.switches_after = capture()
         """Those that its imports and constructors have left."""
         _set_up_once(self.data)
@@ -81,8 +82,26 @@ class InitialState:
         self._folder.cleanup()
 
     def module(self) -> pl.LightningModule:
-        """Return a module of one's own with the initial weights."""
-        return copy.deepcopy(self._module)
+        """Return a module of one's own with the initial weights.
+
+        Raises:
+            TwinrunError: if it can be neither copied nor constructed once more.
+        """
+        if self._is_copied:
+            try:
+                return copy.deepcopy(self._module)
+            except Exception as error:  # a lock, an open file, the weight of an old weight_norm
+                report_progress(f"constructed for each variant anew: {sentence_of(error)}")
+                self._is_copied = False
+        # From the seed, as each run constructs it.
+        try:
+            with isolate_rng():
+                return build(self._training)[0]
+        except Exception as error:
+            raise TwinrunError(
+                f"{type(self._module).__name__} can neither be copied nor constructed a second "
+                f"time, and a timing needs a module for each variant: {sentence_of(error)}"
+            ) from error
 
     def construct(self) -> None:
         """Construct a module and forget it, for what its constructor sets in this process.
