@@ -69,6 +69,42 @@ class Points(pl.LightningDataModule):
     predict_dataloader = val_dataloader
 
 
+class OneLoader(Points):
+    """Makes one loader, for training and all else."""
+
+    def setup(self, stage):
+        self.loader = self._loader(shuffle=stage == "fit")
+
+    def train_dataloader(self):
+        return self.loader
+
+    def val_dataloader(self):
+        return self.train_dataloader()
+
+    test_dataloader = val_dataloader
+    predict_dataloader = val_dataloader
+
+
+class LooksAtData(Small):
+    """Asks for the training data wherever one can, and in the first of several processes alone."""
+
+    def samples(self):
+        return sum(len(inputs) for inputs, _ in self.trainer.datamodule.train_dataloader())
+
+    def on_train_start(self):
+        self.found = [self.samples(), len(self.trainer.train_dataloader.dataset)]
+
+    def on_train_epoch_start(self):
+        self.steps = len(self.trainer.datamodule.train_dataloader())
+
+    def on_train_epoch_end(self):
+        if self.trainer.is_global_zero:
+            self.found.append(sum(len(inputs) for inputs, _ in self.trainer.train_dataloader))
+            self.found.append(self.samples())
+        self.log("steps", float(self.steps))
+        self.log("least", float(min(self.found)))
+
+
 class Normalised(Small):
     """A bias that is 0 and that batch normalisation takes away again: its gradient is rounding."""
 

@@ -6,7 +6,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
-from small import Points, Small
+from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
 
 from twinrun.errors import TwinrunError
@@ -118,6 +118,48 @@ def test_hooks_around_a_step_are_those_of_the_mini_batch():
     assert module.numbers == [number for number in whole.numbers for _ in range(3)]
 
 
+class Asks(Averaged):
+    """Asks for its training loader wherever one can, and trains by what it finds."""
+
+    def seen(self, loader):
+        """Sum up a loader, and say how long it is; its order is drawn anew."""
+        batches = list(loader)
+        return len(loader), sum(len(inputs) for inputs, _ in batches), len(loader.dataset)
+
+    def on_train_start(self):
+        self.found = [self.seen(self.trainer.datamodule.train_dataloader())]
+
+    def on_train_epoch_start(self):
+        self.steps = len(self.trainer.datamodule.train_dataloader())
+        self.found.append(self.seen(self.trainer.train_dataloader))
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * (1 + batch_idx / self.steps)
+
+    def on_train_batch_start(self, batch, batch_idx):
+        super().on_train_batch_start(batch, batch_idx)
+        self.found += [self.seen(self.trainer.train_dataloader)] if batch_idx == 1 else []
+
+    def on_train_epoch_end(self):
+        self.found.append(self.seen(self.trainer.datamodule.train_dataloader()))
+
+
+@pytest.mark.parametrize("data", [Points, OneLoader])
+def test_a_module_that_asks_for_its_loader_finds_the_mini_batches(data):
+    """Red before: it found none, or halves of them, and its hooks were never called again."""
+    torch.manual_seed(1)
+    whole, steps, metrics = trained(1, Asks(), data(seed=1))
+    torch.manual_seed(1)
+    module, found, others = trained(3, Asks(), data(seed=1))
+    assert module.found == whole.found == [(5, 70, 70)] * len(whole.found)
+    assert module.counted == whole.counted
+    assert found["batch"].tolist() == steps["batch"].tolist()
+    assert others == pytest.approx(metrics, rel=1e-12)
+    for name, value in whole.state_dict().items():
+        if name != "calls":
+            torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-12, atol=1e-14)
+
+
 class Manual(Small):
     def __init__(self):
         super().__init__()
@@ -146,14 +188,3 @@ class Listed(Points):
 def test_what_cannot_be_cut_is_refused(module, data, parts, message):
     with pytest.raises(TwinrunError, match=message):
         trained(parts, module(), data())
-
-
-def test_a_checkpoint_finds_what_it_must_keep_and_what_it_cannot():
-    """Data workers that outlive an epoch have RNG states of their own, held by no checkpoint."""
-    generator = torch.Generator()
-    loader = DataLoader(range(8), num_workers=1, persistent_workers=True, generator=generator)
-    cut = MicroBatches(loader, 2)
-    assert cut.persistent_workers
-    assert cut.generator is generator
-    assert cut.num_workers == 1
-    assert not MicroBatches(DataLoader(range(8)), 2).persistent_workers

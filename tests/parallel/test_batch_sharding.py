@@ -3,14 +3,14 @@
 from itertools import chain
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from twinrun.errors import TwinrunError
-from twinrun.parallel.batch_sharding import shard_training, shards
+from twinrun.parallel.batch_sharding import sharded as shard
+from twinrun.parallel.batch_sharding import shards
 from twinrun.parallel.workers import Workers
 from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
 
@@ -28,15 +28,6 @@ class InTurn(Workers):
             return value
         self.received += 1
         return self.sent[self.received - 1]
-
-
-class Data(pl.LightningDataModule):
-    def __init__(self, training):
-        super().__init__()
-        self.training = training
-
-    def train_dataloader(self):
-        return self.training
 
 
 def ours(size=70, batch_size=16, drop_last=False):
@@ -82,12 +73,10 @@ def sharded(make, workers, *, sharding="canonical", scale_batch=False, epochs=2,
     """Give each worker's batches, epoch by epoch, and the sizes of the last epoch."""
     sent, found, sizes = [], [], []
     for rank in range(workers):
-        data = Data(make(**options))
-        me = InTurn(rank, workers, sent)
-        made = shard_training(data, sharding=sharding, scale_batch=scale_batch, seed=5, workers=me)
-        training = data.train_dataloader()
+        me, scale = InTurn(rank, workers, sent), workers if scale_batch else 1
+        training, drawn = shard(make(**options), sharding=sharding, scale=scale, seed=5, workers=me)
         found.append(batches_of(training, epochs))
-        sizes.append(made[0].sizes)
+        sizes.append(drawn.sizes)
         assert len(training) == len(found[-1][0])
     assert all(other == sizes[0] for other in sizes)
     return found, sizes[0]
@@ -164,9 +153,8 @@ def test_samples_know_their_epoch_however_they_are_shared(sharding):
     """What a dataset draws for a sample, such as noise, must not be the same in every epoch."""
     sent, drawn = [], []
     for rank in (0, 1):
-        data, workers = Data(ours(size=20, batch_size=4)), InTurn(rank, 2, sent)
-        shard_training(data, sharding=sharding, scale_batch=False, seed=5, workers=workers)
-        batches = data.train_dataloader().batch_sampler
+        whole, workers = ours(size=20, batch_size=4), InTurn(rank, 2, sent)
+        _, batches = shard(whole, sharding=sharding, scale=1, seed=5, workers=workers)
         for epoch in (0, 1, 2):
             batches.sampler.set_epoch(epoch)  # as Lightning does
             drawn += chain(*batches)
@@ -239,7 +227,5 @@ SAMPLES = TensorDataset(torch.arange(20))
     ],
 )
 def test_what_cannot_be_shared_is_one_sentence(make, sharding, sentence):
-    data = Data(make())
-    shard_training(data, sharding=sharding, scale_batch=False, seed=5, workers=InTurn(0, 2, []))
     with pytest.raises(TwinrunError, match=sentence):
-        list(data.train_dataloader())
+        list(shard(make(), sharding=sharding, scale=1, seed=5, workers=InTurn(0, 2, []))[0])

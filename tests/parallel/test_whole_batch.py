@@ -31,7 +31,14 @@ EPOCHS = 4
 PATIENCE_SECONDS = 60
 
 
-def settings(devices=2, module="small:Small", epochs=EPOCHS, variant=None, **hyperparameters):
+def settings(
+    devices=2,
+    module="small:Small",
+    data="small:Points",
+    epochs=EPOCHS,
+    variant=None,
+    **hyperparameters,
+):
     variant = {
         **VARIANT,
         "precision": "64-true",
@@ -40,7 +47,13 @@ def settings(devices=2, module="small:Small", epochs=EPOCHS, variant=None, **hyp
         **(variant or {}),
     }
     hyperparameters = {**WORKLOAD["hyperparameters"], **hyperparameters}
-    workload = {**WORKLOAD, "module": module, "epochs": epochs, "hyperparameters": hyperparameters}
+    workload = {
+        **WORKLOAD,
+        "module": module,
+        "data": data,
+        "epochs": epochs,
+        "hyperparameters": hyperparameters,
+    }
     return workload, variant
 
 
@@ -196,6 +209,17 @@ def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path):
     """Red before: each worker trained its own, and the run was written."""
     with pytest.raises(TwinrunError, match="an optimizer trains parameters that Hiding does not"):
         run(tmp_path, module="small:Hiding", epochs=1)
+
+
+def test_who_asks_for_the_training_data_finds_all_of_it(tmp_path):
+    """Red before: a look ended the run, or held it up; validation and test saw a half."""
+    folder = run(tmp_path, module="small:LooksAtData", data="small:OneLoader", epochs=2, size=70)
+    epochs = pd.read_csv(folder / "epochs.csv").iloc[-1]
+    assert (epochs.steps, epochs.least) == (5, 70)
+    (predicted,) = artifacts.read_tensors(folder / "predictions.safetensors").values()
+    assert len(predicted) == 70
+    test_loss = artifacts.read_json(folder / "run.json")["metrics"]["test_loss"]
+    assert test_loss == pytest.approx(epochs.val_loss, rel=1e-12)
 
 
 def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):

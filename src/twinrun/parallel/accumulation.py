@@ -10,7 +10,8 @@ Hooks around a step are those of the mini-batch too: `on_train_batch_start` and 
 of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
 first micro-batch, the others with the last one, and all with the mini-batch's number. A moving
 average that one of them keeps would else be moved by every micro-batch. A schedule of steps counts
-mini-batches. What the Trainer and the loader count is micro-batches (`num_training_batches`).
+mini-batches, and so does the loader that a module finds. What the Trainer counts is micro-batches
+(`num_training_batches`).
 """
 
 import functools
@@ -27,6 +28,7 @@ from torch.utils.data import DataLoader
 from twinrun.batches import leaves, tensors, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import shards
+from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.trace.step_tracer import Tracer, loss_of
 
 
@@ -42,9 +44,6 @@ class MicroBatches:
         """Which micro-batch of it is under way, from 0."""
         # Where Lightning looks for `set_epoch`.
         self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
-        # Where checkpoints look for what they must keep, or cannot.
-        self.generator, self.num_workers = loader.generator, loader.num_workers
-        self.persistent_workers = loader.persistent_workers
         self.is_to_be_checked = False
         """Whether Lightning is about to ask for an iterator only to see that there is one."""
         self._loader, self._number = loader, number
@@ -173,7 +172,7 @@ def accumulate(
 
     Args:
         module: its `training_step` is exchanged for one that weighs them.
-        data: its `train_dataloader` is exchanged for one that cuts.
+        data: of its training loader the Trainer gets micro-batches.
         micro_batches: of each mini-batch, at least 2.
 
     Returns:
@@ -189,11 +188,9 @@ def accumulate(
         )
     made: list[MicroBatches] = []
     asked: list[tuple[int | float, int | float]] = []
-    original, plain_step = data.train_dataloader, module.training_step
+    plain_step = module.training_step
 
-    @functools.wraps(original)
-    def train_dataloader() -> MicroBatches:
-        loader = original()
+    def cut(loader: object, trainer: pl.Trainer) -> MicroBatches:
         if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
             raise _not_cut(
                 f"train_dataloader gives a {type(loader).__name__}, where a torch DataLoader with "
@@ -203,10 +200,9 @@ def accumulate(
         made[:] = [MicroBatches(loader, micro_batches)]
         # It does so of every loader that is not torch's; see `_check_dataloader_iterable`.
         made[0].is_to_be_checked = True
-        if (trainer := data.trainer) is not None:
-            # Kept, since the loader may be made anew.
-            asked[:] = asked or [(trainer.limit_train_batches, trainer.val_check_interval)]
-            _count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
+        # Kept, since the loader may be made anew.
+        asked[:] = asked or [(trainer.limit_train_batches, trainer.val_check_interval)]
+        _count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
         return made[0]
 
     # Lightning reads the signature of `training_step` to choose what it hands over.
@@ -223,7 +219,8 @@ def accumulate(
         # ASSUME the loss is a mean over the samples.
         return found * factor
 
-    data.train_dataloader, module.training_step = train_dataloader, training_step
+    module.training_step = training_step
+    exchange_for_trainer(data, cut)
     _watch_hooks(module, HooksOfSteps(made, micro_batches))
     return WholeSteps(made, micro_batches)
 

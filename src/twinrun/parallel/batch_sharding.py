@@ -6,12 +6,13 @@ each mini-batch is cut into shards, so that mini-batches are the same whatever t
 workers. `partitioned`: the samples are dealt out once, without overlap; each worker shuffles its
 own part as often as the loader does, and an epoch ends for all as soon as one has run out.
 
-What is exchanged is the batch sampler of the training loader, so any data module will do whose
-loader draws batches of indices from a dataset that has a length.
+What is exchanged is the batch sampler of the loader that the Trainer trains on, so any data module
+will do whose loader draws batches of indices from a dataset that has a length.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -19,6 +20,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from twinrun.errors import TwinrunError
+from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.workers import Workers
 
 Indices: TypeAlias = list[object] | torch.Tensor | np.ndarray
@@ -170,7 +172,7 @@ def shard_training(
     """Have the data module's training loader yield this worker's shards.
 
     Args:
-        data: its `train_dataloader` is exchanged.
+        data: of its training loader the Trainer gets shards.
         sharding: `canonical` or `partitioned`.
         scale_batch: make mini-batches as many times larger as there are workers.
         seed: of the run.
@@ -183,33 +185,48 @@ def shard_training(
         TwinrunError: when the loader is made, if it cannot be sharded.
     """
     made: list[ShardedBatches] = []
-    original = data.train_dataloader
     scale = workers.count if scale_batch else 1
 
-    def train_dataloader() -> DataLoader:
-        loader = original()
-        key = _name_of_sampler(loader)
-        batches = getattr(loader, key)
-        # What Lightning would tell the epoch to, were it not for us.
-        told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
-        options = {
-            "scale": scale,
-            "workers": workers,
-            "set_epoch": getattr(told, "set_epoch", None),
-        }
-        if sharding == "canonical":
-            sharded = CanonicalBatches(batches, **options)
-        else:
-            samples = _check_partition(loader, batches)
-            sharded = PartitionedBatches(batches, samples=samples, seed=seed, **options)
-        # DataLoader refuses this by assignment, for fear of a sampler of another kind.
-        object.__setattr__(loader, key, sharded)
+    def shard(loader: Any, _: pl.Trainer) -> DataLoader:
+        found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
         # In place, since the callers hold this list.
-        made[:] = [sharded]
-        return loader
+        made[:] = [batches]
+        return found
 
-    data.train_dataloader = train_dataloader
+    # Where the mini-batches are others, a module that asks how many there are is told of these.
+    is_same = sharding == "canonical" and scale == 1
+    exchange_for_trainer(data, shard, shows_own=is_same)
     return made
+
+
+def sharded(
+    loader: DataLoader, *, sharding: str, scale: int, seed: int, workers: Workers
+) -> tuple[DataLoader, ShardedBatches]:
+    """Return a loader that yields this worker's shards of another one, which stays as it is.
+
+    Raises:
+        TwinrunError: if it cannot be sharded.
+    """
+    key = _name_of_sampler(loader)
+    batches = getattr(loader, key)
+    # What Lightning would tell the epoch to, were it not for us.
+    told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
+    options = {
+        "scale": scale,
+        "workers": workers,
+        "set_epoch": getattr(told, "set_epoch", None),
+    }
+    if sharding == "canonical":
+        drawn = CanonicalBatches(batches, **options)
+    else:
+        samples = _check_partition(loader, batches)
+        drawn = PartitionedBatches(batches, samples=samples, seed=seed, **options)
+    # The module may hand out the same loader for validation too, or once more.
+    own = copy.copy(loader)
+    # DataLoader refuses this by assignment, for fear of a sampler of another kind. Workers that it
+    # keeps are of one loader.
+    vars(own).update({key: drawn, "_iterator": None})
+    return own, drawn
 
 
 def _check_partition(loader: DataLoader, batches: object) -> int:

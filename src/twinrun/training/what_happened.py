@@ -104,7 +104,9 @@ class WhatHappened(pl.Callback):
         """Return into how many micro-batches a mini-batch is cut, or what the module has set."""
         accumulated, number = trainer.accumulate_grad_batches, self._told.accumulate_grad_batches
         if isinstance(number, dict):  # whose callback sets the Trainer's at each epoch
-            loaders = tree_leaves(trainer.train_dataloader)
+            # `trainer.train_dataloader` is the data module's own.
+            combined = trainer.fit_loop._combined_loader
+            loaders = combined.flattened if combined is not None else []
             return max(x.number if isinstance(x, MicroBatches) else 1 for x in loaders)
         return accumulated if accumulated % number else accumulated // number
 
