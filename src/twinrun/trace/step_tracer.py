@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from twinrun.parameters import parameters_of
 from twinrun.run_records import PER_STEP
+from twinrun.trace.between_steps import BetweenSteps
 from twinrun.trace.columns import Columns, fingerprints_of
 from twinrun.trace.fingerprints import (
     fingerprint,
@@ -43,8 +44,8 @@ INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}  # and the nam
 class Tracer(pl.Callback):
     """Fingerprints every step; `rows` and `arrays` are the tables of it.
 
-    Costs a pass over the batch, the gradients, the buffers, the optimizer's state and, twice, the
-    parameters.
+    Costs a pass over the batch, the gradients, the buffers, the optimizer's state and the
+    parameters; over these a second one where somebody may write them between steps.
     """
 
     reads_gradients_only = True  # before the update; a step in one piece calls it afterwards
@@ -73,6 +74,8 @@ class Tracer(pl.Callback):
         self._traces_cuda = False
         self._is_noted = False
         self._hook: RemovableHandle | None = None
+        self._between: BetweenSteps | None = None
+        self._parameters: dict[str, int] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the fingerprints of the initial values; choose the elements that are sampled."""
@@ -87,12 +90,25 @@ class Tracer(pl.Callback):
                 "initial": self._row("names", fingerprints_of(parameters)),
                 "initial_buffers": self._row("buffer_names", fingerprints_of(buffers)),
             }
+        self._between = BetweenSteps(trainer, pl_module)
         # A module that optimizes manually may have torch's own optimizer step, around Lightning's
         # hooks. In automatic optimization a hook would have compiled steps done in parts.
         if not pl_module.automatic_optimization:
             self._hook = register_optimizer_step_post_hook(
                 lambda optimizer, *_: self.end_update(trainer, pl_module, optimizer)
             )
+
+    def on_train_epoch_start(self, *_: object, **__: object) -> None:
+        """Trust nothing that was seen in the epoch before."""
+        self._forget_end()
+
+    def on_validation_start(self, *_: object, **__: object) -> None:
+        """Trust nothing that was seen before a validation: a callback may exchange the weights."""
+        self._forget_end()
+
+    def _forget_end(self) -> None:
+        if self._between is not None:
+            self._between.interrupt()
 
     def on_train_end(self, *_: object, **__: object) -> None:
         """Take the hook of optimizers away."""
@@ -114,8 +130,10 @@ class Tracer(pl.Callback):
         if whole != self._batch:  # full-batch training has the same one in every step
             self._batch, self._samples = whole, fingerprint_samples(batch)
         self._gradients = {}
+        if self._between is None or not self._between.are_untouched(parameters):
+            self._parameters = fingerprints_of(parameters)
         self._start = {
-            "before": join(self._row("names", fingerprints_of(parameters))),
+            "before": join(self._row("names", self._parameters)),
             "buffers_before": join([*fingerprints_of(dict(pl_module.named_buffers())).values()]),
             "random": join(list(self._rng_states.values())),
             "batch": whole,
@@ -172,6 +190,9 @@ class Tracer(pl.Callback):
         parameters = parameters_of(pl_module, trainer.optimizers)
         # Their settings are noted before the step: here Lightning has moved the schedulers already.
         states = fingerprint_states(trainer.optimizers, list(parameters.values()))
+        self._parameters = fingerprints_of(parameters)
+        if self._between is not None:
+            self._between.end_step(parameters)
         values = {
             # A batch that a hook skips has a start and no end: both are kept here.
             "random": self._rng_states,
@@ -179,7 +200,7 @@ class Tracer(pl.Callback):
             "buffers": fingerprints_of(dict(pl_module.named_buffers())),
             "gradients": self._gradients,
             "optimizer": dict(zip(parameters, states, strict=True)),
-            "parameters": fingerprints_of(parameters),
+            "parameters": self._parameters,
         }
         found = {key: self._row(PER_STEP[key], of) for key, of in values.items()}
         for key, row in found.items():
