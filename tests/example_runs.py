@@ -172,6 +172,27 @@ def write_run(
     return folder / "run.json"
 
 
+def thinned(run, traced, detailed=None):
+    """Leave of a run's trace the steps that are traced alone; of `detailed` single tensors too."""
+    steps = pd.read_csv(run.with_name("steps.csv"), dtype=str)
+    is_kept = np.array([int(step) in traced for step in steps["step"]], dtype=bool)
+    artifacts.write_csv(run.with_name("steps.csv"), steps[is_kept])
+    file = run.with_name("fingerprints.npz")
+    arrays = artifacts.read_arrays(file)
+    numbers = 1 + np.flatnonzero(is_kept)
+    sizes = arrays["num_samples"]
+    of_samples = {
+        "samples_of_steps": arrays["samples_of_steps"][np.repeat(is_kept, sizes)],
+        "num_samples": sizes[is_kept],
+    }
+    keeps = numbers if detailed is None else np.array(detailed, dtype=np.int64)
+    kept = {"detail_steps": keeps, **{key: arrays[key][keeps - 1] for key in OF_TENSORS}}
+    sampled = {"sample_steps": keeps, "sample": arrays["sample"][keeps - 1]}
+    artifacts.write_arrays(file, arrays | of_samples | kept | sampled)
+    seal(run.parent)
+    return run
+
+
 def with_settings(run, names, *changes):
     """Give a run the settings of an optimizer: of each change the step, the name's index, value."""
     steps, settings, current = pd.read_csv(run.with_name("steps.csv"), dtype=str), [], {}

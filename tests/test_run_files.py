@@ -149,7 +149,7 @@ def swept(runs, folder):
 def divergence(runs, folder):
     """A comparison of two runs that diverge in a loss, and its table of steps."""
     table = pd.DataFrame(
-        {"loss_difference": [0.1] * 6, "relative_l2": [0.1] * 6, "parameters_equal": [False] * 6}
+        {"step": range(1, 7), "loss_difference": 0.1, "relative_l2": 0.1, "parameters_equal": False}
     )
     artifacts.write_csv(folder / "steps.csv", table)
     first = {"step": 2, "quantity": "loss", "tensor": None, "cause": "forward"}

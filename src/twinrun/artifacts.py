@@ -42,6 +42,9 @@ _ITEM_TYPES = {
 }
 
 
+PART = 2**20  # elements of a tensor that are read at once: 8 MiB of float64
+
+
 @contextmanager
 def atomic(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that becomes `path` when the body ends well.
@@ -122,8 +125,14 @@ def write_record(path: str | Path, record: Record, kind: type[Record]) -> None:
 
 def write_csv(path: str | Path, table: "pd.DataFrame") -> None:
     """Write a pandas DataFrame without its index, every float with all its digits."""
-    with atomic(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
+    write_csv_parts(path, [table])
+
+
+def write_csv_parts(path: str | Path, parts: "Iterable[pd.DataFrame]") -> None:
+    """Write the rows of several DataFrames of the same columns, of which one is held at a time."""
+    with atomic(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        for number, part in enumerate(parts):
+            part.to_csv(file, index=False, header=not number, lineterminator="\n")
 
 
 def read_csv(
@@ -196,27 +205,69 @@ def write_tensors(path: str | Path, tensors: "Mapping[str, torch.Tensor]") -> No
         temporary.write_bytes(save(copies))
 
 
+class StoredTensors:
+    """The tensors of a safetensors file, read without torch and in parts; bfloat16 as uint16 bits.
+
+    The library reads slices too, but none of types that NumPy lacks.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Look at the file's header.
+
+        Raises:
+            JobError: if the file is truncated or no safetensors file, or holds another type.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        self._path = Path(path)
+        try:
+            with safe_open(path, framework="numpy"):
+                pass  # it has looked at every length and position
+        except SafetensorError as error:
+            raise JobError(
+                f"{path} is corrupt ({error}): delete it and its run is made again"
+            ) from None
+        with self._path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        self._start, self._entries = 8 + size, header
+        for name, entry in header.items():
+            if entry["dtype"] not in _ITEM_TYPES:
+                raise JobError(f"{path}: tensor {name} has the unsupported type {entry['dtype']}")
+
+    def names(self) -> list[str]:
+        """Return the names of all tensors."""
+        return list(self._entries)
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a tensor."""
+        entry = self._entries[name]
+        # One part: NumPy takes an empty shape's product for 1, as it is.
+        size = max(int(np.prod(entry["shape"], dtype=np.int64)), 1)
+        parts = [*self.parts(name, size), np.empty(0, dtype=_ITEM_TYPES[entry["dtype"]])]
+        return parts[0].reshape(entry["shape"])
+
+    def parts(self, name: str, size: int = PART) -> Iterator[np.ndarray]:
+        """Yield the elements of a tensor, flat, so many at once; none of one without elements."""
+        entry = self._entries[name]
+        start, end = entry["data_offsets"]
+        dtype = np.dtype(_ITEM_TYPES[entry["dtype"]])
+        with self._path.open("rb") as file:
+            file.seek(self._start + start)
+            for left in range((end - start) // dtype.itemsize, 0, -size):
+                # Not by a memory map: all that is read by it would count as memory.
+                yield np.fromfile(file, dtype=dtype, count=min(left, size))
+
+
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
     """Read safetensors into NumPy arrays without torch; bfloat16 comes as its uint16 bits.
 
     Raises:
-        JobError: if the file is truncated or no safetensors file.
+        JobError: as of `StoredTensors`.
     """
-    from safetensors import SafetensorError, deserialize
-
-    try:
-        entries = deserialize(Path(path).read_bytes())
-    except SafetensorError as error:
-        raise JobError(
-            f"{path} is corrupt ({error}): delete it and its run is made again"
-        ) from None
-    arrays = {}
-    for name, entry in entries:
-        if entry["dtype"] not in _ITEM_TYPES:
-            raise JobError(f"{path}: tensor {name} has the unsupported type {entry['dtype']}")
-        array = np.frombuffer(entry["data"], dtype=_ITEM_TYPES[entry["dtype"]])
-        arrays[name] = array.reshape(entry["shape"])
-    return arrays
+    stored = StoredTensors(path)
+    return {name: stored.read(name) for name in stored.names()}
 
 
 def sha256(path: str | Path) -> str:

@@ -31,6 +31,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 from torchmetrics import SumMetric
+from tracing import rows_of
 
 from twinrun import artifacts
 from twinrun.checkpoint import resumable
@@ -105,7 +106,7 @@ def fit(
         trainer.fit(module, data(size=70), ckpt_path=last, weights_only=True)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     hashes = {name: value.detach().numpy().tobytes() for name, value in state.items()}
-    return tracer.rows, hashes, tracer.resumed_at, said
+    return rows_of(tracer), hashes, tracer.resumed_at, said
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ from example_runs import example_parameters, fail, write_run
 
 from twinrun.comparison.compare import compare, compare_seeds
 from twinrun.comparison.pair_records import read_comparisons
-from twinrun.comparison.tables import STEP_COLUMNS, TENSOR_COLUMNS
+from twinrun.comparison.tables import STEP_COLUMNS
+from twinrun.comparison.tensors import TENSOR_COLUMNS
 
 
 def counts(tensors, elements, tensors_differing, elements_differing):

@@ -343,6 +343,7 @@ SEEN_ELSEWHERE = {
     "environment": "set for the process before it starts",
     "stop": "the run says whether it was stopped",
     "resume": "the run says from what it was resumed",
+    "trace": "runs that are not traced alike are no pair",
 }
 
 

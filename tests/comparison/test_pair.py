@@ -5,7 +5,8 @@ import torch
 from comparing import compared
 from example_runs import MANIFEST, write_run
 
-from twinrun.comparison.tables import STEP_COLUMNS, TENSOR_COLUMNS
+from twinrun.comparison.tables import STEP_COLUMNS
+from twinrun.comparison.tensors import TENSOR_COLUMNS
 
 
 def leaves(mapping, path=""):

@@ -10,6 +10,7 @@ from example_comparisons import DIVERGENCE
 from example_runs import MANIFEST, fail, seal, write_run
 from small import Points, Restless, Small
 from torch.nn import functional
+from tracing import rows_of
 
 from twinrun import artifacts
 from twinrun.checkpoint import interrupt, resumable
@@ -105,7 +106,7 @@ def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
     parameters = dict(module.named_parameters())
     tensors = {**parameters, **dict(module.named_buffers())}
     artifacts.write_tensors(folder / "weights.safetensors", tensors)
-    artifacts.write_csv(folder / "steps.csv", pd.DataFrame(tracer.rows))
+    artifacts.write_csv(folder / "steps.csv", pd.DataFrame(rows_of(tracer)))
     artifacts.write_arrays(folder / "fingerprints.npz", tracer.arrays())
     artifacts.write_tensors(folder / "predictions.safetensors", {})
     artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": range(1, EPOCHS + 1)}))
@@ -123,7 +124,7 @@ def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
             for name, tensor in tensors.items()
         ],
         "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
-        "steps": len(tracer.rows),
+        "steps": tracer.steps,
         "resumed_at": tracer.resumed_at,
         "was_stopped": checkpoint is not None,
     }

@@ -103,6 +103,10 @@ KINDS = {
         {"variants": {"resumed": {"resume": "twinrun"}}},
         "variants.resumed.resume: twinrun has no effect without a stop, such as stop: mid_epoch",
     ),
+    "first steps of a trace of all": (
+        {"variants": {"own": {"trace": {"first": 5}}}},
+        "variants.own.trace.first: 5 has no effect with every: 1, which traces all steps",
+    ),
     "an unknown variant of a study": (
         {"parallel": {"variants": ["serial", "two-wrokers"]}},
         "parallel.variants.1: no variant is called 'two-wrokers', did you mean two-workers?",

@@ -8,6 +8,7 @@ import torch
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
+from tracing import rows_of
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.accumulation import MicroBatches, accumulate
@@ -45,7 +46,7 @@ def trained(parts, module=None, data=None):
     )
     trainer.fit(module, datamodule=data)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    return module, pd.DataFrame(tracer.rows), metrics
+    return module, pd.DataFrame(rows_of(tracer)), metrics
 
 
 @pytest.fixture(scope="module")

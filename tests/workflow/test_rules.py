@@ -163,7 +163,7 @@ EXPENSIVE = ("train", "timing", "compare_repeats", "compare_variants", "compare_
 OF_CONFIG = {
     *("config/__init__.py", "config/definitions.py", "config/shipped.py"),
     *("config/class_paths.py", "config/keys.py", "config/rule_records.py"),
-    "config/trainer_arguments.py",
+    *("config/trainer_arguments.py", "config/traced_steps.py"),
 }
 
 

@@ -20,6 +20,7 @@ ADVICE: dict[Cause, str] = {
     "optimizer": "look at the optimizer: its state and its implementation",
     "end of the training": "look for what ends a training or an epoch (early stopping, a time "
     "limit, `should_stop`), or for a loader of another length",
+    "not traced": "trace every step (`trace: {every: 1}`) to find where it begins",
 }
 # Of the optimizer's settings, which are set between steps.
 SETTINGS_ADVICE = (

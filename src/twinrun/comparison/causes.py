@@ -43,7 +43,16 @@ GIVEN = {
 }
 # dict.fromkeys drops repeats and keeps the order, which a set would not. No quantity stands for
 # `collective` alone: it takes several workers.
-CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective")
+CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective", "not traced")
+# Quantities that a step takes over from those before it: where these were not traced, any cause in
+# them may be theirs.
+TAKEN_OVER: tuple[Quantity, ...] = (
+    "parameters before the step",
+    "buffers before the step",
+    "RNG states",
+    "optimizer settings",
+    "optimizer state",
+)
 
 
 def cause_of(quantity: Quantity, *, workers: int = 1) -> Cause:

@@ -25,15 +25,18 @@ from twinrun.comparison.pair import why_no_pair
 from twinrun.comparison.pair_records import Comparison, FirstDifference, write_comparisons
 from twinrun.comparison.tables import (
     STEP_COLUMNS,
-    TENSOR_COLUMNS,
-    counts,
+    Run,
     first_non_finite_loss,
-    non_finite_parameters,
     read_tables,
-    relative_l2,
     step_table,
-    tensor_rows,
 )
+from twinrun.comparison.tensors import (
+    TENSOR_COLUMNS,
+    ComparedTensors,
+    compare_tensors,
+    counts,
+)
+from twinrun.comparison.trace_words import traced_clause
 from twinrun.process.compiler_cache import sharing
 from twinrun.run_records import Departure, RunManifest
 
@@ -148,20 +151,9 @@ def _compared(
     folders = [Path(run).parent for run in runs]
     reasons = (why_no_pair(manifests[0], other, across=across) for other in manifests[1:])
     reason = next(filter(None, reasons), None)
-    rows: list[dict] = []
-    step_tables = [pd.DataFrame(columns=STEP_COLUMNS)]
-    firsts: list[FirstDifference] = []
     tables = [] if reason else [read_tables(*run) for run in zip(runs, manifests, strict=True)]
-    # A generator: without tables, `tables[0]` is never asked for.
-    for first, other in ((tables[0], other) for other in tables[1:]):
-        repeat = {"repeat": other.manifest["repeat"]}
-        rows += [repeat | row for row in tensor_rows(first, other)]
-        steps = step_table(first, other)
-        step_tables.append(steps.assign(**repeat))
-        workers = run_files.variant_of(first.manifest).devices
-        difference = first_difference(first, other, steps, workers=workers)
-        firsts += [] if difference is None else [difference]
-    table = pd.DataFrame(rows, columns=TENSOR_COLUMNS)
+    tensors, table = _compared_tensors(tables)
+    step_tables, firsts = _compared_steps(tables)
     # Both: a callback may change weights after the last step, and other steps may end in the same.
     differs = bool(firsts) or not table["equal"].all()
     parameters = table[table["kind"] == "parameter"]
@@ -179,7 +171,7 @@ def _compared(
         # The built-in max: that of pandas gives NaN where there is no parameter.
         max_abs=None if reason else float(max(parameters["max_abs"], default=0)),
         max_ulp=None if reason else int(max(parameters["max_ulp"], default=0)),
-        relative_l2=None if reason else max(relative_l2(tables[0], run) for run in tables[1:]),
+        relative_l2=None if reason else max(found.relative_l2 for found in tensors),
         first_difference=min(firsts, key=lambda found: found["step"], default=None),
         logged=None if reason else logged_values(folders),
         metrics=None if reason else test_metrics(manifests),
@@ -187,14 +179,49 @@ def _compared(
         resumed_at=[manifest["resumed_at"] for manifest in manifests],
         compiler_cache=sharing([manifest["compiler_cache"] for manifest in manifests]),
         non_finite_loss=[first_non_finite_loss(run) for run in tables],
-        non_finite_parameters=[non_finite_parameters(run) for run in tables],
+        # The first run is in every pair.
+        non_finite_parameters=[
+            *(found.non_finite[0] for found in tensors[:1]),
+            *(found.non_finite[1] for found in tensors),
+        ],
         not_fingerprinted=sorted({name for run in manifests for name in run["not_fingerprinted"]}),
         departures=_departures(manifests),
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
+    traced = traced_clause(run_files.variant_of(manifests[0]).traced)
+    if traced is not None and not reason:
+        compared["traced"] = traced
     # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
+
+
+def _compared_tensors(tables: Sequence[Run]) -> tuple[list[ComparedTensors], pd.DataFrame]:
+    """Return what the tensors of each pair show, and the table of all."""
+    found = [
+        compare_tensors(tables[0].manifest["tensors"], tables[0].weights, other.weights)
+        for other in tables[1:]
+    ]
+    rows = [
+        {"repeat": other.manifest["repeat"]} | row
+        for other, compared in zip(tables[1:], found, strict=True)
+        for row in compared.rows
+    ]
+    return found, pd.DataFrame(rows, columns=TENSOR_COLUMNS)
+
+
+def _compared_steps(tables: Sequence[Run]) -> tuple[list[pd.DataFrame], list[FirstDifference]]:
+    """Return an empty table and that of each pair, and what differed first in those that differ."""
+    step_tables = [pd.DataFrame(columns=STEP_COLUMNS)]
+    firsts: list[FirstDifference] = []
+    for other in tables[1:]:
+        first = tables[0]
+        steps = step_table(first, other)
+        step_tables.append(steps.assign(repeat=other.manifest["repeat"]))
+        workers = run_files.variant_of(first.manifest).devices
+        difference = first_difference(first, other, steps, workers=workers)
+        firsts += [] if difference is None else [difference]
+    return step_tables, firsts
 
 
 def _departures(manifests: Sequence[RunManifest]) -> list[Departure]:

@@ -29,6 +29,7 @@ def resumptions(found: Comparison) -> list[str]:
 def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
     return [
+        *([found["traced"]] if "traced" in found else []),
         *_losses(found["non_finite_loss"]),
         *_weights(found),
         *_outputs(found),

@@ -19,6 +19,7 @@ no more than that it suffices: in a low precision much hides behind rounding.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,14 +30,15 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison import rounding
 from twinrun.comparison.causes import GIVEN
-from twinrun.comparison.distances import differing_elements, relative, squares
+from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import Comparison, FirstDifference
-from twinrun.formatting import measure
+from twinrun.comparison.tensors import buffers_apart
+from twinrun.formatting import count, measure
 from twinrun.run_records import RunManifest
 
 STEPS_LOOKED_AT = 2
 OF_FORWARD_PASS = ("buffers", "loss")  # quantities that the loss of their own step shows
-OF_STEPS = ["loss_difference", "relative_l2", "parameters_equal"]
+OF_STEPS = ["step", "loss_difference", "relative_l2", "parameters_equal"]
 BLIND = "no step shows what the updates made of it"
 
 
@@ -93,9 +95,12 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     first = found["first_difference"]
     if first is None:
         return None
+    if "since" in first:
+        unseen = f"the steps from {count(first['since'])} on were not traced"
+        return DifferenceSize(size="undecided", judged_by="losses", doubt=unseen)
     if first["quantity"] in GIVEN:
         return DifferenceSize(size="algorithmic", judged_by="cause")
-    table = artifacts.read_csv(steps, OF_STEPS)
+    table = _consecutive(steps)
     runs = tuple(run_files.read_run(Path(run, "run.json")) for run in found["runs"])
     losses = _losses_looked_at(found, first, table)
     if first["cause"] == "optimizer":
@@ -156,34 +161,19 @@ def _with_buffers(
     )
 
 
-def buffers_apart(found: Comparison) -> float | None:
-    """Return the relative L2 distance of the buffers that differ after training, all together.
-
-    Returns:
-        None if none differs.
-    """
-    folders = [Path(run) for run in found["runs"]]
-    manifest = run_files.read_run(folders[0] / "run.json")
-    first, second = (
-        artifacts.read_tensors(run_files.verified(folder / "run.json", "weights.safetensors"))
-        for folder in folders
-    )
-    total = np.zeros(2)
-    for tensor in manifest["tensors"]:
-        name, dtype = tensor["name"], tensor["dtype"]
-        # Of equal ones nothing is told: constants, however many, must not hide what differs.
-        if tensor["kind"] == "buffer" and differing_elements(first[name], second[name]).any():
-            total += squares(first[name], second[name], dtype)
-    return float(relative(*np.sqrt(total))) if total[0] else None
-
-
 def losses_apart(found: Comparison, steps: Path) -> float | None:
     """Return |difference of the losses| / |loss|, the largest of the steps that are looked at."""
     first = found["first_difference"]
-    if first is None:
+    if first is None or "since" in first:
         return None
-    looked = _losses_looked_at(found, first, artifacts.read_csv(steps, OF_STEPS))
+    looked = _losses_looked_at(found, first, _consecutive(steps))
     return max((size.apart or 0 for size in looked), default=None)
+
+
+def _consecutive(steps: Path) -> pd.DataFrame:
+    """Return the table as far as every step was traced: a row's index is its step's, from 0."""
+    table = artifacts.read_csv(steps, OF_STEPS)
+    return table[table["step"].to_numpy() == np.arange(1, len(table) + 1)]
 
 
 def _losses_looked_at(
@@ -248,20 +238,32 @@ def _updates_looked_at(
         artifacts.read_arrays(run_files.verified(Path(run, "run.json"), "fingerprints.npz"))
         for run in found["runs"]
     ]
-    left, right = (sample["sample"].astype(np.float64) for sample in samples)
     looked = []
     # A sample is taken after each step: of the first one nothing tells how far it moved them.
     before = max(step - 1, 0)
-    for index in range(before + 1, min(step + STEPS_LOOKED_AT, len(left), len(right))):
-        moved = float(np.linalg.norm(left[index] - left[before]))
-        apart = float(np.linalg.norm(right[index] - left[index]))
+    for index in range(before + 1, min(step + STEPS_LOOKED_AT, len(steps))):
+        numbers = steps["step"].to_numpy()[[before, index, index]]
+        start, left, right = (
+            _sample_after(arrays, int(number))
+            for arrays, number in zip((samples[0], *samples), numbers, strict=True)
+        )
+        if start is None or left is None or right is None:
+            continue
+        moved = float(np.linalg.norm(left - start))
+        apart = float(np.linalg.norm(right - left))
         if not apart and not steps["parameters_equal"][index]:
             continue  # the sample holds none of those that differ
-        bound = rounding.movement_bound(*runs, size=float(np.linalg.norm(left[index])), moved=moved)
+        bound = rounding.movement_bound(*runs, size=float(np.linalg.norm(left)), moved=moved)
         # With a bound like this the parameters hide any update.
         if np.isfinite(apart) and moved and bound < 1:
             looked.append(_judged("updates", apart / moved, bound))
     return looked
+
+
+def _sample_after(arrays: Mapping[str, np.ndarray], step: int) -> np.ndarray | None:
+    """Return the parameters' elements that were kept after a step, float64; None if none were."""
+    row = row_of(arrays, "sample_steps", step)
+    return None if row is None else arrays["sample"][row].astype(np.float64)
 
 
 def _parameters_looked_at(
@@ -269,10 +271,12 @@ def _parameters_looked_at(
 ) -> list[DifferenceSize]:
     """Judge the parameters after the step in which equal gradients led to other ones."""
     run = run_files.read_run(Path(found["runs"][0], "run.json"))
-    # ASSUME the elements that tracing samples stand for all parameters: no step keeps them whole.
     apart = float(steps["relative_l2"][first["step"] - 1])
-    # 0 where the sample holds none of those that differ, or the optimizer's state alone differs.
-    return [_judged("parameters", apart, rounding.update_bound(run))] if apart else []
+    # 0 where the sample holds none of those that differ, or the optimizer's state alone differs;
+    # NaN where the step has none.
+    if not apart or math.isnan(apart):
+        return []
+    return [_judged("parameters", apart, rounding.update_bound(run))]
 
 
 def _judged(

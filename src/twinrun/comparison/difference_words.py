@@ -17,12 +17,24 @@ def clause_of(first: FirstDifference) -> str:
     'from step 1: the learning rate of group 0 is 0.01 in one run and 0.010003 in the other'
     """
     quantity, tensor, step = first["quantity"], first["tensor"], count(first["step"])
-    if "values" in first:
+    if "values" in first and "since" not in first:
         return f"from step {step}: {settings_clause(first)}"
     of_tensor = f" of {tensor}" if tensor else ""
+    if "since" in first:
+        return f"{between_clause(first)}, seen in the {quantity}{of_tensor}"
     if not first["step"]:
         return f"before the first step in the {quantity}{of_tensor}"
     return f"at step {step} in the {quantity}{of_tensor}"
+
+
+def between_clause(first: FirstDifference) -> str:
+    """Say between which steps two runs diverged, of which only the last was traced.
+
+    >>> between_clause({"since": 11, "step": 20})
+    'between step 11 and 20'
+    """
+    since = count(first["since"]) if "since" in first else "1"
+    return f"between step {since} and {count(first['step'])}"
 
 
 def settings_clause(first: FirstDifference) -> str:

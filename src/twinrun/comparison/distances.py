@@ -11,6 +11,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from twinrun.artifacts import PART
 from twinrun.comparison.ulps import bits_of, ulps
 
 
@@ -46,16 +47,55 @@ def distances(first: np.ndarray, second: np.ndarray, dtype: str) -> Distances:
     >>> distances(np.float32([0.0]), np.float32([-0.0]), "float32")["equal"]
     False
     """
-    differing = int(differing_elements(first, second).sum())
-    return {
-        "elements": first.size,
-        "elements_differing": differing,
-        "share": differing / first.size if first.size else 0.0,
-        "max_abs": float(differences(first, second, dtype).max(initial=0.0)),
-        "max_ulp": int(ulps(first, second, dtype).max(initial=0)),
-        "relative_l2": float(np.sqrt(relative(*squares(first, second, dtype)))),
-        "equal": differing == 0,
-    }
+    found = Distance(dtype)
+    for start in range(0, first.size, PART):
+        part = slice(start, start + PART)
+        found.add(first.reshape(-1)[part], second.reshape(-1)[part])
+    return found.distances()
+
+
+class Distance:
+    """How far two tensors are apart that come in parts."""
+
+    def __init__(self, dtype: str) -> None:
+        """Begin with no elements.
+
+        Args:
+            dtype: torch's name of their type, such as float32.
+        """
+        self.squares = np.zeros(2)
+        """As of `squares`, of all parts."""
+        self.non_finite = [0, 0]
+        """Elements of the first and of the second that are infinite or NaN."""
+        self._dtype = dtype
+        self._elements = self._differing = self._max_ulp = 0
+        self._max_abs = 0.0
+
+    def add(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Add a part of each, flat and of one length."""
+        dtype, differing = self._dtype, int(differing_elements(first, second).sum())
+        self._elements += first.size
+        # Sums of parts: of tensors with several of them the last digits are not those of one sum.
+        self.squares += squares(first, second, dtype)
+        own, other = (int((~np.isfinite(values(each, dtype))).sum()) for each in (first, second))
+        self.non_finite = [self.non_finite[0] + own, self.non_finite[1] + other]
+        if differing:
+            self._differing += differing
+            apart = float(differences(first, second, dtype).max())
+            self._max_abs = max(self._max_abs, apart)
+            self._max_ulp = max(self._max_ulp, int(ulps(first, second, dtype).max()))
+
+    def distances(self) -> Distances:
+        """Return what is known of all parts."""
+        return {
+            "elements": self._elements,
+            "elements_differing": self._differing,
+            "share": self._differing / self._elements if self._elements else 0.0,
+            "max_abs": self._max_abs,
+            "max_ulp": self._max_ulp,
+            "relative_l2": float(np.sqrt(relative(*self.squares))),
+            "equal": self._differing == 0,
+        }
 
 
 def differing_elements(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ first quantity in the order of cause and effect (see `causes`), then the first t
 import numpy as np
 import pandas as pd
 
-from twinrun.comparison.causes import cause_of
+from twinrun.comparison.causes import TAKEN_OVER, cause_of
+from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import FirstDifference, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
 from twinrun.run_records import PER_STEP
@@ -52,11 +53,7 @@ def first_difference(
     equal = steps[[f"{quantity}_equal" for quantity in QUANTITIES]].to_numpy()
     if equal.all():
         # Asked only here: a step that differs explains another number of steps, not the reverse.
-        if len(first.steps) == len(second.steps):
-            return None
-        longer = max(first.steps, second.steps, key=len)
-        row = longer.iloc[min(len(first.steps), len(second.steps))]
-        return _found(second, "number of steps", row=row, workers=workers)
+        return _of_number(first, second, workers=workers)
     # argmax of booleans finds the first True. The columns must be bool: in an array of objects
     # ~True is -2.
     index = int((~equal).any(axis=1).argmax())
@@ -64,16 +61,42 @@ def first_difference(
     tensor = None
     # Loss, batch and what the step starts with are one fingerprint each, without names.
     if quantity in PER_STEP:
-        tensor = _differing_name(first, second, quantity, PER_STEP[quantity], index)
-    if quantity == "settings":
-        return _of_settings(first, second, steps.iloc[index], index, workers=workers)
+        step = int(steps["step"].iloc[index])
+        tensor = _differing_name(first, second, quantity, PER_STEP[quantity], step)
     words: Quantity
-    if quantity == "batch":
+    if quantity == "settings":
+        found = _of_settings(first, second, steps.iloc[index], workers=workers)
+    elif quantity == "batch":
         is_order = _is_other_order(first, second, index)
         words = "order of the batch" if is_order else "content of the batch"
+        found = _found(second, words, row=steps.iloc[index], workers=workers)
     else:
         words = WORDS[quantity]
-    return _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
+        found = _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
+    return _with_gap(found, steps, index)
+
+
+def _with_gap(found: FirstDifference, steps: pd.DataFrame, index: int) -> FirstDifference:
+    """Say since when it may have differed, where the steps before it were not traced."""
+    before = int(steps["step"].iloc[index - 1]) if index else 0
+    if found["step"] - before > 1:
+        found["since"] = before + 1
+        if found["quantity"] in TAKEN_OVER:
+            found["cause"] = "not traced"
+    return found
+
+
+def _of_number(first: Run, second: Run, *, workers: int) -> FirstDifference | None:
+    """Name the first step that only one of two runs has; None if both have as many."""
+    done = sorted(run.manifest["steps"] for run in (first, second))
+    if done[0] == done[1]:
+        return None
+    longer = max(first.steps, second.steps, key=len)
+    beyond = longer[longer["step"] > done[0]]
+    # Of steps that were not traced nobody knows the epoch: that of the last one that was.
+    epoch = int(longer["epoch"].iloc[-1]) if len(longer) else 0
+    row = pd.Series({"step": done[0] + 1, "epoch": epoch}) if beyond.empty else beyond.iloc[0]
+    return _found(second, "number of steps", row=row, workers=workers)
 
 
 def _found(
@@ -94,10 +117,9 @@ def _found(
     )
 
 
-def _of_settings(
-    first: Run, second: Run, row: pd.Series, index: int, *, workers: int
-) -> FirstDifference:
+def _of_settings(first: Run, second: Run, row: pd.Series, *, workers: int) -> FirstDifference:
     """Name the setting of an optimizer that differs, with both values, if it is a number."""
+    index = int(row["step"]) - 1
     left, right = (settings_at(run.fingerprints, index) for run in (first, second))
     # By text: NaN is equal to NaN.
     names = {**left, **right}
@@ -111,14 +133,22 @@ def _of_settings(
 
 
 def _differing_name(
-    first: Run, second: Run, key: str, names: str, index: int | None = None
+    first: Run, second: Run, key: str, names: str, step: int | None = None
 ) -> str | None:
-    """Name the tensor or generator that differed first among those of a quantity, if one did."""
-    left, right = (
-        dict(zip(run.fingerprints[names], values if index is None else values[index], strict=True))
-        for run in (first, second)
-        for values in [run.fingerprints[key]]
-    )
+    """Name the tensor or generator that differed first among those of a quantity, if one did.
+
+    None also of a step of which single ones are not kept: the step can be replayed.
+    """
+    found = []
+    for run in (first, second):
+        values = run.fingerprints[key]
+        if step is not None:
+            row = row_of(run.fingerprints, "detail_steps", step)
+            if row is None:
+                return None
+            values = values[row]
+        found.append(dict(zip(run.fingerprints[names], values, strict=True)))
+    left, right = found
     # ASSUME what one run lacks, such as the generator of a GPU, is no difference.
     differing = [str(name) for name in left if name in right and left[name] != right[name]]
     # ASSUME the module's order is that of its forward pass. The backward pass goes the other
@@ -133,7 +163,7 @@ def _is_other_order(first: Run, second: Run, index: int) -> bool:
     the other run's epoch; a last partial batch that is dropped leaves a few out. Beyond the samples
     that a run keeps, only an order inside the batch is told from another content.
     """
-    own, other = (np.split(*_samples_of_steps(run))[index] for run in (first, second))
+    own, other = (_samples_of_step(run, index) for run in (first, second))
     # `samples` is a sum of fingerprints, so it forgets the order.
     if first.steps["samples"][index] == second.steps["samples"][index]:
         # The same samples in the same order: what differs belongs to none of them.
@@ -149,7 +179,8 @@ def _is_other_order(first: Run, second: Run, index: int) -> bool:
     return len(own) > 0 and (not len(moved) or bool(moved.mean() > 0.5))
 
 
-def _samples_of_steps(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Return the samples of all steps, and where those of a step end; (N,) and (S - 1,)."""
+def _samples_of_step(run: Run, index: int) -> np.ndarray:
+    """Return the samples of a step, by its index from 0."""
     samples, sizes = (run.fingerprints[key] for key in SAMPLES)
-    return samples, np.cumsum(sizes)[:-1]
+    end = int(sizes[: index + 1].sum())
+    return samples[end - int(sizes[index]) : end]

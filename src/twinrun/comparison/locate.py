@@ -115,7 +115,11 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         found["answer"], found["sentence"] = "not compared", f"{compared['reason']}."
         return found, []
     if first is None:
-        found["sentence"] = "The runs diverge after the last step, which no trace covers."
+        found["sentence"] = (
+            f"The runs diverge at no step that was traced ({compared['traced']})."
+            if "traced" in compared
+            else "The runs diverge after the last step, which no trace covers."
+        )
         return found, []
     found["cause"], found["step"] = first["cause"], first["step"]
     reason = _why_not_replayed(first, run.variant)
@@ -136,6 +140,8 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
 
 def _why_not_replayed(first: FirstDifference, variant: Variant) -> str | None:
     """Say in a clause why no operation can be named; None if one can."""
+    if first["cause"] == "not traced":
+        return f"No operation can be named: {ADVICE['not traced']}"
     if first["quantity"] == "optimizer settings":
         return f"No operation of a step decides it: {SETTINGS_ADVICE}"
     if first["quantity"] not in INSIDE_A_STEP:

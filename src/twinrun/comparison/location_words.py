@@ -72,7 +72,7 @@ def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) 
 
 def beginning(first: FirstDifference) -> str:
     """Say what differed first between the runs, and when."""
-    if "values" in first:
+    if "values" in first or "since" in first:
         return f"First to differ, {clause_of(first)}"
     tensor = f" ({first['tensor']})" if first["tensor"] else ""
     if not first["step"]:

@@ -13,11 +13,12 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.conditions import conditions
-from twinrun.comparison.difference_size import DifferenceSize, buffers_apart, losses_apart, size_of
+from twinrun.comparison.difference_size import DifferenceSize, losses_apart, size_of
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import MatrixCell, MatrixTable, write_matrix
+from twinrun.comparison.tensors import buffers_apart
 from twinrun.config.rule_records import ListedCell
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.run_records import RunManifest
@@ -176,6 +177,10 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
     if first is not None:
         row["first_step"], row["quantity"] = first["step"], first["quantity"]
         row["tensor"], row["cause"] = first["tensor"], first["cause"]
+        if "since" in first:
+            row["since"] = first["since"]
+    if "traced" in found:
+        row["traced"] = found["traced"]
 
 
 def _findings(row: MatrixCell, comparison: CellComparison) -> Iterator[str]:
@@ -203,7 +208,8 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
         yield f"{row['answer']}, {row['reason']}"
         return
     if row["answer"] == "equal":
-        yield f"every bit of {plural(row['steps'] or 0, 'step')} stays the same"
+        what = "every bit that was compared" if "traced" in row else "every bit"
+        yield f"{what} of {plural(row['steps'] or 0, 'step')} stays the same"
         yield from row["conditions"]
         return
     yield _divergence(row)
@@ -230,8 +236,13 @@ def _clauses(row: MatrixCell) -> Iterator[str]:
 def _divergence(row: MatrixCell) -> str:
     # Every step is equal and the weights are not.
     if row["first_step"] is None:
-        return "differs after the last step"
+        return (
+            f"differs {'at no step that was traced' if 'traced' in row else 'after the last step'}"
+        )
     of_tensor = f" of {row['tensor']}" if row["tensor"] else ""
     cause = f" (cause: {row['cause']})" if row["cause"] else ""
-    when = "before training" if not row["first_step"] else f"from step {count(row['first_step'])}"
+    step = count(row["first_step"])
+    when = f"from step {step}" if row["first_step"] else "before training"
+    if "since" in row:
+        when = f"between step {count(row['since'])} and {step}"
     return f"differs {when}, first in the {row['quantity']}{of_tensor}{cause}"

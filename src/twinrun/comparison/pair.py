@@ -100,6 +100,8 @@ def _identity(manifest: RunManifest, *, across: bool) -> dict[str, object]:
     return {
         "workload": manifest["workload"],
         **how,
+        # Other steps would be compared, and a row of one run is not that of the other.
+        "trace": settings["variant"].get("trace"),
         # The path may differ: the bytes are what was trained on.
         "data": data and {"sha256": data["sha256"]},
         "source_sha256": manifest["source_sha256"],

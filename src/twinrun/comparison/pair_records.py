@@ -43,6 +43,7 @@ Cause = Literal[
     "optimizer",
     "end of the training",
     "collective",
+    "not traced",
 ]
 
 
@@ -73,7 +74,9 @@ class FirstDifference(TypedDict):
     tensor: str | None
     """Name of the tensor, generator or setting; None for a quantity that is one value."""
     cause: Cause
-    """The class of its cause."""
+    """The class of its cause; `not traced` where steps between may hold it."""
+    since: NotRequired[int]
+    """The first of the steps before it that were not traced, in which it may have begun."""
     values: NotRequired[list[float]]
     """An optimizer's setting in both runs; absent for anything else."""
 
@@ -141,6 +144,8 @@ class Comparison(TypedDict):
     """Classes of objects in the batches that could not be looked into, and so not compared."""
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
+    traced: NotRequired[str]
+    """Which steps were traced, in a clause; absent where all were."""
     same_as_seeds: list[int]
     """Other seeds of which a run ends in the same parameters and buffers: the seed decides
     nothing."""

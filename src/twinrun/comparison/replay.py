@@ -161,6 +161,8 @@ class _Saver(pl.Callback):
 
     def __init__(self, tracer: Tracer, recorded: pd.DataFrame, step: int, path: Path) -> None:
         self._tracer, self._recorded, self._step, self._path = tracer, recorded, step, path
+        # A run may have been traced at some steps alone.
+        self._rows = {int(number): row for row, number in enumerate(recorded["step"])}
         self._start: Start | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -169,7 +171,7 @@ class _Saver(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        step = len(self._tracer.rows) + 1
+        step = self._tracer.steps + 1
         # At every step, since a race may decide which one is the last.
         self._start = Start(
             step=step,
@@ -183,9 +185,11 @@ class _Saver(pl.Callback):
             self._end(None)
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
-        row = self._tracer.rows[-1]
+        row = self._tracer.last_row()
         values = cast(Mapping[str, object], row)
-        recorded = self._recorded.iloc[row["step"] - 1]
+        if row["step"] not in self._rows:
+            return
+        recorded = self._recorded.iloc[self._rows[row["step"]]]
         known = {name: key for name, key in QUANTITIES.items() if key in recorded}
         differing = [name for name, key in known.items() if recorded[key] != values[key]]
         if differing:

@@ -20,9 +20,9 @@ from twinrun.comparison.step_state import StepState, set_progress, set_state
 from twinrun.parameters import parameters_of
 from twinrun.trace.data_flow import Region
 from twinrun.trace.fingerprints import fingerprint, fingerprint_rng_states, fingerprint_states
+from twinrun.trace.loss import loss_of
 from twinrun.trace.op_rows import OpRow, Phase
 from twinrun.trace.op_tracer import OpTracer
-from twinrun.trace.step_tracer import loss_of
 
 
 class Start(TypedDict):

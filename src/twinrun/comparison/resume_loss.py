@@ -10,6 +10,7 @@ the batch was the right one. Does without torch.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
@@ -17,6 +18,7 @@ from twinrun.comparison.compare import compare
 from twinrun.comparison.conditions import beside_resumptions, outputs_that_differ
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.happened import why_not_resumed
+from twinrun.comparison.kept_steps import rows_of
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
 from twinrun.comparison.tables import read_steps
@@ -24,6 +26,7 @@ from twinrun.config.rule_records import StopPair
 from twinrun.formatting import count, plural
 
 RNG_STATE = "RNG state "  # before the name of a generator
+DETAILED = "detailed"  # whether single generators are known of the step
 COLUMNS = ["stop", "resume", "answer", "resumed_at", "steps", "lost", "relative_l2"]
 
 
@@ -112,14 +115,22 @@ def _row(pair: StopPair, folder: Path) -> StoppedRun:
     row["answer"], row["relative_l2"] = found["answer"], found["relative_l2"]
     row["lost"] = found["reason"] or "nothing was lost"
     if found["answer"] == "differs":
-        whole, resumed = (_steps_of(run) for run in (pair["whole"], pair["stopped"]))
-        row["lost"] = "; ".join(losses(whole, resumed, at=at, found=found))
+        row["lost"] = "; ".join(_lost(pair, at, found))
     elif found["answer"] == "equal" and (others := list(outputs_that_differ(found))):
         # What was trained is the same, and what the training gives is not: that was lost.
         row["answer"], row["outputs"] = "differs", others
         row["lost"] = "every parameter and buffer is the same"
     row["lost"] = "; ".join([row["lost"], *beside_resumptions(found)])
     return row
+
+
+def _lost(pair: StopPair, at: int, found: Comparison) -> list[str]:
+    """Say what was lost, by the first step after the stop, if it was traced."""
+    if "traced" in found:
+        first = found["first_difference"]
+        return ["something that no traced step shows" if first is None else clause_of(first)]
+    whole, resumed = (_steps_of(run) for run in (pair["whole"], pair["stopped"]))
+    return losses(whole, resumed, at=at, found=found)
 
 
 def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Comparison) -> list[str]:
@@ -155,14 +166,19 @@ def losses(whole: pd.DataFrame, resumed: pd.DataFrame, *, at: int, found: Compar
 
 def _first_step(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> Iterator[str]:
     """Compare the first step after the resumption with the one that it should be."""
-    # Fingerprints alone are read from it: a loss that is NaN would differ from itself.
-    equal = whole.iloc[at] == resumed.iloc[at]
+    # Fingerprints alone are read from it: a loss that is NaN would differ from itself. Column by
+    # column, since a row of several types would round its numbers.
+    equal = {name: whole[name].iloc[at] == resumed[name].iloc[at] for name in map(str, whole)}
     if not equal["batch"]:
         yield _order(whole, resumed, at)
     if not equal["before"]:
         yield "the parameters are not those of the stop"
     states = [name for name in map(str, whole) if name.startswith(RNG_STATE) and not equal[name]]
-    if states:
+    if not equal.get("random", True) and not (
+        whole[DETAILED].iloc[at] and resumed[DETAILED].iloc[at]
+    ):
+        yield "the RNG states are not those of the stop"
+    elif states:
         *others, last = (name.removeprefix(RNG_STATE) for name in states)
         names = " and ".join(filter(None, [", ".join(others), last]))
         yield f"the RNG states of {names} are not those of the stop"
@@ -196,8 +212,10 @@ def _order(whole: pd.DataFrame, resumed: pd.DataFrame, at: int) -> str:
 def _steps_of(run: str) -> pd.DataFrame:
     """Read the steps of a run, with a column for each generator."""
     arrays = artifacts.read_arrays(run_files.verified(run, "fingerprints.npz"))
-    states = dict(zip(arrays["rng_state_names"], arrays["random"].T, strict=True))
-    # As a comparison reads them: fingerprints as text, of which two that look like one number are
-    # two.
     steps = read_steps(run_files.verified(run, "steps.csv"), run_files.read_run(run)["steps"])
-    return steps.assign(**{f"{RNG_STATE}{name}": state for name, state in states.items()})
+    rows = rows_of(arrays, "detail_steps", steps["step"].to_numpy())
+    # A row more, of nothing, for the steps of which single generators are not kept: their -1.
+    states = np.pad(arrays["random"], ((0, 1), (0, 0)))[rows].T
+    named = zip(arrays["rng_state_names"], states, strict=True)
+    found = steps.assign(**{f"{RNG_STATE}{name}": state for name, state in named})
+    return found.assign(**{DETAILED: rows >= 0})

@@ -4,7 +4,7 @@ As for `pair_records`, they are JSON that is checked where it is written and whe
 """
 
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 from twinrun.comparison.pair_records import Cause, PairAnswer, Quantity
@@ -56,6 +56,10 @@ class MatrixCell(TypedDict):
     """What is meant by a prediction."""
     conditions: list[str]
     """What the answer rests on; see `conditions`."""
+    since: NotRequired[int]
+    """The step from which it may differ, where those up to the first one were not traced."""
+    traced: NotRequired[str]
+    """Which steps were traced, in a clause; absent where all were."""
     sentence: str
     """All of it but the label, for a reader."""
 

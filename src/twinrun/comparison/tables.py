@@ -4,7 +4,7 @@ A run's steps.csv has one fingerprint a step of each quantity; fingerprints.npz 
 tensor and random number generator. S steps, T parameters, B buffers, R generators.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.comparison.distances import differences, distances, relative, squares, values
-from twinrun.comparison.pair import shape_of
-from twinrun.comparison.pair_records import Counts
+from twinrun.comparison.distances import differences, relative, squares
+from twinrun.comparison.kept_steps import rows_of
 from twinrun.run_records import PER_STEP, RunManifest
 
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
@@ -37,13 +36,11 @@ QUANTITIES = {
 INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}
 RNG_STATES = ("random", "random_after")
 SAMPLES = ("samples_of_steps", "num_samples")
+KEPT = ("detail_steps", "sample_steps")
 FINGERPRINT_DIGITS = 16
-NOTHING = "0" * FINGERPRINT_DIGITS
+NOTHING = 0  # the fingerprint of what is None
+PART = 16_384  # rows of a steps.csv that are read at once
 # fmt: off
-TENSOR_COLUMNS = [
-    "repeat", "tensor", "kind", "shape", "dtype", "elements", "elements_differing", "share",
-    "max_abs", "max_ulp", "relative_l2", "equal",
-]
 STEP_COLUMNS = [
     "repeat", "step", "epoch", *(f"{quantity}_equal" for quantity in QUANTITIES),
     "loss_difference", "relative_l2",
@@ -57,12 +54,12 @@ class Run:
 
     manifest: RunManifest
     """run.json."""
-    weights: Mapping[str, np.ndarray]
+    weights: artifacts.StoredTensors
     """Parameters and buffers by name; bfloat16 as its uint16 bits."""
     steps: pd.DataFrame
-    """steps.csv, S rows."""
+    """steps.csv, S rows; its fingerprints as numbers, uint64."""
     fingerprints: Mapping[str, np.ndarray]
-    """fingerprints.npz, as `Tracer.arrays` describes it."""
+    """fingerprints.npz, as `StepTables.arrays` describes it."""
 
 
 def read_tables(run: str | Path, manifest: RunManifest) -> Run:
@@ -75,18 +72,22 @@ def read_tables(run: str | Path, manifest: RunManifest) -> Run:
     Raises:
         TwinrunError: if one of them is not what the run wrote, or not of the form that runs write.
     """
+    size = rows_of_trace(manifest)
     return Run(
         manifest=manifest,
-        weights=artifacts.read_tensors(run_files.verified(run, "weights.safetensors")),
-        steps=read_steps(run_files.verified(run, "steps.csv"), manifest["steps"]),
-        fingerprints=_read_fingerprints(
-            run_files.verified(run, "fingerprints.npz"), manifest["steps"]
-        ),
+        weights=artifacts.StoredTensors(run_files.verified(run, "weights.safetensors")),
+        steps=read_steps(run_files.verified(run, "steps.csv"), size),
+        fingerprints=_read_fingerprints(run_files.verified(run, "fingerprints.npz"), size),
     )
 
 
+def rows_of_trace(manifest: RunManifest) -> int:
+    """Count the steps of a run that were traced."""
+    return run_files.variant_of(manifest).traced.number(manifest["steps"])
+
+
 def read_steps(path: Path, size: int) -> pd.DataFrame:
-    """Read a steps.csv of `size` steps, its fingerprints as text.
+    """Read a steps.csv of `size` steps, its fingerprints as numbers, uint64.
 
     Raises:
         TwinrunError: if it is not of the form that a run writes.
@@ -97,81 +98,61 @@ def read_steps(path: Path, size: int) -> pd.DataFrame:
     types: dict[Hashable, str] = dict.fromkeys(columns, "str")
     types |= {"step": "int64", "epoch": "int64", "loss": "float64"}
     try:
-        table = pd.read_csv(path, dtype=types)
-        # Traces of older versions have the settings of the optimizers in `optimizer`, and no
-        # buffers from before a step.
-        for column in ("settings", "buffers_before"):
-            if column not in table:
-                table[column] = NOTHING
-        # A cell that is missing is NaN, and so is its length: it equals nothing.
-        is_whole = len(table) == size and (
-            table[columns]
-            .apply(lambda column: column.str.len())
-            .eq(FINGERPRINT_DIGITS)
-            .all(axis=None)
-        )
-    except (ValueError, KeyError):  # what pandas raises on files that are no such table
+        # In parts: as texts a million steps would take gigabytes.
+        with pd.read_csv(path, dtype=types, chunksize=PART) as parts:
+            table = pd.concat([_with_numbers(part, columns) for part in parts])
+    # What pandas raises on files that are no such table, and `int` of cells that are missing.
+    except (ValueError, KeyError, TypeError):
         raise _not_whole(path, size, "a fingerprint") from None
-    if not is_whole:
+    if len(table) != size:
         raise _not_whole(path, size, "a fingerprint")
     return table
+
+
+def _with_numbers(part: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Make numbers of fingerprints.
+
+    Raises:
+        ValueError: if one is missing, or none.
+    """
+    # Traces of older versions have the settings of the optimizers in `optimizer`, and no buffers
+    # from before a step.
+    for column in ("settings", "buffers_before"):
+        if column not in part:
+            part[column] = f"{NOTHING:0{FINGERPRINT_DIGITS}x}"
+    if (
+        not part[columns]
+        .apply(lambda column: column.str.len())
+        .eq(FINGERPRINT_DIGITS)
+        .all(axis=None)
+    ):
+        raise ValueError
+    numbers = {
+        column: np.array([int(text, 16) for text in part[column]], dtype=np.uint64)
+        for column in columns
+    }
+    return part.assign(**numbers)
 
 
 def _read_fingerprints(path: Path, size: int) -> dict[str, np.ndarray]:
     arrays = artifacts.read_arrays(path)
     needed = {*PER_STEP, *PER_STEP.values(), *INITIAL, *SAMPLES, "sample"}
+    # Those of older versions have every step.
+    sizes = {key: len(arrays[key]) if key in arrays else size for key in KEPT}
+    lengths = {
+        **dict.fromkeys(PER_STEP, sizes["detail_steps"]),
+        "sample": sizes["sample_steps"],
+        "num_samples": size,
+    }
     # Names first: a length can be asked only of what is there. `samples_of_steps` has a length of
     # its own.
-    if needed - set(arrays) or any(
-        len(arrays[key]) != size for key in (*PER_STEP, "num_samples", "sample")
-    ):
+    if needed - set(arrays) or any(len(arrays[key]) != length for key, length in lengths.items()):
         raise _not_whole(path, size, "an array")
     return arrays
 
 
 def _not_whole(path: Path, size: int, what: str) -> Exception:
     return run_files.corrupt(path, f"{what} is missing or steps are not {size}")
-
-
-def tensor_rows(first: Run, second: Run) -> Iterator[dict[str, object]]:
-    """Compare the tensors of two runs, a row each with TENSOR_COLUMNS but `repeat`."""
-    for tensor in first.manifest["tensors"]:
-        # Two runs with other names, types or shapes are no pair, and never come here.
-        name, dtype = tensor["name"], tensor["dtype"]
-        yield {
-            "tensor": name,
-            "kind": tensor["kind"],
-            "shape": shape_of(tensor),
-            "dtype": dtype,
-            **distances(first.weights[name], second.weights[name], dtype),
-        }
-
-
-def counts(table: pd.DataFrame, kind: str) -> Counts:
-    """Count tensors of a kind and their elements, and those that differ in the worst repeat."""
-    found = Counts(tensors=0, elements=0, tensors_differing=0, elements_differing=0)
-    # By repeat: the rows of several repeats are about the same tensors.
-    for _, rows in table[table["kind"] == kind].groupby("repeat"):
-        found = Counts(
-            tensors=max(found["tensors"], len(rows)),
-            elements=max(found["elements"], int(rows["elements"].sum())),
-            tensors_differing=max(found["tensors_differing"], len(rows) - int(rows["equal"].sum())),
-            elements_differing=max(
-                found["elements_differing"], int(rows["elements_differing"].sum())
-            ),
-        )
-    return found
-
-
-def relative_l2(first: Run, second: Run) -> float:
-    """Return the relative L2 distance over all parameters together."""
-    # Squares add up over the tensors. A mean of their distances would count a bias like a layer.
-    total = np.zeros(2)
-    for tensor in first.manifest["tensors"]:
-        if tensor["kind"] == "parameter":
-            name, dtype = tensor["name"], tensor["dtype"]
-            total += squares(first.weights[name], second.weights[name], dtype)
-    return float(relative(*np.sqrt(total)))
 
 
 def first_non_finite_loss(run: Run) -> int | None:
@@ -185,25 +166,16 @@ def first_non_finite_loss(run: Run) -> int | None:
     return None if broken.empty else int(broken.iloc[0])
 
 
-def non_finite_parameters(run: Run) -> int:
-    """Count the elements of parameters that are infinite or NaN."""
-    return sum(
-        int((~np.isfinite(values(run.weights[tensor["name"]], tensor["dtype"]))).sum())
-        for tensor in run.manifest["tensors"]
-        if tensor["kind"] == "parameter"
-    )
-
-
 def step_table(first: Run, second: Run) -> pd.DataFrame:
     """Compare the steps that both runs have, a row each with STEP_COLUMNS but `repeat`."""
     size = min(len(first.steps), len(second.steps))
     left, right = first.steps.iloc[:size], second.steps.iloc[:size]
-    # Of one type: a run in float64 keeps its sample in it, one in float32 does not.
-    samples = [run.fingerprints["sample"][:size].astype(np.float64) for run in (first, second)]
-    rows = [squares(a, b, "float64") for a, b in zip(*samples, strict=True)]
+    # NaN of steps without a sample.
+    rows = np.full((size, 2), np.nan)
+    for index, samples in _samples(first, second, left["step"].to_numpy()):
+        rows[index] = squares(*samples, "float64")
     others = {} if _share_shards(first, second) else {"own_gradients_equal": np.ones(size, bool)}
-    # reshape, since without a step the list is empty and has no second dimension.
-    apart, sizes = np.sqrt(np.reshape(rows, (size, 2))).T
+    apart, sizes = np.sqrt(rows).T
     return pd.DataFrame(
         {
             "step": left["step"],
@@ -224,6 +196,20 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
     )
 
 
+def _samples(
+    first: Run, second: Run, steps: np.ndarray
+) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
+    """Yield the samples of the steps that have one in both runs, each with the step's index."""
+    left, right = (rows_of(run.fingerprints, "sample_steps", steps) for run in (first, second))
+    for index in np.flatnonzero((left >= 0) & (right >= 0)):
+        samples = (
+            first.fingerprints["sample"][left[index]],
+            second.fingerprints["sample"][right[index]],
+        )
+        # Of one type: a run in float64 keeps its sample in it, one in float32 does not.
+        yield int(index), (samples[0].astype(np.float64), samples[1].astype(np.float64))
+
+
 def _share_shards(first: Run, second: Run) -> bool:
     """Say whether a worker of two runs has the same samples in both.
 
@@ -239,10 +225,20 @@ def _rng_states_equal(first: Run, second: Run, key: str, size: int) -> np.ndarra
 
     A run on a GPU has the GPU's generator too, which one on the CPU lacks.
     """
-    names = [list(run.fingerprints["rng_state_names"]) for run in (first, second)]
+    runs = (first, second)
+    steps = first.steps["step"].to_numpy()[:size]
+    names = [list(run.fingerprints["rng_state_names"]) for run in runs]
     both = [name for name in names[0] if name in names[1]]
+    # ASSUME runs that have not the same generators draw alike at the steps of which single ones
+    # are not kept: on a GPU and on a CPU the first steps differ already.
+    equal = np.ones(size, dtype=bool)
+    if names[0] == names[1]:
+        equal = (first.steps[key][:size] == second.steps[key][:size]).to_numpy(copy=True)
+    rows = [rows_of(run.fingerprints, "detail_steps", steps) for run in runs]
+    detailed = (rows[0] >= 0) & (rows[1] >= 0)
     left, right = (
-        run.fingerprints[key][:size, [own.index(name) for name in both]]
-        for run, own in zip((first, second), names, strict=True)
+        run.fingerprints[key][own_rows[detailed]][:, [own.index(name) for name in both]]
+        for run, own, own_rows in zip(runs, names, rows, strict=True)
     )
-    return (left == right).all(axis=1)
+    equal[detailed] = (left == right).all(axis=1)
+    return equal

@@ -16,7 +16,7 @@ from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
 from twinrun.config.sound_part import SoundPart
 from twinrun.config.sweep_trials import trials
-from twinrun.config.variant_consistency import impossible, without_effect
+from twinrun.config.variant_consistency import impossible, traced_unlike, without_effect
 from twinrun.errors import TwinrunError
 from twinrun.wording import shown, suggestion
 
@@ -41,6 +41,7 @@ def contradictions(part: SoundPart, schema: Section, given: Section) -> list[str
     return [
         *_of_names(part),
         *_of_variants(sound, given),
+        *_of_traces(sound),
         *_of_matrix(sound, schema),
         *_of_sweep(sound.config),
         *candidates.contradictions(sound),
@@ -104,6 +105,14 @@ def _of_variants(part: SoundPart, given: Section) -> Iterator[str]:
         settings = convert(variant, Variant)
         for problem in [*impossible(settings), *without_effect(settings, written)]:
             yield f"variants.{name}.{problem}"
+
+
+def _of_traces(part: SoundPart) -> Iterator[str]:
+    """Find variants that are compared and not traced alike."""
+    # Of a wrong variant nobody knows how it is traced.
+    known = {n: v for n, v in part.config["variants"].items() if not part.is_wrong("variants", n)}
+    studies = [name for name in part.config["studies"] if not part.is_wrong(name)]
+    yield from traced_unlike({**part.config, "variants": known, "studies": studies})
 
 
 def _of_sweep(config: Section) -> Iterator[str]:

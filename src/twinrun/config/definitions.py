@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from twinrun.config.traced_steps import TracedSteps, TraceSetting, traced_steps
 from twinrun.config.trainer_arguments import TrainerArguments
 
 Section: TypeAlias = Mapping[str, Any]
@@ -136,6 +137,8 @@ class Variant:
     """Where the training is stopped, to be resumed by a second process: see `interrupt`."""
     resume: str
     """From whose checkpoint it is resumed: `lightning` or `twinrun`."""
+    trace: TraceSetting
+    """Which steps are traced; None for none."""
 
     @property
     def cores(self) -> int:
@@ -146,6 +149,11 @@ class Variant:
     def gpus(self) -> int:
         """What a run needs."""
         return self.devices if self.accelerator == "gpu" else 0
+
+    @property
+    def traced(self) -> TracedSteps:
+        """The steps that are traced."""
+        return traced_steps(self.trace)
 
     @property
     def is_timed(self) -> bool:

@@ -1,10 +1,11 @@
 """Which settings of one variant exclude each other, and which of them would change nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from twinrun.config.definitions import Section, Variant
 from twinrun.wording import shown
 
+COMPARING = ("devices", "acceleration", "parallel")  # studies of variants beside the first one
 # Settings of several workers, and what they are by default.
 ALONE = {"sharding": "canonical", "scale_batch_with_devices": False, "batch_norm": "joined"}
 
@@ -48,8 +49,31 @@ def without_effect(variant: Variant, written: Section) -> Iterator[str]:
         yield "stop: mid_accumulation never comes without accumulate of 2 or more"
     if variant.stop in ("before_validation", "after_validation") and not variant.validation:
         yield f"stop: {variant.stop} never comes with validation: false"
+    if variant.traced.are_all and variant.traced.first:
+        first = variant.traced.first
+        yield f"trace.first: {first} has no effect with every: 1, which traces all steps"
     for name, default in ALONE.items():
         if variant.devices == 1 and written.get(name, default) != default:
             yield f"{name}: {shown(written[name])} has no effect with devices: 1".replace("'", "")
     if variant.cuda_graph and variant.accelerator == "cpu":
         yield "cuda_graph: true needs accelerator: gpu, not cpu"
+
+
+def traced_unlike(config: Section) -> Iterator[str]:
+    """Find variants that a study compares and that are not traced alike: they would be no pair."""
+    known = config["variants"]
+    for study in (name for name in COMPARING if name in config["studies"]):
+        first, *others = [name for name in config[study]["variants"] if name in known] or [None]
+        for name in others:
+            if known[name]["trace"] != known[first]["trace"]:
+                yield (
+                    f"variants.{name}.trace: {study} compares {name} with {first}, which is not "
+                    f"traced alike; give both the same trace"
+                )
+    if "matrix" in config["studies"]:
+        for index, change in enumerate(config["matrix"]["changes"]):
+            if isinstance(change, Mapping) and "trace" in change:
+                yield (
+                    f"matrix.changes.{index}.trace: a cell is compared with the baseline, and both "
+                    f"must be traced alike; change the trace of the baseline"
+                )

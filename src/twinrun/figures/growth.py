@@ -68,7 +68,9 @@ def _draw(
         note_alone(axes, "no pair")
     elif are_equal:
         axes.set_yticks([0], ["0"])
-        note(axes, "every pair is equal, bit for bit, after every step")
+        are_whole = all(len(np.unique(t["step"])) == t["step"].max() for t in tables.values())
+        steps = "step" if are_whole else "step that was traced"
+        note(axes, f"every pair is equal, bit for bit, after every {steps}")
     # Not finite where nothing was drawn: differences may lie outside of the sampled elements.
     elif np.isfinite(axes.dataLim.y1):
         log_axis(axes.yaxis)
@@ -76,11 +78,16 @@ def _draw(
 
 def _divergence(steps: pd.DataFrame) -> str:
     apart = steps.loc[~steps["parameters_equal"], "step"]
-    return "equal after every step" if apart.empty else f"apart from step {count(apart.min())} on"
+    if apart.empty:
+        is_whole = len(np.unique(steps["step"])) == steps["step"].max()
+        return f"equal after every {'step' if is_whole else 'traced step'}"
+    return f"apart from step {count(apart.min())} on"
 
 
 def _thin(steps: pd.DataFrame) -> pd.DataFrame:
     """Keep so many steps as a line can show, evenly spaced, the last included."""
-    last = steps["step"].max()
-    stride = -(-last // MOST_STEPS)  # rounded up
-    return steps[(last - steps["step"]) % stride == 0]
+    # Of a long training not every step has a distance.
+    steps = steps.dropna(subset="relative_l2")
+    numbers = np.unique(steps["step"])
+    stride = max(-(-len(numbers) // MOST_STEPS), 1)  # rounded up
+    return steps[steps["step"].isin(numbers[::-1][::stride])]

@@ -79,6 +79,7 @@ def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
         types={"parameters": "str"},
     )
     parameters = dict(zip(steps["step"].tolist(), steps["parameters"], strict=True))
+    losses = dict(zip(steps["step"].tolist(), steps["loss"].tolist(), strict=True))
     last = manifest["steps"]
     # Steps 1, 2, 4, 8 ... tell within a factor of two when a run diverged, in a file that a person
     # can still read and that git can keep.
@@ -88,7 +89,8 @@ def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
         # JSON has no other keys than text.
         "parameters": {str(step): parameters[step] for step in kept if step in parameters},
         "steps": last,
-        "loss": float(steps["loss"].iloc[-1]) if last else None,
+        # None too of a last step that was not traced.
+        "loss": losses.get(last),
         "metrics": manifest["metrics"],
     }
 

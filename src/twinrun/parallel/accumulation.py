@@ -29,7 +29,8 @@ from twinrun.batches import leaves, tensors, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import shards
 from twinrun.parallel.own_request import exchange_for_trainer
-from twinrun.trace.step_tracer import Tracer, loss_of
+from twinrun.trace.loss import loss_of
+from twinrun.trace.step_tracer import Tracer
 
 
 class MicroBatches:

@@ -28,7 +28,7 @@ from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import unheld_parameters
 from twinrun.trace.fingerprints import fingerprint, join
-from twinrun.trace.step_tracer import loss_of
+from twinrun.trace.loss import loss_of
 
 
 class WholeBatch(pl.Callback):

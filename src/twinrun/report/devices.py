@@ -10,7 +10,7 @@ from twinrun import artifacts
 from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
 from twinrun.report.results import ReportedRun, Results
-from twinrun.run_files import verified
+from twinrun.run_files import read_run, verified
 from twinrun.timing.ratios import crossing, exponents
 from twinrun.timing.summary import TimingSummary
 
@@ -134,8 +134,10 @@ def _apart(
 
 
 def _last_loss(run: ReportedRun) -> float:
-    """Return the mean loss of the last epoch's steps; NaN where a step has none."""
+    """Return the mean loss of the last epoch's steps; NaN where a step has none, or no trace."""
     # Not from epochs.csv: what a module logs its loss as is its own affair.
     steps = artifacts.read_csv(verified(run["path"], "steps.csv"), ["epoch", "loss"])
+    if len(steps) < read_run(run["path"])["steps"]:
+        return float("nan")
     last = steps[steps["epoch"] == steps["epoch"].max()]
     return float(last["loss"].mean(skipna=False))

@@ -8,6 +8,7 @@ settings; what the shell had set already is no doing of ours.
 from collections.abc import Iterable, Sequence
 from typing import TypedDict
 
+from twinrun.comparison.trace_words import traced_clause
 from twinrun.process.environment import VARIABLE
 from twinrun.process.machine import THREADS
 from twinrun.report.results import ReportedRun
@@ -19,7 +20,6 @@ OF_EVERY_RUN = (
     "data workers seeded too (seed_everything with workers=True), the data module given the seed "
     "if it takes one",
     "no sampler replaced (use_distributed_sampler=False)",
-    "a fingerprint taken at every step",
 )
 REHEARSED = (
     "one step rehearsed in a process of its own before the first run (rehearsal: true): what the "
@@ -62,8 +62,14 @@ def set_for_runs(runs: Sequence[ReportedRun], *, is_rehearsed: bool) -> SetForRu
     return {
         "summary": ", ".join(short),
         "clauses": [*clauses, *switches, *_of_trainer(started), *OF_EVERY_RUN]
+        + list(dict.fromkeys(map(_of_trace, started)))
         + ([REHEARSED] if is_rehearsed else []),
     }
+
+
+def _of_trace(run: ReportedRun) -> str:
+    """Say at which steps a run took fingerprints."""
+    return traced_clause(variant_of(run).traced) or "a fingerprint taken at every step"
 
 
 def _set(run: ReportedRun) -> dict[str, str]:

@@ -16,9 +16,7 @@ import torch
 # Hooks between the end of a step and the start of the next one, as Lightning calls them.
 OF_CALLBACKS = ("on_train_batch_start", "on_train_batch_end")
 OF_MODULES = (*OF_CALLBACKS, "lr_scheduler_step")
-OF_BATCHES = (
-    *("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),
-)
+OF_BATCHES = (*("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),)
 OURS = "twinrun."  # classes of which we know that they write nothing then
 
 Seen = dict[str, tuple[int, int, int]]
@@ -54,11 +52,11 @@ def _seen(parameters: Mapping[str, torch.Tensor]) -> Seen:
 def _writers(trainer: pl.Trainer, module: pl.LightningModule) -> Iterator[bool]:
     """Yield for each who is called between steps whether it is code that may write."""
     yield from (_has_own(module, pl.LightningModule, name) for name in (*OF_MODULES, *OF_BATCHES))
-    data = trainer._data_connector._datahook_selector.datamodule
-    if data is not None:
-        yield from (_has_own(data, pl.LightningDataModule, name) for name in OF_BATCHES)
+    hooks = trainer._data_connector._datahook_selector
+    if hooks is not None and hooks.datamodule is not None:
+        yield from (_has_own(hooks.datamodule, pl.LightningDataModule, n) for n in OF_BATCHES)
     yield any(not _is_of(logger, "pytorch_lightning.") for logger in trainer.loggers)
-    for callback in trainer.callbacks:
+    for callback in vars(trainer)["callbacks"]:
         if not _is_of(callback, OURS):
             yield from (_has_own(callback, pl.Callback, name) for name in OF_CALLBACKS)
     for config in trainer.lr_scheduler_configs:

@@ -2,7 +2,8 @@
 
 A schedule, a callback or the module itself may set them, from anything: a clock, too. So each step
 has a fingerprint of them, and the numbers among them are kept, for a reader to see both values
-where two runs differ. Kept is what changes: most settings never do.
+where two runs differ. Kept is what changes: most settings never do. A schedule that sets one at
+every step has the changes of its first steps kept, MOST_CHANGES of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,17 +12,21 @@ import numpy as np
 import torch
 
 from twinrun.trace.fingerprints import fingerprint_settings, join, settings_of
+from twinrun.trace.spool import Spool
 
+MOST_CHANGES = 2**16  # 1.5 MiB
+SETTING = np.dtype([("step", "i8"), ("name", "i8"), ("value", "f8")])
 WORDS = {"lr": "learning rate", "weight_decay": "weight decay"}
 
 
 class SettingsTrace:
     """Takes the settings of each step; `arrays` has those that changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Spool) -> None:
+        """Begin with the changes that are there."""
         self._names: dict[str, int] = {}
-        self._changes: list[tuple[int, int]] = []
-        self._values: list[float] = []
+        self._changes = changes
+        self._until: int | None = None
         self._last: dict[str, float] = {}
         self._of_step: dict[str, float] = {}
         self._fingerprints: list[int] = []
@@ -49,12 +54,18 @@ class SettingsTrace:
         """
         if not self._fingerprints:
             self.note(optimizers)
-        for name, value in self._of_step.items():
-            # By text: NaN is no change of NaN.
-            if repr(self._last.get(name)) != repr(value):
-                self._last[name] = value
-                self._changes.append((index, self._names.setdefault(name, len(self._names))))
-                self._values.append(value)
+        # By text: NaN is no change of NaN.
+        changed = {n: v for n, v in self._of_step.items() if repr(self._last.get(n)) != repr(v)}
+        if changed and self._until is None:
+            if len(self._changes) + len(changed) > MOST_CHANGES:
+                self._until = index
+            else:
+                self._last |= changed
+                rows = [
+                    (index, self._names.setdefault(name, len(self._names)), value)
+                    for name, value in changed.items()
+                ]
+                self._changes.append(np.array(rows, dtype=SETTING))
         found = join(self._fingerprints)
         self._of_step, self._fingerprints = {}, []
         return found
@@ -64,21 +75,28 @@ class SettingsTrace:
         return list(self._names)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return `setting_changes`, of each the step's index and the name's, and the new values."""
+        """Return `setting_changes`, of each the step's index and the name's, and the new values.
+
+        `settings_until` is the index of the first step of which they are not known any more; empty
+        where all are.
+        """
+        found = self._changes.read()
         return {
-            "setting_changes": np.array(self._changes, dtype=np.int64).reshape(-1, 2),
-            "setting_values": np.array(self._values, dtype=np.float64),
+            "setting_changes": np.stack([found["step"], found["name"]], axis=1),
+            "setting_values": found["value"].copy(),
+            "settings_until": np.array([] if self._until is None else [self._until], np.int64),
         }
 
-    def load(self, names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> None:
-        """Take what `names` and `arrays` gave."""
+    def state(self) -> dict[str, object]:
+        """Return what a checkpoint holds beside the changes."""
+        return {"names": self.names(), "until": self._until}
+
+    def load(self, names: Sequence[str], until: int | None) -> None:
+        """Take what `state` gave; the changes are there already."""
         self._names = {name: position for position, name in enumerate(names)}
-        self._changes = [(int(step), int(position)) for step, position in arrays["setting_changes"]]
-        self._values = arrays["setting_values"].tolist()
-        self._last = {
-            names[position]: value
-            for (_, position), value in zip(self._changes, self._values, strict=True)
-        }
+        self._until = until
+        for row in self._changes.read():
+            self._last[names[row["name"]]] = float(row["value"])
 
 
 def _numbers(group: Mapping[str, object]) -> Iterator[tuple[str, float]]:

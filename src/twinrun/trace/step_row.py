@@ -1,6 +1,9 @@
-"""What steps.csv holds of a step."""
+"""What steps.csv holds of a step, as its row and as the record that is kept while training."""
 
-from typing import TypedDict
+from typing import TypedDict, cast
+
+import numpy as np
+import pandas as pd
 
 
 class StepRow(TypedDict):
@@ -38,3 +41,23 @@ class StepRow(TypedDict):
     """Fingerprint of the optimizers' state."""
     parameters: str
     """Fingerprint of the parameters that the step ends with."""
+
+
+NUMBERS = {"step": "i8", "epoch": "i8", "loss": "f8"}
+FINGERPRINTS = tuple(name for name in StepRow.__annotations__ if name not in NUMBERS)
+# Half as long as a row of the table.
+RECORD = np.dtype([*NUMBERS.items(), *((name, "u8") for name in FINGERPRINTS)])
+
+
+def row_of(record: np.void) -> StepRow:
+    """Return a record as a row."""
+    values = dict(zip(RECORD.names or (), record.item(), strict=True))
+    return cast(StepRow, values | {name: f"{values[name]:016x}" for name in FINGERPRINTS})
+
+
+def table_of(records: np.ndarray) -> pd.DataFrame:
+    """Return records as a part of steps.csv."""
+    return pd.DataFrame(
+        {name: records[name] for name in NUMBERS}
+        | {name: [f"{value:016x}" for value in records[name].tolist()] for name in FINGERPRINTS}
+    )

@@ -9,40 +9,41 @@ several tensors or generators, `arrays` holds each; which these are is asked at 
 every fingerprinted tensor is copied to the host.
 """
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytorch_lightning as pl
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
+from twinrun.config.traced_steps import TracedSteps
 from twinrun.parameters import parameters_of
 from twinrun.run_records import PER_STEP
 from twinrun.trace.between_steps import BetweenSteps
-from twinrun.trace.columns import Columns, fingerprints_of
+from twinrun.trace.columns import fingerprints_of
 from twinrun.trace.fingerprints import (
     fingerprint,
     fingerprint_batch,
     fingerprint_rng_states,
     fingerprint_states,
     fingerprints_beside,
-    hexadecimal,
     join,
 )
-from twinrun.trace.optimizer_settings import SettingsTrace
+from twinrun.trace.loss import Now, loss_of, value_of
 from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.samples import fingerprint_samples
 from twinrun.trace.step_row import StepRow
-
-MOST_SAMPLES = 2**20  # samples of batches whose fingerprints are kept one by one: 8 MiB
-_NO_SAMPLES = np.empty(0, dtype=np.uint64)
-INITIAL = {"initial": "names", "initial_buffers": "buffer_names"}  # and the names of their columns
+from twinrun.trace.step_tables import StepTables
 
 
 class Tracer(pl.Callback):
-    """Fingerprints every step; `rows` and `arrays` are the tables of it.
+    """Fingerprints every step; `table` and `arrays` are the tables of it (see `step_tables`).
 
     Costs a pass over the batch, the gradients, the buffers, the optimizer's state and the
     parameters; over these a second one where somebody may write them between steps.
@@ -51,31 +52,63 @@ class Tracer(pl.Callback):
     reads_gradients_only = True  # before the update; a step in one piece calls it afterwards
 
     def __init__(self) -> None:
-        self.rows: list[StepRow] = []
+        self.traced = TracedSteps()
+        """The steps that are traced; of the others nothing is looked at but the loss."""
+        self._loss: torch.Tensor | None = None
+        self._epoch = 0
         self.own_gradients = 0
         """Of the workers' gradients before they were summed; of one worker, 0."""
         self.not_fingerprinted: set[str] = set()
         """Classes of what batches hold and nobody could look into."""
         self.resumed_at: list[int] = []
         """The steps done at each resumption of the training."""
-        self._columns = {of: Columns() for of in dict.fromkeys(PER_STEP.values())}
         self._sampled = ParameterSample({})
-        self._initial: dict[str, list[int]] = {"initial": [], "initial_buffers": []}
-        self._per_step: dict[str, list[list[int]]] = {key: [] for key in PER_STEP}
-        self._elements: list[np.ndarray] = []
         self._batch = 0
         self._samples = np.empty(0, dtype=np.uint64)
-        self._kept_samples: list[np.ndarray] = []
-        self._room = MOST_SAMPLES
         self._start: dict[str, int] = {}
         self._rng_states: dict[str, int] = {}
         self._gradients: dict[str, int] = {}
-        self._settings = SettingsTrace()
+        self._folder: Path | None = None
+        self._tables = StepTables()
         self._traces_cuda = False
         self._is_noted = False
         self._hook: RemovableHandle | None = None
         self._between: BetweenSteps | None = None
         self._parameters: dict[str, int] = {}
+
+    def keep_in(self, folder: Path) -> None:
+        """Have the tables in a folder of their own, in which a resumed training finds them.
+
+        Args:
+            folder: inside of the one with the checkpoints; it is made with the first step.
+        """
+        self._folder, self._tables = folder, StepTables(folder)
+
+    def close(self) -> None:
+        """Close the tables, and remove them if no checkpoint needs them."""
+        self._tables.close()
+        if self._folder is not None and not any(self._folder.parent.glob("*.ckpt")):
+            shutil.rmtree(self._folder, ignore_errors=True)
+            with suppress(OSError):  # it is not empty, or not there
+                self._folder.parent.rmdir()
+
+    @property
+    def steps(self) -> int:
+        """How many steps were done, traced or not."""
+        return len(self._tables)
+
+    @property
+    def now(self) -> Now | None:
+        """Where the training is; None before the first step of this process."""
+        if not self._epoch:
+            return None
+        # Read only now: on a GPU it waits for the step.
+        return Now(self.steps, self._epoch, value_of(self._loss))
+
+    @property
+    def _is_traced(self) -> bool:
+        """Whether the step under way is traced."""
+        return self.steps + 1 in self.traced
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take the fingerprints of the initial values; choose the elements that are sampled."""
@@ -86,10 +119,10 @@ class Tracer(pl.Callback):
         # A resumed training has them from its checkpoint.
         if not self.resumed_at:
             buffers = dict(pl_module.named_buffers())
-            self._initial = {
-                "initial": self._row("names", fingerprints_of(parameters)),
-                "initial_buffers": self._row("buffer_names", fingerprints_of(buffers)),
-            }
+            self._tables.set_initial(
+                initial=fingerprints_of(parameters), initial_buffers=fingerprints_of(buffers)
+            )
+        self._tables.begin(most=self.traced.per_tensor, of_step=_details_of(parameters, pl_module))
         self._between = BetweenSteps(trainer, pl_module)
         # A module that optimizes manually may have torch's own optimizer step, around Lightning's
         # hooks. In automatic optimization a hook would have compiled steps done in parts.
@@ -123,6 +156,10 @@ class Tracer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Take the fingerprints of what the step starts with."""
+        if not self._is_traced:
+            self._forget_end()
+            self._start = {"before": 0}  # it has begun
+            return
         self._rng_states = fingerprint_rng_states(cuda=self._traces_cuda)
         parameters = parameters_of(pl_module, trainer.optimizers)
         whole, opaque = fingerprint_batch(batch)
@@ -133,7 +170,7 @@ class Tracer(pl.Callback):
         if self._between is None or not self._between.are_untouched(parameters):
             self._parameters = fingerprints_of(parameters)
         self._start = {
-            "before": join(self._row("names", self._parameters)),
+            "before": join(self._tables.row("names", self._parameters)),
             "buffers_before": join([*fingerprints_of(dict(pl_module.named_buffers())).values()]),
             "random": join(list(self._rng_states.values())),
             "batch": whole,
@@ -168,7 +205,9 @@ class Tracer(pl.Callback):
     def _note_update(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
-        self._settings.note(trainer.optimizers, optimizer)
+        if not self._is_traced:
+            return
+        self._tables.settings.note(trainer.optimizers, optimizer)
         parameters = parameters_of(pl_module, trainer.optimizers)
         found = {name: fingerprint(p.grad) for name, p in parameters.items()}
         # Several optimizers may step in one batch: each adds to what the step has seen.
@@ -186,6 +225,11 @@ class Tracer(pl.Callback):
     ) -> None:
         """Add the step's row."""
         loss = loss_of(outputs)
+        self._loss = None if loss is None else loss.detach()
+        self._epoch = trainer.current_epoch + 1
+        if not self._is_traced:
+            self._tables.skip()
+            return
         self._note_accumulated(trainer, pl_module)
         parameters = parameters_of(pl_module, trainer.optimizers)
         # Their settings are noted before the step: here Lightning has moved the schedulers already.
@@ -202,112 +246,52 @@ class Tracer(pl.Callback):
             "optimizer": dict(zip(parameters, states, strict=True)),
             "parameters": self._parameters,
         }
-        found = {key: self._row(PER_STEP[key], of) for key, of in values.items()}
-        for key, row in found.items():
-            self._per_step[key].append(row)
-        elements = self._sampled.of(parameters)
-        if self._elements and len(elements) != len(self._elements[0]):
-            # Resumed with other parameters than it began with.
-            elements = np.full_like(self._elements[0], np.nan)
-        self._elements.append(elements)
-        # A step keeps all of its samples or none, so that their number tells.
-        samples = self._samples if len(self._samples) <= self._room else _NO_SAMPLES
-        self._kept_samples.append(samples)
-        self._room -= len(samples)
+        found = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
+        step, start = self.steps + 1, self._start
+        self._tables.add_details(step, found)
+        if self._tables.has_sample():
+            self._tables.add_sample(step, self._sampled.of(parameters))
+        self._tables.add_samples(self._samples)
         held = [*parameters.values(), *pl_module.buffers()]
         beside = fingerprints_beside(trainer.optimizers, held)
-        settings = self._settings.end_step(len(self.rows), trainer.optimizers)
-        self.rows.append(
-            {
-                "step": len(self.rows) + 1,
-                "epoch": trainer.current_epoch + 1,
-                "loss": float("nan") if loss is None else float(loss),
-                "before": hexadecimal(self._start["before"]),
-                "buffers_before": hexadecimal(self._start["buffers_before"]),
-                "random": hexadecimal(self._start["random"]),
-                "batch": hexadecimal(self._start["batch"]),
-                "samples": hexadecimal(self._start["samples"]),
-                "loss_fingerprint": hexadecimal(fingerprint(loss)),
-                "own_gradients": hexadecimal(self.own_gradients),
-                "settings": hexadecimal(settings),
-                "random_after": hexadecimal(join(found["random_after"])),
-                "buffers": hexadecimal(join(found["buffers"])),
-                "gradients": hexadecimal(join(found["gradients"])),
-                "optimizer": hexadecimal(join([*found["optimizer"], *beside])),
-                "parameters": hexadecimal(join(found["parameters"])),
-            }
+        self._tables.add(
+            (
+                *(step, self._epoch, value_of(loss)),
+                *(start[key] for key in ("before", "buffers_before", "random", "batch", "samples")),
+                fingerprint(loss),
+                self.own_gradients,
+                self._tables.settings.end_step(step - 1, trainer.optimizers),
+                join(found["random_after"]),
+                join(found["buffers"]),
+                join(found["gradients"]),
+                join([*found["optimizer"], *beside]),
+                join(found["parameters"]),
+            )
         )
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return what fingerprints.npz holds; T parameters, B buffers, R RNG states, S steps.
+    def last_row(self) -> StepRow:
+        """Return the row of the last step."""
+        return self._tables.last()
 
-        names (T,), buffer_names (B,), rng_state_names (R,) str; initial (T,), initial_buffers (B,),
-        gradients, optimizer, parameters (S, T), buffers (S, B), random, random_after (S, R) uint64;
-        samples_of_steps (N,) uint64, those of a step after those of the one before, and
-        num_samples (S,) int64 of each step, 0 beyond MOST_SAMPLES in all;
-        setting_names (K,) str, setting_changes (C, 2) int64 and setting_values (C,) float64 of the
-        optimizers: see `SettingsTrace`;
-        sample (S, at most SAMPLE_SIZE) float32, or float64 where a parameter needs it.
-        """
-        names = {of: columns.names() for of, columns in self._columns.items()}
-        size = len(self.rows)
-        return {
-            **{of: np.array(found, dtype=np.str_) for of, found in names.items()},
-            "setting_names": np.array(self._settings.names(), dtype=np.str_),
-            **{
-                key: np.array(self._columns[INITIAL[key]].padded(row), dtype=np.uint64)
-                for key, row in self._initial.items()
-            },
-            **{
-                key: np.array(
-                    [self._columns[of].padded(row) for row in self._per_step[key]], dtype=np.uint64
-                ).reshape(size, len(names[of]))
-                for key, of in PER_STEP.items()
-            },
-            "samples_of_steps": np.concatenate([_NO_SAMPLES, *self._kept_samples]),
-            "num_samples": np.array([len(found) for found in self._kept_samples], dtype=np.int64),
-            **self._settings.arrays(),
-            "sample": np.array(self._elements),
-        }
+    def table(self) -> Iterator[pd.DataFrame]:
+        """Yield steps.csv, in parts."""
+        yield from self._tables.table()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what fingerprints.npz holds."""
+        return self._tables.arrays()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, for a checkpoint: tensors and plain values."""
-        # torch has no type for strings.
-        arrays = {name: a for name, a in self.arrays().items() if a.dtype.kind != "U"}
-        # Not all of torch knows uint64.
-        arrays = {n: a.view(np.int64) if a.dtype == np.uint64 else a for n, a in arrays.items()}
-        return {
-            "rows": self.rows,
-            "resumed_at": self.resumed_at,
-            **{of: columns.names() for of, columns in self._columns.items()},
-            "setting_names": self._settings.names(),
-            "arrays": {name: torch.from_numpy(array) for name, array in arrays.items()},
-        }
+        return {"tables": self._tables.state(), "resumed_at": self.resumed_at}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the tables of a checkpoint."""
-        self.rows = state_dict["rows"]
-        self.resumed_at = [*state_dict["resumed_at"], len(self.rows)]
-        for of, columns in self._columns.items():
-            columns.row(dict.fromkeys(state_dict[of], 0))
-        arrays = {name: tensor.numpy() for name, tensor in state_dict["arrays"].items()}
-        self._initial = {key: arrays[key].view(np.uint64).tolist() for key in self._initial}
-        self._per_step = {key: arrays[key].view(np.uint64).tolist() for key in PER_STEP}
-        # A checkpoint of an older version has none.
-        if "setting_names" in state_dict:
-            self._settings.load(state_dict["setting_names"], arrays)
-        self._elements = list(arrays["sample"])
-        ends = np.cumsum(arrays["num_samples"])[:-1]
-        samples = np.split(arrays["samples_of_steps"].view(np.uint64), ends)
-        # np.split makes one part of nothing.
-        self._kept_samples = samples if self.rows else []
-        self._room = MOST_SAMPLES - sum(map(len, self._kept_samples))
-
-    def _row(self, of: str, values: Mapping[str, int]) -> list[int]:
-        return self._columns[of].row(values)
+        self._tables.load(state_dict["tables"])
+        self.resumed_at = [*state_dict["resumed_at"], self.steps]
 
 
-def loss_of(outputs: object) -> torch.Tensor | None:
-    """Return the loss that a training step returned, alone or in a mapping; None for neither."""
-    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-    return loss if isinstance(loss, torch.Tensor) else None
+def _details_of(parameters: Mapping[str, torch.Tensor], module: pl.LightningModule) -> int:
+    """Count the fingerprints of single tensors and generators that a step has."""
+    # Of the generators of GPUs it knows nothing: the runs of a pair must keep the same steps.
+    return 3 * len(parameters) + len(list(module.buffers())) + 6

@@ -79,9 +79,12 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         team = join_team(workers, module, data, stop, variant=variant, seed=training.seed)
         if variant.accumulate > 1:
             team.tracer = accumulate(module, data, micro_batches=variant.accumulate)
-        yield Assembly(
-            module=module, data=data, speed=speed, workers=workers, team=team, root=empty
-        )
+        try:
+            yield Assembly(
+                module=module, data=data, speed=speed, workers=workers, team=team, root=empty
+            )
+        finally:
+            team.tracer.close()
 
 
 def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModule]:

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 from torch.utils.tensorboard import SummaryWriter
 
 from twinrun.process.fresh_process import report_progress
+from twinrun.trace.loss import Now
 from twinrun.trace.step_tracer import Tracer
 
 LINE_SECONDS = 10.0  # between two lines
@@ -47,18 +48,19 @@ class Progress(pl.Callback):
     ) -> None:
         """Say it, if it is time to."""
         now = time.monotonic()
-        if now - self._said < LINE_SECONDS or not self._tracer.rows:
+        step = self._tracer.now
+        if now - self._said < LINE_SECONDS or step is None:
             return
         self._said = now
         left, done = "", _part_done(trainer, batch_idx + 1)
         if done > self._begun:  # of a stream nobody knows
             seconds = (now - self._started) * (1 - done) / (done - self._begun)
             left = f", about {seconds:.0f} s left"
-        step, epochs = self._tracer.rows[-1], trainer.max_epochs
+        epochs = trainer.max_epochs
         of = f" of {epochs}" if epochs and epochs > 0 else ""
         report_progress(
-            f"{self._label}: epoch {step['epoch']}{of}, step {step['step']}, "
-            f"loss {step['loss']:.4g}, {self._workers}{left}"
+            f"{self._label}: epoch {step.epoch}{of}, step {step.step}, "
+            f"loss {step.loss:.4g}, {self._workers}{left}"
         )
 
 
@@ -89,9 +91,9 @@ class Curves(pl.Callback):
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Add a point of the loss, if it is time to."""
-        if self._tracer.rows and not self._is_broken:
+        if self._tracer.now is not None and not self._is_broken:
             with self._tolerated():
-                self._add_loss()
+                self._add_loss(self._tracer.now)
 
     @contextmanager
     def _tolerated(self) -> Iterator[None]:
@@ -106,17 +108,16 @@ class Curves(pl.Callback):
                 f"continues without"
             )
 
-    def _add_loss(self) -> None:
-        step = self._tracer.rows[-1]
+    def _add_loss(self, step: Now) -> None:
         if self._writer is None:
-            if step["step"] == 1:  # an earlier run's events would be drawn into the same curves
+            if step.step == 1:  # an earlier run's events would be drawn into the same curves
                 shutil.rmtree(self._folder, ignore_errors=True)
             # A resumed run takes back what was drawn of the steps that it does once more.
-            self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step["step"])
+            self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step.step)
         now = time.monotonic()
         if now - self._written >= POINT_SECONDS:
             self._written = now
-            self._writer.add_scalar("loss", step["loss"], step["step"])
+            self._writer.add_scalar("loss", step.loss, step.step)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a point of what was logged in the epoch before, if it is time to."""
@@ -135,7 +136,7 @@ class Curves(pl.Callback):
         self._summed = time.monotonic()
         with self._tolerated():
             for name, value in trainer.callback_metrics.items():
-                self._writer.add_scalar(name, float(value), len(self._tracer.rows))
+                self._writer.add_scalar(name, float(value), self._tracer.steps)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Close the file, however the training ended."""

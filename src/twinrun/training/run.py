@@ -32,7 +32,8 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         # A checkpoint of an earlier attempt would have the training begin behind its stop.
         shutil.rmtree(asked.checkpoints, ignore_errors=True)
         stops = [True, False]
-    is_resumed = Path(asked.checkpoints).exists()
+    # Beside the checkpoints lies the trace, also of an attempt that came to none.
+    is_resumed = any(Path(asked.checkpoints).glob("*.ckpt"))
     # One for the whole run: its workers, and the process that resumes it, compile the same.
     with (
         own_cache() as cache,

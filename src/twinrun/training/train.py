@@ -111,7 +111,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         if workers.is_first:
             if is_whole:
                 told = run.training.workload.trainer
-                check_extent(trainer, variant, told, team, steps=len(team.tracer.rows))
+                check_extent(trainer, variant, told, team, steps=team.tracer.steps)
             # Before test and prediction, which may end the process: the training is kept.
             write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
@@ -130,7 +130,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         **origin,
         "tensors": entries,
         "weights_sha256": artifacts.sha256(files.weights),
-        "steps": len(team.tracer.rows),
+        "steps": team.tracer.steps,
         "epochs": len(watchers.metrics.rows),
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
@@ -157,7 +157,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     run_files.write_run(files, manifest)
     if stop.is_by_signal:
         raise JobError(
-            f"{stop.reason} after step {len(team.tracer.rows)}: the network so far is in {stopped};"
+            f"{stop.reason} after step {team.tracer.steps}: the network so far is in {stopped};"
             f" start the workflow again to train the run to its end"
         )
     # What an earlier, stopped attempt left: only now is it of no use.
@@ -209,6 +209,9 @@ def _watch(
     # Resumed as Lightning alone would: nothing of ours may repair what its checkpoint loses.
     if variant.stop != "none" and variant.resume == "lightning":
         lightning_file, first = Path(run.checkpoints, interrupt.FILE), []
+    team.tracer.traced = variant.traced
+    if is_first:
+        team.tracer.keep_in(Path(run.checkpoints, "trace"))
     callbacks = [
         *first,
         assembly.speed,

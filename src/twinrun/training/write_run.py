@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-import pandas as pd
 import pytorch_lightning as pl
 import torch
 
@@ -46,7 +45,7 @@ def write_arrays(
 ) -> None:
     """Write what the training itself leaves: weights, steps, epochs, fingerprints."""
     artifacts.write_tensors(files.weights, {name: t for name, _, t in tensors})
-    artifacts.write_csv(files.steps, pd.DataFrame(tracer.rows))
+    artifacts.write_csv_parts(files.steps, tracer.table())
     artifacts.write_csv(files.epochs, metrics.table())
     artifacts.write_arrays(files.fingerprints, tracer.arrays())
 

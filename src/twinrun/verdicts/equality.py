@@ -239,7 +239,10 @@ def _difference(comparison: Comparison) -> str:
     # Buffers alone: statistics may differ where nothing that is learned does.
     elif buffers["elements_differing"]:
         clauses.append(_share(buffers, "buffer element"))
-    return ", ".join([*clauses, _beginning(comparison["first_difference"])])
+    first = comparison["first_difference"]
+    if first is None and "traced" in comparison:
+        return ", ".join([*clauses, "at no step that was traced"])
+    return ", ".join([*clauses, _beginning(first)])
 
 
 def _share(counts: Counts, noun: str) -> str:

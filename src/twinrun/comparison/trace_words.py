@@ -1,0 +1,36 @@
+"""Which steps of a training were traced, in a clause."""
+
+from twinrun.config.traced_steps import TracedSteps
+from twinrun.formatting import count
+
+UNTRACED = "parameters and buffers compared before the first step and at the end only; not traced"
+
+
+def traced_clause(traced: TracedSteps) -> str | None:
+    """Say which steps were traced; None where all were.
+
+    >>> traced_clause(TracedSteps(every=10))
+    'traced every 10th step'
+    >>> traced_clause(TracedSteps(every=None, first=100))
+    'traced at the first 100 steps alone'
+    """
+    if traced.are_all:
+        return None
+    if traced.are_none:
+        return UNTRACED
+    first = f"the first {count(traced.first)} steps" if traced.first > 1 else "the first step"
+    if traced.every is None:
+        return f"traced at {first} alone"
+    every = f"every {ordinal(traced.every)} step"
+    return f"traced at {first} and {every}" if traced.first else f"traced {every}"
+
+
+def ordinal(number: int) -> str:
+    """Write the ordinal of a number.
+
+    >>> [ordinal(number) for number in (2, 3, 10, 11, 21, 112)]
+    ['2nd', '3rd', '10th', '11th', '21st', '112th']
+    """
+    is_teen = number % 100 in (11, 12, 13)
+    ending = "th" if is_teen else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{count(number)}{ending}"

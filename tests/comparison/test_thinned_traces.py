@@ -1,0 +1,166 @@
+"""What a comparison says where not every step was traced, or not every tensor kept."""
+
+import numpy as np
+import pytest
+import torch
+from comparing import compared
+from example_runs import example_parameters, thinned, write_run
+
+from twinrun.comparison.conditions import conditions
+from twinrun.comparison.difference_size import losses_apart, size_of
+from twinrun.comparison.difference_words import clause_of
+from twinrun.comparison.locate import _why_not_replayed
+from twinrun.comparison.location_words import beginning
+from twinrun.config.traced_steps import traced_steps
+from twinrun.run_files import read_run, variant_of
+from twinrun.verdicts.equality import repeats
+from twinrun.verdicts.evidence import Evidence
+
+STEPS = 24
+TENTH = {"every": 10}
+
+
+def runs_of(folder, trace, planted=(), *, detailed=None, second=None, other=None):
+    """Write two runs that are traced as a variant asks for."""
+    runs = []
+    for repeat, own, tensors in ((1, (), None), (2, planted, other)):
+        asked = second if repeat == 2 and second is not None else trace
+        run = write_run(
+            folder,
+            repeat,
+            num_steps=STEPS,
+            planted=own,
+            parameters=tensors,
+            changes={"settings.variant.trace": asked},
+        )
+        runs.append(thinned(run, traced_steps(asked), detailed))
+    return runs
+
+
+def found(folder, *runs):
+    """Compare; give the summary and what is said of it."""
+    summary, _, _ = compared(folder, *runs)
+    (verdict, *_) = repeats([Evidence(found=summary, path="")])
+    return summary, verdict["measured"]
+
+
+def test_equal_runs_say_which_steps_were_traced(tmp_path):
+    summary, measured = found(tmp_path, *runs_of(tmp_path, TENTH))
+    assert summary["answer"] == "equal"
+    assert measured == "0 of 36 parameters differ (2 runs, 24 steps); traced every 10th step"
+
+
+def test_runs_without_a_trace_are_compared_at_the_end(tmp_path):
+    summary, measured = found(tmp_path, *runs_of(tmp_path, None))
+    assert summary["answer"] == "equal"
+    assert measured.endswith(
+        "parameters and buffers compared before the first step and at the end only; not traced"
+    )
+    moved = {name: tensor + 1 for name, tensor in example_parameters().items()}
+    summary, measured = found(tmp_path / "2", *runs_of(tmp_path / "2", None, other=moved))
+    assert (summary["answer"], summary["first_difference"]) == ("differs", None)
+    assert "at no step that was traced" in measured
+
+
+# What differs at step 20 alone of the traced ones, its class, and whether it can be replayed.
+SEEN = [
+    ("before", None, "parameters before the step", "not traced", False),
+    ("random", "numpy", "RNG states", "not traced", False),
+    ("optimizer", "head.weight", "optimizer state", "not traced", False),
+    ("batch", None, "content of the batch", "data content", False),
+    ("loss", None, "loss", "forward", True),
+    ("gradients", "encoder.bias", "gradients", "backward", True),
+    ("parameters", "encoder.bias", "parameters", "optimizer", True),
+]
+
+
+@pytest.mark.parametrize(("planted", "tensor", "quantity", "cause", "is_replayed"), SEEN)
+def test_between_which_steps_a_difference_began(
+    tmp_path, planted, tensor, quantity, cause, is_replayed
+):
+    runs = runs_of(tmp_path, TENTH, [(20, planted, tensor)])
+    summary, measured = found(tmp_path, *runs)
+    first = summary["first_difference"]
+    assert (first["step"], first["since"]) == (20, 11)
+    assert (first["quantity"], first["tensor"], first["cause"]) == (quantity, tensor, cause)
+    of_tensor = f" of {tensor}" if tensor else ""
+    clause = f"between step 11 and 20, seen in the {quantity}{of_tensor}"
+    assert clause_of(first) == clause
+    assert f"{clause} (2 runs, 24 steps); traced every 10th step" in measured
+    assert beginning(first) == f"First to differ, {clause}"
+    hindrance = _why_not_replayed(first, variant_of(read_run(runs[0])))
+    assert (hindrance is None) is is_replayed
+    if cause == "not traced":
+        assert "trace every step" in hindrance
+    steps = tmp_path / "seed1.steps.csv"
+    assert size_of(summary, steps).size == "undecided"
+    assert "the steps from 11 on were not traced" in size_of(summary, steps).sentence()
+    assert losses_apart(summary, steps) is None
+
+
+def test_the_first_steps_are_traced_without_a_gap(tmp_path):
+    trace = {"every": 10, "first": 5}
+    runs = runs_of(tmp_path, trace, [(4, "gradients", "head.weight"), (5, "before", None)])
+    summary, measured = found(tmp_path, *runs)
+    first = summary["first_difference"]
+    assert (first["step"], first["tensor"]) == (4, "head.weight")
+    assert "since" not in first
+    assert measured.endswith("traced at the first 5 steps and every 10th step")
+
+
+def test_a_step_without_single_tensors_names_none(tmp_path):
+    planted = [(7, "gradients", "head.weight"), (8, "before", None)]
+    runs = runs_of(tmp_path, {"every": 1}, planted, detailed=[1, 2, 3])
+    summary, _, steps = compared(tmp_path, *runs)
+    first = summary["first_difference"]
+    assert (first["step"], first["quantity"], first["tensor"]) == (7, "gradients", None)
+    assert conditions(summary) == []
+    # Distances of the sample are of the same three steps.
+    assert steps["relative_l2"].notna().tolist() == [True] * 3 + [False] * (STEPS - 3)
+
+
+def test_runs_with_other_generators_are_equal_where_single_ones_are_not_kept(tmp_path):
+    """A run on a GPU has one more, and so another joined fingerprint."""
+    first = write_run(tmp_path, 1)
+    second = write_run(tmp_path, 2)
+    thinned(first, range(1, 7), [1, 2])
+    with np.load(second.with_name("fingerprints.npz")) as arrays:
+        assert arrays["rng_state_names"].tolist() == ["python", "numpy", "torch"]
+    thinned(second, range(1, 7), [1, 2])
+    assert compared(tmp_path, first, second)[0]["answer"] == "equal"
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_runs_that_are_not_traced_alike_are_no_pair(tmp_path, across):
+    runs = runs_of(tmp_path, {"every": 10}, second={"every": 5})
+    if across:
+        runs[1] = write_run(
+            tmp_path,
+            3,
+            num_steps=STEPS,
+            changes={"variant": "other", "settings.variant.trace": {"every": 5}},
+        )
+        thinned(runs[1], traced_steps({"every": 5}))
+    summary, _, _ = compared(tmp_path, *runs, across=across)
+    assert summary["answer"] == "not comparable"
+    assert "trace.every is 10 in" in summary["reason"]
+    assert "and 5 in" in summary["reason"]
+
+
+def test_another_number_of_steps_is_seen_where_the_last_ones_are_not_traced(tmp_path):
+    runs = [
+        thinned(
+            write_run(tmp_path, repeat, num_steps=steps, changes={"settings.variant.trace": TENTH}),
+            traced_steps(TENTH),
+        )
+        for repeat, steps in ((1, 12), (2, 13))
+    ]
+    first = compared(tmp_path, *runs)[0]["first_difference"]
+    assert (first["quantity"], first["step"]) == ("number of steps", 13)
+
+
+def test_weights_that_differ_alone_are_told_from_a_step(tmp_path):
+    moved = {name: torch.zeros_like(t) for name, t in example_parameters().items()}
+    summary, measured = found(tmp_path, *runs_of(tmp_path, TENTH, other=moved))
+    assert summary["first_difference"] is None
+    assert "at no step that was traced" in measured
