@@ -18,7 +18,7 @@ from twinrun.comparison.study_records import MatrixCell
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
 from twinrun.errors import TwinrunError
-from twinrun.gate import expected_fingerprints, gate
+from twinrun.gate import costs, expected_fingerprints, gate
 from twinrun.gate import outcome as outcomes
 from twinrun.gate.expected_fingerprints import movements
 from twinrun.gate.gate import EXIT_CODES, main, require
@@ -132,7 +132,7 @@ def outcome(folder, requirements, **results):
     return {code: outcome for outcome, code in EXIT_CODES.items()}[code]
 
 
-@pytest.mark.parametrize("module", [expected_fingerprints, gate, outcomes])
+@pytest.mark.parametrize("module", [costs, expected_fingerprints, outcomes])
 def test_examples_in_the_docstrings_hold(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -226,6 +226,20 @@ def test_a_key_of_the_pair_that_stands_alone_is_judged(tmp_path):
 def test_a_cost_that_was_not_measured_is_not_comparable(tmp_path):
     timing = COST | {"ratios": []}
     assert outcome(tmp_path, {"determinism_cost": "<= 9"}, timing=timing) == "not comparable"
+
+
+@pytest.mark.parametrize("answer", ["not run", "not comparable"])
+def test_a_variant_whose_cost_has_no_ratio_has_a_line(tmp_path, answer, capsys):
+    """One that was skipped, or that this machine cannot run, is in no ratio of the timing."""
+    row = verdict(answer, key="cost") | {"variant": "det-two"}
+    assert outcome(tmp_path, {"determinism_cost": "<= 1.25"}, rows=[row]) == "not comparable"
+    assert "denoiser det-two" in capsys.readouterr().out
+    of_another_config = row | {"workload": "renamed"}
+    assert outcome(tmp_path, {"determinism_cost": "<= 1.25"}, rows=[of_another_config]) == "pass"
+    assert (
+        outcome(tmp_path, {"determinism_cost": "<= 1.25"}, rows=[row | {"answer": "undecided"}])
+        == "pass"
+    )
 
 
 @pytest.mark.parametrize("phase", ["predict", "trainer"])

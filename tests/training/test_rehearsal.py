@@ -142,6 +142,7 @@ def right_ones(tmp_path_factory):
         "planning": {"module": "wrong_modules:Planning"},
         "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
         "frozen": {"module": "wrong_modules:Frozen"},
+        "skipping": {"module": "wrong_modules:Skipping"},
         "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
         "needing": {
             "module": "needing:Net",
@@ -170,6 +171,12 @@ def test_sizes_and_metrics_are_measured(right_ones):
     assert (sizes["parameters_bytes"], sizes["optimizer_bytes"]) == (4 * 19, 0)
     assert sizes["batch_bytes"] == 4 * (2 * 4 + 2)
     assert 100 < sizes["peak_memory_mb"] < 4000
+
+
+def test_a_module_may_skip_its_first_batches(right_ones):
+    (found,) = right_ones["skipping"]
+    assert found["mistakes"] == found["notes"] == []
+    assert found["logged"] == ["train_loss", "val_loss"]
 
 
 def test_what_a_training_can_do_without_is_a_note(right_ones):

@@ -30,6 +30,7 @@ DEFAULTS: dict[str, tuple[object, ...]] = {
     "check_val_every_n_epoch": (1,),
     "accumulate_grad_batches": (1,),
     "inference_mode": (True,),
+    "enable_model_summary": (None, True),
     "detect_anomaly": (False,),
     "barebones": (False,),
     "sync_batchnorm": (False,),
@@ -40,7 +41,7 @@ DEFAULTS: dict[str, tuple[object, ...]] = {
 }
 # What says how it is trained, shown or kept, and nothing of what is trained.
 LEFT = (
-    *("accelerator", "deterministic", "enable_progress_bar", "enable_model_summary"),
+    *("accelerator", "deterministic", "enable_progress_bar"),
     *("enable_checkpointing", "default_root_dir", "log_every_n_steps"),
     *("use_distributed_sampler", "enable_autolog_hparams", "profiler", "model_registry"),
 )

@@ -49,6 +49,8 @@ class TrainerArguments:
     """After how many epochs the loaders are made anew; 0 for never."""
     inference_mode: bool = True
     """Whether validation, test and prediction are in torch's inference mode."""
+    enable_model_summary: bool = True
+    """Whether `forward` is called with the module's `example_input_array` before the first step."""
 
     def accumulation(self, micro_batches: int = 1) -> int | dict[int, int]:
         """Return how many batches make a step, by epoch where that changes.

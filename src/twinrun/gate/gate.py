@@ -11,20 +11,19 @@ moved is shown first.
 """
 
 import argparse
-import operator
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from twinrun.comparison.study_records import MatrixTable, read_matrix
 from twinrun.errors import TwinrunError, sentence_of
-from twinrun.formatting import measure
 from twinrun.gate import expected_fingerprints
+from twinrun.gate.costs import costs
 from twinrun.gate.judged import Planned, hashes_of, lines_now, other_settings, why_not_judged
 from twinrun.gate.outcome import (
     GateLine,
     GateOutcome,
-    Outcome,
+    Judged,
     read_outcome,
     severest,
     shown,
@@ -32,11 +31,7 @@ from twinrun.gate.outcome import (
 )
 from twinrun.gate.stale import stale_reasons
 from twinrun.process.job import say
-from twinrun.timing import summary
-from twinrun.timing.ratio_words import interval_of_time
-from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.rows import VerdictRow, read_rows
-from twinrun.verdicts.speed import instability, medians_behind
 
 EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
 # A pair that validates, tests or predicts differently does not repeat, equal as its weights may be.
@@ -44,11 +39,8 @@ PAIR_KEYS = ("repeats", "repeats_logged", "repeats_metrics", "repeats_prediction
 # The requirement of every gate.
 UP_TO_DATE = "runs are up to date"
 PAIR = "_pair"  # of a variant, at the end of a requirement's name
-LIMITS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 # Answers that say nothing about what is required, unless just that answer is required.
 OPEN = ("not run", "not comparable", "undecided")
-
-Judged = tuple[Outcome, str]  # and why
 
 
 def require(
@@ -86,7 +78,7 @@ def require(
         if isinstance(wanted, list):  # the cells of `matrix`
             judged = [_cell(read_matrix(path), cell) for path in matrices for cell in wanted]
         elif name == "determinism_cost":
-            judged = [line for path in timings for line in _costs(summary.read(path), wanted)]
+            judged = [*costs(timings, wanted, rows, planned["studies"]["reproducibility"])]
         elif name == "fingerprint":
             judged = _fingerprints(wanted, found, runs)
         else:
@@ -165,40 +157,6 @@ def _answer(row: VerdictRow, wanted: str) -> Judged:
     if row["answer"] == wanted or (row["answer"], wanted) == ("better", "not worse"):
         return "pass", why
     return "not comparable" if row["answer"] in OPEN else "fail", why
-
-
-def _costs(timing: TimingSummary, wanted: str) -> Iterator[Judged]:
-    """Compare each ratio of the training step with a limit such as `<= 1.25`.
-
-    The ratio itself is compared, not an end of its interval: see docs/gate.md.
-    """
-    # The schema has one space between sign and number.
-    sign, _, limit = wanted.partition(" ")
-    ratios = [ratio for ratio in timing["ratios"] if ratio["phase"] == "train"]
-    if not ratios:
-        yield "not comparable", f"{timing['workload']}: the cost was not measured"
-    for ratio in ratios:
-        value = ratio["time_ratio"]
-        holds = LIMITS[sign](value, float(limit))
-        printed = _beside_limit(value, sign, float(limit))
-        why = f"{timing['workload']} {ratio['variant']}: {printed} ({interval_of_time(ratio)})"
-        why += instability(ratio, medians_behind(timing, ratio), noun="rounds")
-        yield "pass" if holds else "fail", why
-
-
-def _beside_limit(value: float, sign: str, limit: float) -> str:
-    """Write a value with three digits, or with as many as show on which side of a limit it is.
-
-    >>> _beside_limit(1.2, "<=", 1.25), _beside_limit(1.2504, "<=", 1.25)
-    ('1.20', '1.2504')
-    """
-    holds = LIMITS[sign](value, limit)
-    digits = next(
-        digits
-        for digits in range(3, 18)  # 17 digits give any float64 back
-        if LIMITS[sign](float(f"{value:.{digits - 1}e}"), limit) == holds
-    )
-    return measure(value, digits)
 
 
 def _cell(matrix: MatrixTable, name: str) -> Judged:

@@ -11,6 +11,7 @@ Outcome = Literal[
     "fail",  # something was compared or measured, and does not hold
     "not comparable",  # nothing failed, but something could not be judged
 ]
+Judged = tuple[Outcome, str]  # and why
 SEVEREST_FIRST: tuple[Outcome, ...] = ("fail", "not comparable", "pass")
 
 

@@ -26,7 +26,13 @@ from twinrun.parallel.accumulation import accumulate
 from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.determinism import SWITCHES, determinism
-from twinrun.training.build_workload import OfRun, build_data, build_module
+from twinrun.training.build_workload import (
+    OfRun,
+    build_data,
+    build_module,
+    import_workload,
+)
+from twinrun.training.model_summary import SilentSummary
 from twinrun.training.overfit import without_shuffling
 from twinrun.training.trainer_objects import loggers_in
 from twinrun.training.unsupported import check_tensors
@@ -88,11 +94,13 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
 
 
 def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModule]:
-    """Seed Python, NumPy and torch, then construct the data module and the module.
+    """Import, seed Python, NumPy and torch, then construct the data module and the module.
 
     Raises:
         TwinrunError: if the workload cannot be built.
     """
+    # As a script, which imports first: what its modules draw or seed then is not the run's.
+    import_workload(training.workload, training.search_path)
     pl.seed_everything(training.seed, workers=True, verbose=False)
     workload, variant, folders = training.workload, training.variant, training.search_path
     of_run = of_run_in(training)
@@ -165,13 +173,12 @@ def trainer_of(
         **told,
         max_epochs=max_epochs,
         default_root_dir=root,
-        callbacks=callbacks,
+        callbacks=[*callbacks, *([SilentSummary()] if given.enable_model_summary else [])],
         logger=loggers_in(given, root) or variant.logging,
         # Lightning counts the one that stops the training as a checkpoint callback.
         enable_checkpointing=variant.checkpointing
         or any(isinstance(callback, pl.callbacks.Checkpoint) for callback in callbacks),
         enable_progress_bar=variant.logging,
-        enable_model_summary=False,
         # Inside a cluster job Lightning would take the job's single task for the whole world.
         plugins=[LightningEnvironment()],
     )

@@ -109,6 +109,17 @@ def build_data(
     return data
 
 
+def import_workload(workload: Workload, search_path: Sequence[str] = ()) -> None:
+    """Import the constructors of a workload, and the classes that its arguments name.
+
+    Raises:
+        TwinrunError: as `load_workload`.
+    """
+    # Whether a value suits its annotation is known only of a class that is imported.
+    for _ in wrong_values(workload, search_path):
+        pass
+
+
 def wrong_values(workload: Workload, search_path: Sequence[str] = ()) -> Iterator[str]:
     """Yield a sentence for each value that its argument's annotation does not allow."""
     module, data, of_module, of_data = load_workload(workload, search_path)

@@ -15,6 +15,8 @@ from twinrun.training.assemble import trainer_of
 from twinrun.training.rehearsal_plan import Sizes, first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
+MOST_WITHOUT_LOSS = 20  # batches that a module may skip before its first step
+
 
 class FirstStep(pl.Callback):
     """Ends a training after its first step, and keeps what the step needed."""
@@ -26,7 +28,7 @@ class FirstStep(pl.Callback):
         """What is under way."""
         self._say = say
         self.count = 0
-        """Steps that were taken."""
+        """Batches that were taken: one, and those before it that the module skipped."""
         self.logged: set[str] = set()
         """Metrics of training and validation."""
         self.has_validated = False
@@ -69,7 +71,7 @@ class FirstStep(pl.Callback):
         self._begin("the first training step")
         # Only an epoch that ends has Lightning step its schedulers, with what they monitor. Not
         # `limit_train_batches`: schedulers ask the Trainer before how many steps there will be.
-        trainer.fit_loop.max_batches = 1
+        trainer.fit_loop.max_batches = batch_idx + 1
         self.batch_bytes = num_bytes(batch)
         self.batch = fingerprint_tree(batch) if self._keeps_batch else None
 
@@ -83,12 +85,16 @@ class FirstStep(pl.Callback):
     ) -> None:
         """End the training; Lightning still validates, and ends the epoch."""
         self.count += 1
-        before, self.parameters = self.parameters, _fingerprints(pl_module)
-        self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
-        self._begin("what follows the first training step")
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         # Under manual optimization the module calls backward by itself, and may return nothing.
         self._has_loss = loss is not None or not pl_module.automatic_optimization
+        if not self._has_loss and self.count < MOST_WITHOUT_LOSS:
+            # A module may skip a batch, and Lightning then takes no step.
+            trainer.fit_loop.max_batches = batch_idx + 2
+            return
+        before, self.parameters = self.parameters, _fingerprints(pl_module)
+        self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
+        self._begin("what follows the first training step")
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.isfinite():
             self.notes.append(f"{type(pl_module).__name__}: the first loss is {float(loss)}")
         # Not an exception: Lightning validates and ends the epoch, which is to be rehearsed too.
@@ -148,8 +154,8 @@ class FirstStep(pl.Callback):
             )
         elif not self._has_loss:
             yield (
-                f"module: training_step of {name} returns nothing for the first batch; under "
-                f"automatic optimization it must return the loss"
+                f"module: training_step of {name} returns nothing for the first {self.count} "
+                f"batches; under automatic optimization it must return the loss"
             )
         elif not any(group["params"] for o in trainer.optimizers for group in o.param_groups):
             yield f"module: configure_optimizers of {name} returns no optimizer"
