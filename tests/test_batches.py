@@ -100,6 +100,9 @@ class Graph:
         self._storage = Storage(self, tensors)
         self._slices = {"x": [0, 1]}
 
+    def __call__(self):
+        return self._storage.items()
+
 
 @dataclasses.dataclass
 class Sample:

@@ -153,9 +153,10 @@ def _children(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, Set):
         # Its order is chance; what it holds is not.
         return [(str(index), item) for index, item in enumerate(sorted(value, key=repr))]
-    is_code = isinstance(value, type | torch.nn.Module) or callable(value)
-    holds = not is_code and _holds_tensors([item for _, item in attributes(value)])
-    return [] if holds else None  # nothing but its attributes
+    if isinstance(value, type | torch.nn.Module):
+        return None
+    # Nothing but its attributes, if they are worth a look.
+    return [] if _holds_tensors([item for _, item in attributes(value)]) else None
 
 
 def _holds_tensors(value: object, deeper: int = 3) -> bool:
