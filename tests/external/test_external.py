@@ -23,5 +23,6 @@ def test_the_page_has_a_row_of_each_audit_and_its_config_is_one(audit):
 def test_a_package_goes_through(audit, tmp_path):
     verdicts = run(audit, environment(audit, ENVIRONMENTS), tmp_path)
     assert verdicts
-    missing = ("not run", "not comparable")
-    assert [verdict for verdict in verdicts if verdict["answer"] in missing] == []
+    missing = [each for each in verdicts if each["answer"] in ("not run", "not comparable")]
+    # A data module may have nothing to predict.
+    assert [each for each in missing if "prediction" not in each["key"]] == []

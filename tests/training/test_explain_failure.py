@@ -81,6 +81,7 @@ def test_an_odd_value_is_a_suspect_where_something_fails(given, sentence):
     [
         {"width": 8, "rate": 1, "mode": "b", "flag": False},
         {"sizes": [1, 2]},
+        {"settings": {"class_path": "anything.Settings"}},  # made already, as its class says
         {"mapping": {"a": 1}, "said": {"depth": 1}, "thing": {"a": 1}, "free": {"a": 1}},
         {"sizes": None, "path": None, "free": "x", "unknown": "y"},
         {"sloppy": 0.7},  # the default contradicts the annotation already

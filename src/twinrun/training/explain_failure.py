@@ -131,7 +131,8 @@ def _oddity(value: object, parameter: inspect.Parameter) -> str | None:
     >>> _oddity(8.0, parameters["size"])
     '8.0 is not a whole number, which the constructor asks for; write 8'
     """
-    if isinstance(value, dict) and (wanted := _class_of(parameter.annotation)):
+    is_mapping = isinstance(value, dict) and "class_path" not in value
+    if is_mapping and (wanted := _class_of(parameter.annotation)):
         return (
             f"{shown(value)} is a mapping, where the constructor asks for an object of {wanted}, "
             f"which is {{class_path: package.Class, init_args: {{...}}}}"
