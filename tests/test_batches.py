@@ -87,6 +87,9 @@ class Storage(MutableMapping):
     def __len__(self):
         return len(self._items)
 
+    def keys(self):
+        return tuple(self._items)  # that no set is equal to
+
     def __deepcopy__(self, memo):
         made = copy.copy(self)
         made._items = copy.deepcopy(self._items, memo)
@@ -98,7 +101,7 @@ class Graph:
 
     def __init__(self, **tensors):
         self._storage = Storage(self, tensors)
-        self._slices = {"x": [0, 1]}
+        self._slices, self._kind = {"x": [0, 1]}, dict
 
     def __call__(self):
         return self._storage.items()

@@ -111,13 +111,14 @@ def attributes(value: object) -> list[tuple[str, object]]:
 
 
 def _is_its_own(value: object, item: object) -> bool:
-    """Say whether an attribute holds what a mapping shows anyway, or refers to what holds it."""
-    if isinstance(item, weakref.ReferenceType):
+    """Say whether an attribute holds what a mapping shows anyway, refers to it, or is a class."""
+    if isinstance(item, weakref.ReferenceType | type):
         return True
     if not (isinstance(value, Mapping) and isinstance(item, Mapping)):
         return False
     with isolate_rng(include_cuda=torch.cuda.is_initialized()):  # see `children`
-        return item.keys() == value.keys() and all(item[key] is value[key] for key in item)
+        keys = list(item.keys())
+        return keys == list(value.keys()) and all(item[key] is value[key] for key in keys)
 
 
 def children(value: object) -> list[tuple[str, object]] | None:
@@ -153,7 +154,7 @@ def _children(value: object) -> list[tuple[str, object]] | None:
     if isinstance(value, Set):
         # Its order is chance; what it holds is not.
         return [(str(index), item) for index, item in enumerate(sorted(value, key=repr))]
-    if isinstance(value, type | torch.nn.Module):
+    if isinstance(value, type | torch.nn.Module):  # code, not content
         return None
     # Nothing but its attributes, if they are worth a look.
     return [] if _holds_tensors([item for _, item in attributes(value)]) else None
