@@ -1,5 +1,7 @@
 """Which code a job will depend on is found in a process, remembered, and found again in time."""
 
+import os
+
 import pytest
 
 from twinrun.process import planned_code, source_hash
@@ -198,3 +200,9 @@ def test_whatever_may_be_a_class_counts_as_code(project, definition):
     (project / "mine/nets.py").write_text(f"{definition}\n")
     for name in ("nets.Net", "nets.Net.tiny", "nets", "nowhere.Net", "torch.nn.Linear"):
         assert source_hash.may_name_code(name, ["mine"])
+
+
+def test_a_module_that_changes_the_working_directory_is_where_it_lies(project):
+    (project / "mine/moves.py").write_text("import os\nos.chdir('/')\n")
+    found = discover(["moves"], ["mine"], project / "imports.json")
+    assert found["moves"]["file"] == os.path.join("mine", "moves.py")  # noqa: PTH118

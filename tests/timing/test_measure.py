@@ -2,6 +2,7 @@
 
 import os
 from contextlib import nullcontext
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -378,3 +379,17 @@ def test_a_form_of_the_step_that_never_was_is_not_timed(tmp_path, changes, reaso
     assert set(table["variant"]) == {"plain"}
     (skipped,) = summary["skipped"]
     assert skipped["reason"].startswith(reason)
+
+
+def test_a_module_that_changes_the_working_directory_is_measured_where_it_belongs(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "moves_away.py").write_text(
+        "import os, small\n\nclass Net(small.Small):\n    def setup(self, stage):\n"
+        "        os.chdir('/')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    timing = {**TIMING, "rounds": 1, "steps": 1, "phases": ["train"]}
+    measured(Path(), {"a": PLAIN}, timing=timing, workload={**WORKLOAD, "module": "moves_away:Net"})
+    assert (tmp_path / "small.json").exists()

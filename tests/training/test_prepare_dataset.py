@@ -1,5 +1,7 @@
 """A dataset is made, hashed and recorded, the same again and again."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,14 @@ def test_users_own_functions_are_found_beside_the_config(tmp_path):
     )
     prepared(tmp_path / "out", "own_maker:make", {"n": 3}, search_path=[str(tmp_path)])
     np.testing.assert_array_equal(artifacts.read_arrays(tmp_path / "out/mine.npz")["x"], range(3))
+
+
+def test_a_maker_that_changes_the_working_directory_leaves_its_dataset_where_it_belongs(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "maker_that_moves.py").write_text(
+        "import os, numpy\nos.chdir('/')\ndef make():\n    return {'x': numpy.ones(1)}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    prepared(Path(), "maker_that_moves:make", {}, [str(tmp_path)])
+    assert (tmp_path / "mine.npz").exists()

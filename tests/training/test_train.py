@@ -222,3 +222,47 @@ def test_a_proof_leaves_the_bits_of_a_run_as_they_are(tmp_path, monkeypatch):
     assert not proven["proof"]["is_remembered"]
     assert remembered["proof"] == {**proven["proof"], "is_remembered": True}
     assert proven["weights_sha256"] == remembered["weights_sha256"]
+
+
+MOVES = """
+import os
+from pathlib import Path
+import numpy as np
+import small
+
+os.chdir({elsewhere!r})
+
+class Net(small.Small):
+    def __init__(self):
+        super().__init__()
+        self.there = Path.cwd()
+    def on_train_start(self):
+        assert Path.cwd() == self.there  # the module's own files are where it looks for them
+        os.chdir("/")
+
+class Read(small.Points):
+    def __init__(self, path):
+        super().__init__(size=len(np.load(path)["points"]))
+"""
+
+
+def test_a_module_that_changes_the_working_directory_leaves_its_run_where_it_belongs(
+    tmp_path, monkeypatch
+):
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (tmp_path / "moves.py").write_text(MOVES.format(elsewhere=str(elsewhere)))
+    np.savez(tmp_path / "points.npz", points=np.ones(70))
+    monkeypatch.chdir(tmp_path)
+    workload = {**WORKLOAD, "module": "moves:Net", "data": "moves:Read", "hyperparameters": {}}
+    asked = arguments(Path("run"), {**workload, "dataset": "points"}, VARIANT)
+    asked["run"]["training"] |= {"dataset": "points.npz", "search_path": [str(tmp_path), HERE]}
+    launch(
+        "twinrun.training.train:train",
+        asked,
+        environment_of(seed=1, deterministic=True, threads=VARIANT["threads"]),
+    )
+    manifest = run_files.read_ended("run/run.json")
+    assert manifest["ended"] == "finished"
+    assert manifest["data"]["path"] == "points.npz"
+    assert manifest["code"]["moves"]["file"] == "moves.py"
+    assert not [*elsewhere.iterdir()]

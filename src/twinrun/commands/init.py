@@ -1,5 +1,6 @@
 """`twinrun init`: a config for a module of one's own, with the hyperparameters that it takes."""
 
+import contextlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ from twinrun.training.load_workload import (
     takers_of,
 )
 
-HERE = ["."]  # where modules are that are not installed
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
 
 CONFIG = """\
@@ -57,11 +57,13 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         raise TwinrunError(f"{file}: is there already; remove it, or add the workload by hand")
     say(f"Importing {' and '.join(filter(None, [module, data]))}")
     workload = Workload(module=module, data=data, dataset=None, hyperparameters={}, epochs=EPOCHS)
-    constructor = load_constructor(workload, "module", pl.LightningModule, HERE)
-    of_data = None
-    if data is not None:
-        of_data = load_constructor(workload, "data", pl.LightningDataModule, HERE)
-    elif not brings_loader(constructor):
+    here = [str(Path.cwd())]  # where modules are that are not installed; one may change it
+    with contextlib.chdir("."):
+        constructor = load_constructor(workload, "module", pl.LightningModule, here)
+        of_data = None
+        if data is not None:
+            of_data = load_constructor(workload, "data", pl.LightningDataModule, here)
+    if data is None and not brings_loader(constructor):
         raise TwinrunError(
             f"{module} has no train_dataloader; name what has one too, the LightningDataModule: "
             f"twinrun init {module} package.module:Class"

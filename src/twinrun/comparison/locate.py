@@ -168,7 +168,12 @@ def _replayed(run: Training, first: FirstDifference, recorded: Path) -> Replayed
     # The start is a pickle, because a batch may be any object: it never leaves this folder.
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"
-        saving = {"run": run, "step": first["step"], "recorded": str(recorded), "start": start}
+        saving = {
+            "run": run,
+            "step": first["step"],
+            "recorded": str(recorded.absolute()),
+            "start": start,
+        }
         launch("twinrun.comparison.replay:save_start", saving, environment)
         # The record comes from a process of its own. What a process decides once, as the order of
         # a set of strings, is the same in all repeats of one process.

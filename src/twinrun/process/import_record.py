@@ -60,6 +60,15 @@ def relative(file: str) -> str:
     return os.path.relpath(file, *_started_in)
 
 
+def from_start(path: str) -> str:
+    """Return a path that leads, also where a module has changed its folder, where it led before.
+
+    As long as none has, it is the same text: a module may look at it.
+    """
+    is_moved = bool(_started_in) and str(Path.cwd()) != _started_in[0]
+    return str(Path(_started_in[0], path)) if is_moved else path
+
+
 def is_outside(file: str) -> bool:
     """Say whether a file belongs neither to Python, nor to an installed package, nor to us.
 

@@ -34,7 +34,8 @@ SILENT_SECONDS = 5.0  # then a line says what is waited for
 
 # What the process does: it says what it has imported, and whether all of it could be.
 IMPORTING = """
-import importlib, json, sys
+import importlib, json, os, sys
+started = os.getcwd()
 from twinrun.process.one_lightning import unite
 unite()  # as in a run
 modules, folders = json.loads(sys.argv[1])
@@ -55,6 +56,7 @@ for path in modules:
         break
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import imported_files
+os.chdir(started)  # a module may have changed it
 json.dump({"imported": imported_files(), "is_whole": is_whole}, out)
 """
 

@@ -15,6 +15,7 @@ baseline's.
 What cannot run on this machine is reported with the reason, and the others are still measured.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -77,7 +78,12 @@ def measure(
     )
     told = workload.trainer
     measured_sizes: list[tuple[int | None, Measured]] = []
-    with compiler_switches(), bounded_memory(), unchanged_switches() as before:
+    with (
+        contextlib.chdir("."),  # which a module may change
+        compiler_switches(),
+        bounded_memory(),
+        unchanged_switches() as before,
+    ):
         for size in timing.sizes or [None]:
             label = name if size is None else f"{name}, {timing.size} {size}"
             # A dimension that had another size before, in the same lines of code, is one that

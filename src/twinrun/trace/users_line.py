@@ -1,5 +1,6 @@
 """The line of a user's code that is being executed."""
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 from lightning_fabric import __file__ as fabric_file
+
+from twinrun.process.import_record import relative
 
 _PACKAGE = Path(__file__).parents[1]
 _LIBRARIES = tuple(str(Path(file).parent) for file in (torch.__file__, pl.__file__, fabric_file))
@@ -38,6 +41,7 @@ def _is_users(file: str) -> bool:
 
 def _shown(file: str) -> str:
     """Shorten a path: from the working directory, or from the package it belongs to."""
-    if Path(file).is_relative_to(Path.cwd()):
-        return str(Path(file).relative_to(Path.cwd()))
+    seen = relative(file)
+    if not seen.startswith(os.pardir):
+        return seen
     return "/".join(Path(file).parts[-2:])

@@ -15,6 +15,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from twinrun.config.definitions import Workload
 from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
+from twinrun.process.import_record import from_start
 from twinrun.training.constructors import Constructor, arguments_of
 from twinrun.training.lightning_command import (
     bring_optimizer,
@@ -151,8 +152,9 @@ def _from_run(
             f"{not_taken(workload, 'data_workers')}"
         )
     if of_run.path:
-        check_dataset(of_run.path)
-    values = {names[what]: value for what, value in asdict(of_run).items() if what in names}
+        check_dataset(from_start(of_run.path))
+    given = {**asdict(of_run), "path": of_run.path and from_start(of_run.path)}
+    values = {names[what]: value for what, value in given.items() if what in names}
     return {name: value for name, value in values.items() if value is not None}
 
 

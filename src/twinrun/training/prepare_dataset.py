@@ -4,6 +4,7 @@ The same parameters give the same bytes on the same library versions; the manife
 holds nothing (no time, no host) that would differ between two makings.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -42,7 +43,8 @@ def prepare(
     Raises:
         TwinrunError: see `made_arrays`.
     """
-    made = made_arrays(name, make, parameters, search_path)
+    with contextlib.chdir("."):  # which a user's function may change
+        made = made_arrays(name, make, parameters, search_path)
     # The arrays first: the manifest vouches for bytes that are there.
     artifacts.write_arrays(arrays, made)
     write_manifest(

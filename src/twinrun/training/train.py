@@ -65,6 +65,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             beside its manifest.
     """
     started = time.perf_counter()
+    run = _absolute(run)
     folder = Path(run.files.manifest).parent
     stopped = folder / "stopped"
     stop = Stop(folder / "STOP")
@@ -236,6 +237,13 @@ def _watch(
         happened=happened,
         lightning_file=lightning_file,
     )
+
+
+def _absolute(run: Run) -> Run:
+    """Return the same run, whose files lie where they do though a module changes its folder."""
+    files = {name: str(Path(file).absolute()) for name, file in asdict(run.files).items()}
+    checkpoints = str(Path(run.checkpoints).absolute())
+    return replace(run, files=replace(run.files, **files), checkpoints=checkpoints)
 
 
 def _moved(files: RunFiles, folder: Path) -> RunFiles:
