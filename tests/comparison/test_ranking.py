@@ -226,7 +226,10 @@ def test_values_of_two_epochs_are_not_compared(tmp_path):
         runs.append(run)
     found = ranked(tmp_path, runs, metric="val_acc")
     assert (found["measured_in"], found["epoch"]) == ("epoch", 2)
-    assert found["choices"][1]["lacks"] == "seed 1: logged last in epoch 1, not 2"
+    assert found["choices"][1]["lacks"] == (
+        "seed 1: logged last in epoch 1, not 2: of trainings that end in unlike epochs a metric "
+        "that `test_step` logs is compared"
+    )
 
 
 def test_a_metric_that_nobody_logs_is_one_sentence_of_a_verdict(runs, tmp_path):

@@ -151,3 +151,19 @@ def test_what_lightning_takes_by_default_is_no_wish():
             parameter.default is each or parameter.default == each for each in usual
         ), name
     assert {*DEFAULTS, *LEFT} <= {*parameters}
+
+
+def test_a_section_may_lie_in_a_file_of_its_own(read, tmp_path):
+    text = "{model: net.yaml, data: parts/data.yaml, trainer: {max_epochs: 1}}"
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/data.yaml").write_text("class_path: data.Points")
+    for rate in (1, 2):
+        (tmp_path / "net.yaml").write_text(f"{{class_path: m.Net, init_args: {{rate: {rate}}}}}")
+        found = read(text)
+        assert found.mistakes == []
+        assert found.config["workloads"]["mine"]["module"] == "m:Net"
+        assert found.config["workloads"]["mine"]["data"] == "data:Points"
+        assert found.commands["mine"]["model"] == {"rate": rate}
+    (tmp_path / "net.yaml").unlink()
+    (mistake,) = read(text).mistakes
+    assert "model: net.yaml is read as net.yaml, as LightningCLI does: " in mistake

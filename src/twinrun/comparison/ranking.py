@@ -167,7 +167,10 @@ class _Measured:
         if value is None:
             return None, "its test did not log it" if self.in_test else "not logged"
         if epoch != self.epoch:
-            return None, f"logged last in epoch {epoch}, not {self.epoch}"
+            return None, (
+                f"logged last in epoch {epoch}, not {self.epoch}: of trainings that end in "
+                f"unlike epochs a metric that `test_step` logs is compared"
+            )
         return value, None if _is_number(value) else f"{value}"
 
     def others_of(self, index: int) -> dict[str, float]:

@@ -47,6 +47,7 @@ LEFT = (
 )
 OF_LIGHTNING = {"num_sanity_val_steps": 2}  # its default, where a workload's own is another
 MISSING = {"module": "missing:Missing", "epochs": 1}  # of a mistake that has been said
+ENDS = (".yaml", ".yml", ".json")  # of a section's own file
 IN_VALUES = "${"  # what OmegaConf would put another value for
 
 
@@ -102,19 +103,44 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
 
 
 def _loaded(file: str) -> dict[str, Any]:
+    found = _mapping_in(Path(file))
+    # A config for all of its subcommands has a section for each.
+    is_nested = isinstance(found.get("fit"), dict) and "model" not in found
+    given = found["fit"] if is_nested else found
+    folder = Path(file).parent
+    return {k: _section(k, v, folder) if k in SECTIONS else v for k, v in given.items()}
+
+
+def _mapping_in(file: Path) -> dict[str, Any]:
     # As LightningCLI reads it: 1e-3 is a number there, and a text to others.
     from jsonargparse import get_loader
 
-    found = get_loader("yaml")(Path(file).read_text(encoding="utf-8"))
+    found = get_loader("yaml")(file.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise TypeError(f"holds no mapping, but {shown(found)}")
     try:
         plain(found, [])
     except RecursionError:
         raise TwinrunError("refers to itself (a YAML alias inside its own anchor)") from None
-    # A config for all of its subcommands has a section for each.
-    is_nested = isinstance(found.get("fit"), dict) and "model" not in found
-    return found["fit"] if is_nested else found
+    return found
+
+
+def _section(key: str, value: object, folder: Path) -> object:
+    """Return a section, read from the file of its own that it may name, from its config's folder.
+
+    A class path is a text too: what is a file's name has the end of one, or is there.
+    """
+    if not isinstance(value, str):
+        return value
+    file = folder / value
+    if file.suffix not in ENDS and not file.is_file():
+        return value
+    try:
+        return _mapping_in(file)
+    except Exception as error:  # of YAML, of the file system
+        raise TwinrunError(
+            f"{key}: {value} is read as {file}, as LightningCLI does: {sentence_of(error)}"
+        ) from error
 
 
 def _odd(given: dict[str, Any]) -> Iterator[str]:
