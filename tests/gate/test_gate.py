@@ -57,7 +57,10 @@ def resumed(answer, checkpoint="twinrun"):
 
 
 def write_matrix(path):
-    nothing = dict.fromkeys(MatrixCell.__annotations__) | {"conditions": [], "same_weights": False}
+    nothing = dict.fromkeys(MatrixCell.__required_keys__) | {
+        "conditions": [],
+        "same_weights": False,
+    }
     cells = [
         nothing | {"cell": cell, "label": cell, "answer": answer, "sentence": sentence}
         for cell, (answer, sentence) in SENTENCES.items()
