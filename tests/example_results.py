@@ -126,6 +126,8 @@ def write_run(
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
         "not_evaluated": {},
         "actual": None,
+        "perturbation": 0,
+        "perturbed": None,
         "departures": [],
         "code": {},
         "not_fingerprinted": [],

@@ -55,6 +55,8 @@ MANIFEST = {
     "metrics": {},
     "not_evaluated": {},
     "actual": None,
+    "perturbation": 0,
+    "perturbed": None,
     "departures": [],
     "code": {},
     "not_fingerprinted": [],
@@ -246,6 +248,8 @@ def write_manifest(run, manifest, *beside):
         "metrics": {},
         "not_evaluated": {},
         "actual": None,
+        "perturbation": 0,
+        "perturbed": None,
         "departures": [],
         "code": {},
         "not_fingerprinted": [],
@@ -270,7 +274,7 @@ def write_manifest(run, manifest, *beside):
 def fail(run, reason):
     """Make a run that was written one whose training failed."""
     manifest = artifacts.read_json(run)
-    keys = ("workload", "variant", "seed", "repeat", "settings")
+    keys = ("workload", "variant", "seed", "repeat", "perturbation", "settings")
     ended = {"metrics": {}, "ended": f"{run_records.FAILED}{reason}"}
     for file in run.parent.iterdir():
         file.write_text("")

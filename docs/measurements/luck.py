@@ -1,18 +1,26 @@
-"""Whether contests of equals name a winner, and planted differences are found as was forecast.
+"""How often answers about luck err: contests of equals, planted differences, changes on a scale.
 
     python docs/measurements/luck.py 4000
 
-Each contest draws the values of every seed anew, from normal distributions; no network is trained.
+Each contest draws the values of every seed anew, from normal distributions, and each scale of the
+study noise the distances of all its runs; no network is trained.
 """
 
+import math
 import random
 import sys
+from collections import Counter
+from collections.abc import Callable
 
+from twinrun.comparison.noise_records import NoiseRun, NoiseTable
 from twinrun.comparison.study_records import Choice, Ranking
 from twinrun.luck.contest import contest
+from twinrun.luck.floor import outlier
 from twinrun.luck.forecast import power_with
+from twinrun.luck.scale import scale_of
 from twinrun.luck.standing import standing
 from twinrun.luck.welch import Scatter
+from twinrun.luck.worth import Worth, weigh
 
 DRAW = random.Random(20261122)  # noqa: S311 a simulation
 
@@ -61,6 +69,124 @@ def planted(contests: int, *, seeds: int, shift: float, ratio: float = 1.0) -> t
         for _ in range(contests)
     ]
     return power_with(first, second, seeds), answers.count("better") / contests
+
+
+def _normal() -> float:
+    return DRAW.gauss(0, 1)
+
+
+def _heavy() -> float:
+    """Draw from Student's t with 3 degrees of freedom: some runs are far from all others."""
+    return _normal() / math.sqrt(sum(_normal() ** 2 for _ in range(3)) / 3)
+
+
+NOISES: dict[str, Callable[[], float]] = {"normal": _normal, "heavy tails": _heavy}
+
+
+def worths(
+    scales: int,
+    *,
+    runs: int,
+    at: float,
+    seeds_at: float = 0.68,
+    rounding_at: float = 0.39,
+    noise: str = "normal",
+    absorbed: float = 0.0,
+    measures: int = 2,
+) -> Counter[Worth]:
+    """Return how often a change gets each answer, on as many scales.
+
+    Args:
+        scales: how many.
+        runs: perturbations, and seeds with the reference.
+        at: the median distance of the change: that of rounding, of seeds, or another.
+        seeds_at: the median distance of seeds.
+        rounding_at: that of perturbations.
+        noise: how the logarithms of distances scatter; by a tenth, that is by 10 % of a distance.
+        absorbed: the share of perturbations, and of changes that do what they do, of which nothing
+            is left.
+        measures: distances by which each run is compared; a metric besides, whose deviation over
+            seeds is twice that over rounding. A change moves it as what it is nearer to does.
+    """
+    draw, found = NOISES[noise], Counter[Worth]()
+    is_seed = abs(at - seeds_at) < abs(at - rounding_at)
+
+    def run(kind: str, label: str, median: float, metric: float) -> NoiseRun:
+        far = {f"m{i}": median * math.exp(0.1 * draw()) for i in range(measures)}
+        return _noise_run(kind, label, {"metric": metric, **far})
+
+    for _ in range(scales):
+        # Where the first seed lies; rounding moves its runs around there.
+        middle = DRAW.gauss(0, math.sqrt(3))
+        metrics = [middle + _normal() for _ in range(runs + 2)]
+        changed = DRAW.gauss(0, 2) if is_seed else metrics[-1]
+        lost = [DRAW.random() < absorbed for _ in range(runs + 1)]
+        if lost[-1] and at == rounding_at:
+            found["no more than rounding"] += 1  # it is equal, bit for bit
+            continue
+        table = _noise_table(
+            [
+                _noise_run("reference", "seed 0", {"metric": metrics[0], **_none(measures)}),
+                *(
+                    run("perturbation", f"one ULP {k}", 0.0, metrics[0])
+                    if lost[k - 1]
+                    else run("perturbation", f"one ULP {k}", rounding_at, metrics[k])
+                    for k in range(1, runs + 1)
+                ),
+                *(run("seed", f"seed {k}", seeds_at, DRAW.gauss(0, 2)) for k in range(1, runs)),
+                run("change", "change", at, changed),
+            ],
+            measures,
+        )
+        found[weigh(scale_of(table), table["runs"][-1]).answer] += 1
+    return found
+
+
+def _none(measures: int) -> dict[str, float]:
+    return {f"m{i}": 0.0 for i in range(measures)}
+
+
+def _noise_run(kind: str, label: str, values: dict[str, float]) -> NoiseRun:
+    return {
+        "kind": kind,  # pyrefly: ignore
+        "label": label,
+        "study": "noise",
+        "run": "",
+        "answer": "differs",
+        "reason": None,
+        "values": values,
+        "lacks": {},
+    }
+
+
+def _noise_table(runs: list[NoiseRun], measures: int) -> NoiseTable:
+    return {
+        "workload": "",
+        "variant": "",
+        "seed": 0,
+        "steps": 1,
+        "reason": None,
+        "measures": [
+            {"name": "metric", "kind": "metric", "number": None, "floor": 0.0},
+            *(
+                {"name": f"m{i}", "kind": "rows", "number": 1000, "floor": 0.0005}
+                for i in range(measures)
+            ),
+        ],
+        "runs": runs,
+        "left_out": [],
+        "half_a_seed": None,
+    }
+
+
+def outliers(cases: int, *, seeds: int, shift: float = 0.0) -> float:
+    """Return the share of groups of seeds in which one, shifted so far, is called an outlier."""
+    found = 0
+    for _ in range(cases):
+        values = [shift + _normal(), *(_normal() for _ in range(seeds - 1))]
+        p = outlier(values)
+        found += p is not None and p < 0.05
+    return found / cases
 
 
 def _values(mean: float, deviation: float, seeds: int) -> list[float]:
@@ -113,6 +239,21 @@ def main() -> None:
         print(
             f"planted {shift}, deviations 4 to 1, {seeds} seeds: {forecast:.1%} forecast, "
             f"{found:.1%} found"
+        )
+    for noise, absorbed in (("normal", 0.0), ("heavy tails", 0.0), ("normal", 0.4)):
+        for what, at in (("rounding", 0.39), ("a seed", 0.68), ("more", 1.2)):
+            found = worths(contests, runs=5, at=at, noise=noise, absorbed=absorbed)
+            said = ", ".join(f"{answer}: {n / contests:.1%}" for answer, n in found.most_common())
+            print(f"5 and 5 runs, {noise}, {absorbed:.0%} absorbed, change like {what}: {said}")
+    for runs in (3, 10):
+        for what, at in (("rounding", 0.39), ("a seed", 0.68), ("more", 1.2)):
+            found = worths(contests, runs=runs, at=at)
+            said = ", ".join(f"{answer}: {n / contests:.1%}" for answer, n in found.most_common())
+            print(f"{runs} and {runs} runs, normal, change like {what}: {said}")
+    for seeds in (5, 10):
+        print(
+            f"{seeds} seeds: {outliers(contests, seeds=seeds):.1%} have an outlier; of those with "
+            f"one that is 5 deviations off {outliers(contests, seeds=seeds, shift=5.0):.1%}"
         )
 
 

@@ -99,6 +99,19 @@ class RunSeconds(TypedDict):
     """Seconds of each epoch in which workers exchanged or waited."""
 
 
+class PerturbedWeight(TypedDict):
+    """The weight that was changed by one unit in the last place before the first step."""
+
+    parameter: str
+    """Its parameter, as PyTorch names it."""
+    index: list[int]
+    """Its position in it; [] of a scalar."""
+    before: float
+    """Its value as it was made."""
+    after: float
+    """The next number away from 0."""
+
+
 class CompilationCounts(TypedDict):
     """What torch's compiler did."""
 
@@ -176,6 +189,8 @@ class Origin(TypedDict):
     """The seed of data, initial parameters and training."""
     repeat: int
     """Counts runs that should be identical, from 1."""
+    perturbation: int
+    """The number by which one weight was chosen to be changed; 0 of a run as it is."""
     settings: SettingsEntry
     """Workload and variant as they were resolved."""
     environment: Environment
@@ -203,6 +218,8 @@ class RunManifest(Origin):
     """What of test and prediction could not be measured or kept, and why."""
     actual: Actual | None
     """None for a training that did not start."""
+    perturbed: PerturbedWeight | None
+    """None for a run as it is, and where no weight could be changed."""
     departures: list[Departure]
     """Where the training departs from its variant."""
     not_fingerprinted: list[str]
@@ -241,6 +258,8 @@ class FailedRun(TypedDict):
     """The seed of data, initial parameters and training."""
     repeat: int
     """Counts runs that should be identical, from 1."""
+    perturbation: int
+    """The number by which one weight was chosen to be changed; 0 of a run as it is."""
     settings: SettingsEntry
     """Workload and variant as they were resolved."""
     metrics: dict[str, float]

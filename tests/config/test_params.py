@@ -18,7 +18,7 @@ def of(**sections):
 def test_a_run_is_told_all_that_it_is_made_of():
     params = of()
     told = params.settings_of_run(RUN)
-    assert told["identity"] == {**RUN, "seed": 3, "repeat": 2}
+    assert told["identity"] == {**RUN, "seed": 3, "repeat": 2, "perturbation": 0}
     training = told["training"]
     assert training["workload"]["module"] == "twinrun.workloads.denoiser:Denoiser"
     assert training["variant"]["deterministic"] is True

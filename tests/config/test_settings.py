@@ -45,6 +45,7 @@ def test_the_standard_config_is_valid():
         "contest",
         "matrix",
         "resume",
+        "noise",
     ]
     assert len(settings.cells) == 25
     used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]

@@ -69,6 +69,7 @@ def test_a_study_asks_for_each_file_once(name):
         ("contest", ["contests/digits-few/serial.json"]),
         ("matrix", ["matrix/peaks.json"]),
         ("resume", ["resumes/peaks/serial.json"]),
+        ("noise", ["noise/peaks/serial.json"]),
     ],
 )
 def test_the_verdicts_of_a_study_rest_on_what_it_compared(name, expected):
@@ -88,6 +89,7 @@ def test_the_verdicts_of_a_study_rest_on_what_it_compared(name, expected):
         ("contest", []),
         ("matrix", []),
         ("resume", []),
+        ("noise", []),
     ],
 )
 def test_what_a_study_timed(name, expected):
@@ -153,6 +155,7 @@ def test_images_are_drawn_of_what_shows_them():
         ("contest", []),
         ("matrix", ["digits-few/cells"]),
         ("resume", []),
+        ("noise", ["digits-few/serial/divergence", "digits-few/serial/ladder"]),
     ],
 )
 def test_figures_of_the_other_studies(name, figures):
@@ -214,3 +217,13 @@ def test_a_contest_is_of_two_workloads_or_of_two_variants(section, contests, lab
         wildcards = {"workload": workload, "variant": variant}
         assert asked.inputs.candidates(wildcards) == labels
         assert {*asked.inputs.runs_of_contest(wildcards)} < {*asked.runs()}
+
+
+def test_noise_shares_the_runs_of_other_studies():
+    """Of eleven runs the contest has five, the matrix the repeat: the perturbations are new."""
+    every = {name: {*study(name).results({})} for name in ("contest", "matrix", "noise")}
+    runs = {path for path in every["noise"] if path.startswith("results/runs/")}
+    new = runs - every["contest"] - every["matrix"]
+    folder = "results/runs/digits-few/serial"
+    assert new == {f"{folder}/seed1-ulp{k}/repeat1/run.json" for k in range(1, 6)}
+    assert len(runs) == 11

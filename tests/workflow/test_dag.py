@@ -8,7 +8,7 @@ REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare_repeats": 4, "timing": 2}
 FULL = {
     "prepare": 3,
-    "train": 72,
+    "train": 77,
     "compare_repeats": 7,
     "compare_variants": 4,
     "compare_change": 25,

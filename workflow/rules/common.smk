@@ -68,7 +68,7 @@ wildcard_constraints:
     timing="[A-Za-z][A-Za-z0-9_-]*",
     cell="[A-Za-z][A-Za-z0-9_-]*",
     study="[a-z]+",
-    seed="[0-9]+",
+    seed="[0-9]+(-ulp[1-9][0-9]*)?",  # the same seed, with one weight changed by one ULP
     repeat="[0-9]+",
 
 

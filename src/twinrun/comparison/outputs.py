@@ -62,7 +62,7 @@ def predictions(
     Returns:
         None if there is no prediction, and none that failed.
     """
-    first, *others = map(_predicted, folders)
+    first, *others = (predicted(folder / "run.json") for folder in folders)
     failures = _failures(manifests, of_test=False)
     return _worst(_of_tensors(first, other, failures) for other in others)
 
@@ -75,17 +75,18 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     of several tensors the one that changes most. Fingerprints of batches say nothing of how much
     changes, and are left out.
     """
-    first, second = (_predicted(folder) for folder in folders)
+    first, second = (predicted(folder / "run.json") for folder in folders)
     # ASSUME a tensor that only one run predicts is no change; `predictions` counts it.
     both = [name for name in first if name in second and not name.endswith(FINGERPRINT)]
-    shares = [(_changed(first[name], second[name]), first[name]) for name in both]
-    kinds = {_are_rows(array) for _, array in shares}
+    shares = [(share_changed(first[name], second[name]), first[name]) for name in both]
+    kinds = {are_rows(array) for _, array in shares}
     meant = OF_VALUES if kinds <= {False} else OF_ROWS if kinds == {True} else OF_BOTH
     return max((share for share, _ in shares), default=None), meant
 
 
-def _predicted(folder: Path) -> dict[str, np.ndarray]:
-    return artifacts.read_tensors(verified(folder / "run.json", "predictions.safetensors"))
+def predicted(run: Path) -> dict[str, np.ndarray]:
+    """Read the predictions of a run, which its run.json names."""
+    return artifacts.read_tensors(verified(run, "predictions.safetensors"))
 
 
 def _logged(folder: Path) -> dict[str, str]:
@@ -180,26 +181,37 @@ def _worst(found: Iterable[OutputComparison | None]) -> OutputComparison | None:
     return min(known, key=lambda known: WORST_FIRST.index(known["answer"]), default=None)
 
 
-def _are_rows(array: np.ndarray) -> bool:
+def dtype_of(array: np.ndarray) -> str:
+    """Return torch's name of the type of predictions that were read."""
     # ASSUME no network predicts uint16: reading has lost torch's name of the type.
-    is_floating = array.dtype.kind == "f" or array.dtype == np.uint16  # bfloat16 comes as its bits
-    return is_floating and array.ndim == 2 and array.shape[1] > 1
+    return "bfloat16" if array.dtype == np.uint16 else str(array.dtype)
 
 
-def _changed(first: np.ndarray, second: np.ndarray) -> float:
+def is_floating(array: np.ndarray) -> bool:
+    """Say whether predictions are floating-point numbers."""
+    return "float" in dtype_of(array)
+
+
+def numbers(array: np.ndarray) -> np.ndarray:
+    """Return floating-point predictions in float64, flat."""
+    return values(array, dtype_of(array))
+
+
+def are_rows(array: np.ndarray) -> bool:
+    """Say whether predictions are rows of floating-point numbers, (N, C): scores, perhaps."""
+    return is_floating(array) and array.ndim == 2 and array.shape[1] > 1
+
+
+def share_changed(first: np.ndarray, second: np.ndarray) -> float:
     """Return the share of predictions that are not the same.
 
-    >>> _changed(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.8], [0.4, 0.6]]))
+    >>> share_changed(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.8], [0.4, 0.6]]))
     0.5
     """
     if first.shape != second.shape:
         return 1.0
-    if _are_rows(first):
-        dtypes = ("bfloat16" if a.dtype == np.uint16 else str(a.dtype) for a in (first, second))
-        scores = (
-            values(array, dtype).reshape(array.shape)
-            for array, dtype in zip((first, second), dtypes, strict=True)
-        )
+    if are_rows(first):
+        scores = (numbers(array).reshape(array.shape) for array in (first, second))
         # argmax takes the first of equal numbers, and the first NaN, in both runs alike.
         left, right = (array.argmax(1) for array in scores)
         return float((left != right).mean()) if len(left) else 0.0

@@ -204,11 +204,14 @@ class Identity:
     """The seed of data, initial parameters and training."""
     repeat: int
     """Counts runs that should be identical, from 1."""
+    perturbation: int = 0
+    """By which number one weight is chosen whose last place is changed by one; 0 changes none."""
 
     @property
     def label(self) -> str:
         """Name the run as its folder is named."""
-        return f"{self.workload}/{self.variant}/seed{self.seed}/repeat{self.repeat}"
+        ulp = f"-ulp{self.perturbation}" if self.perturbation else ""
+        return f"{self.workload}/{self.variant}/seed{self.seed}{ulp}/repeat{self.repeat}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ COMPARISON_OF_CHANGE = "results/matrix/{workload}/{cell}.json"
 CONTEST = "results/contests/{workload}/{variant}.json"
 LOCATION = "results/locations/{study}/{workload}/{variant}.json"
 MATRIX = "results/matrix/{workload}.json"
+NOISE = "results/noise/{workload}/{variant}.json"
 RANKING = "results/sweeps/{workload}.json"
 RESUME = "results/resumes/{workload}/{variant}.json"
 SCALING = "results/scaling/{workload}.json"
@@ -47,6 +48,19 @@ def filled(pattern: str, **values: Iterable[object]) -> list[str]:
         pattern.format_map(dict(zip(names, combination, strict=True)))
         for combination in product(*(values[name] for name in names))
     ]
+
+
+PERTURBED = "{seed}-ulp{perturbation}"
+
+
+def perturbed_seed(wildcard: str) -> tuple[int, int]:
+    """Return the seed in the name of a run's folder, and the number of its perturbation.
+
+    >>> perturbed_seed("1"), perturbed_seed(PERTURBED.format(seed=1, perturbation=3))
+    ((1, 0), (1, 3))
+    """
+    seed, _, perturbation = wildcard.partition("-ulp")
+    return int(seed), int(perturbation or 0)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from twinrun.config import noise_runs
 from twinrun.config.class_paths import code_of
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
-from twinrun.config.inputs import Inputs, Wildcards
+from twinrun.config.inputs import Inputs, Wildcards, perturbed_seed
+from twinrun.config.rule_records import ListedRun
 
 HASHES = Path(".snakemake/twinrun/hashes.json")  # beside Snakemake's own memory of the folder
 
@@ -61,9 +63,10 @@ class Params:
     def settings_of_run(self, wildcards: Wildcards) -> dict[str, object]:
         """Return all that a run is made of, at once: there may be thousands of them."""
         names = {key: wildcards[key] for key in ("workload", "variant")}
-        seed, repeat = int(wildcards["seed"]), int(wildcards["repeat"])
+        seed, perturbation = perturbed_seed(wildcards["seed"])
+        counted = {"repeat": int(wildcards["repeat"]), "perturbation": perturbation}
         return {
-            "identity": {**names, "seed": seed, "repeat": repeat},
+            "identity": {**names, "seed": seed, **counted},
             "training": {**self.settings_of_replay(wildcards), "seed": seed},
             "cores": self._variant(wildcards).cores,
         }
@@ -151,6 +154,20 @@ class Params:
             "configs": hashes_of_contents(configs),
             "config": self.hash_of_config(),
         }
+
+    def runs_of_noise(self, wildcards: Wildcards) -> list[ListedRun]:
+        """Return the runs of a scale of the study noise, then the changes that are put on it."""
+        settings, pair = self.inputs.settings, (wildcards["workload"], wildcards["variant"])
+        return [*noise_runs.scale(settings, *pair), *noise_runs.changes(settings, *pair)]
+
+    def inputs_of_noise(self, wildcards: Wildcards) -> list[str]:
+        """List run.json of those that can run here."""
+        return [run["run"] for run in self.runs_of_noise(wildcards) if run["run"]]
+
+    def left_out_of_noise(self, wildcards: Wildcards) -> list[str]:
+        """Name what has another baseline."""
+        pair = (wildcards["workload"], wildcards["variant"])
+        return noise_runs.left_out(self.inputs.settings, *pair)
 
     def ranked_by(self, study: str) -> dict[str, str]:
         """Return the metric of sweep or contest, and which value of it is best."""

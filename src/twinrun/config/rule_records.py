@@ -1,6 +1,9 @@
-"""What rules are told of a matrix and of stops, as plain values."""
+"""What rules are told of a matrix, of stops and of the scale of noise, as plain values."""
 
-from typing import TypedDict
+from typing import Literal, TypeAlias, TypedDict
+
+KindOnScale: TypeAlias = Literal["reference", "repeat", "perturbation", "seed", "change"]
+"""What a run of the study noise is to the reference, which comes first."""
 
 
 class ListedCell(TypedDict):
@@ -25,3 +28,18 @@ class StopPair(TypedDict):
     """The variant that is stopped and resumed, by its name; or its run, by its run.json."""
     whole: str
     """The one that is not, likewise."""
+
+
+class ListedRun(TypedDict):
+    """A run of the study noise, as its rule is told of it."""
+
+    kind: KindOnScale
+    """What it is to the reference."""
+    label: str
+    """For a reader."""
+    study: str
+    """The study whose change it is; `noise` of the runs of the scale itself."""
+    run: str
+    """Its run.json; empty of one that this machine cannot run."""
+    not_run: str | None
+    """Why this machine cannot run it."""

@@ -11,11 +11,14 @@ study need not.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
+from twinrun.config import noise_runs
 from twinrun.config.inputs import (
     COMPARISON_OF_REPEATS,
     LOCATION,
+    NOISE,
     RANKING,
     RESUME,
     RUN,
@@ -28,6 +31,8 @@ from twinrun.config.inputs import (
 
 FILES_OF_RUN = ("weights.safetensors", "steps.csv", "fingerprints.npz")
 FIGURE = "results/figures/{study}/{workload}/{figure}.svg"
+
+FIGURE_OF_VARIANT = "results/figures/{study}/{workload}/{variant}/{figure}.svg"
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,23 @@ class Matrix(Study):
         return self._figures(self._workloads(), "cells")
 
 
+class Noise(Study):
+    """Trains a baseline from several seeds, and with a smallest change; weighs all changes."""
+
+    question = "How much is luck?"
+
+    def compared(self) -> list[str]:
+        return self.inputs.of_study(self.name, NOISE)
+
+    def runs(self) -> list[str]:
+        settings = self.inputs.settings
+        pairs = product(self._workloads(), settings.variants_of(self.name))
+        return [run["run"] for pair in pairs for run in noise_runs.scale(settings, *pair)]
+
+    def figures(self) -> list[str]:
+        return self.inputs.of_study(self.name, FIGURE_OF_VARIANT, figure=["ladder", "divergence"])
+
+
 class Resume(Study):
     """Trains each variant without interruption and with each kind of stop."""
 
@@ -231,4 +253,5 @@ STUDIES: Mapping[str, type[Study]] = {
     "contest": Contest,
     "matrix": Matrix,
     "resume": Resume,
+    "noise": Noise,
 }

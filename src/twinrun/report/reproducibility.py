@@ -58,6 +58,7 @@ def _worse(results: Results, workload: str, names: Sequence[str]) -> list[str]:
         run["path"]
         for run in results.runs
         if (run["workload"], run["variant"], run["seed"], run["repeat"]) == shown
+        and not run["perturbation"]
     ]
     return worse_than_first(drawn[0], names=names) if drawn else []
 

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from markupsafe import Markup
 
 from twinrun.comparison import pair_records, study_records
+from twinrun.comparison.noise_records import NoiseTable, read_noise
 from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.comparison.study_records import MatrixTable, Ranking, ResumeTable
 from twinrun.config.definitions import Section
@@ -94,6 +95,8 @@ class Results:
     """The candidates of a contest, by the path of its file in the results folder."""
     matrices: dict[str, MatrixTable]
     """Matrices by workload."""
+    noises: dict[str, NoiseTable]
+    """Scales of rounding and seeds, by the path of their file in the results folder."""
     datasets: dict[str, DatasetManifest]
     """Manifests of the datasets that were made, by name."""
     figures: dict[str, Markup | Missing]
@@ -146,6 +149,7 @@ class Results:
             run["workload"] == workload
             and run["variant"] in asked["variants"]
             and run["seed"] in asked["seeds"]
+            and not run["perturbation"]
             # Studies share runs: a variant and seed of one may have more repeats in another.
             and run["repeat"] <= asked.get("repeats", 1)
         )
@@ -182,8 +186,7 @@ def read_results(
     paths = {Path(file).relative_to(results).as_posix(): Path(file) for file in files}
     reading = _Reading(paths, missing)
     each = reading.each
-    comparisons = each("comparisons/*.json", _comparisons)
-    compared = [found for entries in comparisons.values() for found in entries]
+    compared = _joined(each("comparisons/*.json", _comparisons))
     runs, failed = _sorted(each("runs/*/run.json", _run).values())
     # Each picture gets a number: ids inside of an SVG must be unique in the whole page.
     numbered = list(fnmatch.filter(paths, "figures/*.svg"))
@@ -200,15 +203,14 @@ def read_results(
         # One kind of record for both: of repeats there is no other variant.
         comparisons=[found for found in compared if found["against"] is None],
         contrasts=[found for found in compared if found["against"] is not None],
-        locations=[
-            found for entries in each("locations/*.json", _locations).values() for found in entries
-        ],
+        locations=_joined(each("locations/*.json", _locations)),
         resumes=list(each("resumes/*.json", lambda _, p: study_records.read_stops(p)).values()),
         timings=_by_name(each("timings/*.json", lambda _, path: summary.read(path))),
         scalings=_by_name(each("scaling/*.json", lambda _, path: epoch_times.read(path))),
         rankings=_by_name(each("sweeps/*.json", lambda _, path: study_records.read_ranking(path))),
         contests=each("contests/*.json", lambda _, path: study_records.read_ranking(path)),
         matrices=_by_name(each("matrix/*.json", lambda _, path: study_records.read_matrix(path))),
+        noises=each("noise/*.json", lambda _, path: read_noise(path)),
         datasets=_by_name(each("data/*.json", lambda _, path: read_manifest(path))),
         figures={
             name.removeprefix("figures/").removesuffix(".svg"): figure
@@ -241,6 +243,10 @@ class _Reading:
 def _by_name(found: Mapping[str, Found]) -> dict[str, Found]:
     """Name what was read after its file."""
     return {Path(path).stem: record for path, record in found.items()}
+
+
+def _joined(found: Mapping[str, list[Found]]) -> list[Found]:
+    return [record for records in found.values() for record in records]
 
 
 def _comparisons(name: str, path: Path) -> list[ReportedComparison]:

@@ -57,7 +57,7 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
     files |= {f"timings/{name}.json" for name in results.timings}
     files |= {f"scaling/{name}.json" for name in results.scalings}
     files |= {f"sweeps/{name}.json" for name in results.rankings}
-    files |= results.contests.keys()
+    files |= results.contests.keys() | results.noises.keys()
     files |= {f"matrix/{name}.json" for name in results.matrices}
     files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in results.resumes}
     said: set[tuple[str, str]] = set()
@@ -92,6 +92,8 @@ def summary(verdicts: Iterable[VerdictRow]) -> Summary:
     repeats: dict[Answer, dict[str, list[str]]] = {}
     others: dict[str, dict[str, list[str]]] = {}
     for row in rows:
+        if row["key"] == "worth":  # of changes, not of the variant
+            continue
         if row["key"] == "repeats" or row["answer"] in ("not run", "not comparable"):
             variants = repeats.setdefault(row["answer"], {}).setdefault(row["workload"], [])
             variants += [row["variant"]] if row["variant"] not in ["", *variants] else []

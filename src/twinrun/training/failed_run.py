@@ -49,6 +49,7 @@ def failure_kept(run: Run) -> Iterator[None]:
             variant=identity.variant,
             seed=identity.seed,
             repeat=identity.repeat,
+            perturbation=identity.perturbation,
             settings=settings_of(training),
             metrics={},
             ended=f"{FAILED}{error}",

@@ -36,6 +36,7 @@ from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.check_extent import check_extent
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
+from twinrun.training.perturbation import Perturbation
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
 from twinrun.training.trainer_objects import blamed
@@ -136,6 +137,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
         "actual": watchers.happened.actual,
+        "perturbed": watchers.perturbation.found,
         "departures": watchers.happened.departures,
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
@@ -180,6 +182,8 @@ class _Watchers:
     """Measures each epoch."""
     happened: WhatHappened
     """Notes what the training really had."""
+    perturbation: Perturbation
+    """Changes one weight, if the run is to begin with such a change."""
     lightning_file: Path | None
     """Lightning's checkpoint, where the variant's training is resumed from one."""
 
@@ -213,12 +217,15 @@ def _watch(
     team.tracer.traced = variant.traced
     if is_first:
         team.tracer.keep_in(Path(run.checkpoints, "trace"))
+    perturbation = Perturbation(run.identity.perturbation)
     callbacks = [
         *first,
         assembly.speed,
         stop,
         Supported(),
         *team.callbacks,
+        # Before the tracer, whose fingerprints of the initial parameters are of what is trained.
+        *([perturbation] if run.identity.perturbation else []),
         team.tracer,
         metrics,
         seconds,
@@ -235,6 +242,7 @@ def _watch(
         metrics=metrics,
         seconds=seconds,
         happened=happened,
+        perturbation=perturbation,
         lightning_file=lightning_file,
     )
 

@@ -30,6 +30,7 @@ def origin_of(run: Run) -> Origin:
         "variant": identity.variant,
         "seed": identity.seed,
         "repeat": identity.repeat,
+        "perturbation": identity.perturbation,
         "settings": settings_of(training),
         "environment": environment.describe(),
         "data": {"path": dataset, "sha256": dataset_files.sha256(dataset)} if dataset else None,

@@ -35,6 +35,9 @@ Key = Literal[
     "withstands_changes",  # do the bits stay the same when one setting is changed?
     "resumes_lightning",  # does Lightning's checkpoint lead to the uninterrupted run's bits?
     "resumes_twinrun",  # does Twinrun's?
+    "seed_or_rounding",  # does another seed change the result more than rounding does?
+    "worth",  # what is a change worth, on the scale of rounding and seeds?
+    "lucky_seed",  # is one of the seeds an outlier among the others?
 ]
 Answer = Literal[
     "equal",  # every bit is the same
@@ -43,6 +46,9 @@ Answer = Literal[
     "no",
     "better",  # of two candidates, the first, by more than luck
     "worse",
+    "no more than rounding",  # a change moves the result as one unit in the last place does
+    "no more than another seed",  # more than that, and no more than another seed does
+    "more than another seed",
     "not run",  # this machine or this training lacks what it takes
     "not comparable",  # the runs are no pair
     "undecided",  # it was looked at, and what was measured allows neither yes nor no

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from twinrun.comparison.noise_records import NoiseTable, read_noise
 from twinrun.comparison.pair_records import read_comparisons
 from twinrun.comparison.study_records import (
     MatrixTable,
@@ -20,6 +21,7 @@ from twinrun.comparison.study_records import (
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.verdicts import contest as contests
+from twinrun.verdicts import noise as noises
 from twinrun.verdicts import sweep as sweeps
 from twinrun.verdicts.computation import agreements, computations
 from twinrun.verdicts.equality import REPEATS, Compared, repeats, same_parameters
@@ -169,6 +171,16 @@ def resume(
     return resumes(tables, missing)
 
 
+def noise(
+    tables: Sequence[Evidence[NoiseTable]],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
+) -> list[Verdict]:
+    """Say how much is luck, what each change is worth beside it, and which seed is an outlier."""
+    rows = [row for table in tables for row in noises.verdicts(table)]
+    return [*rows, *not_run(missing, "seed_or_rounding", noises.SEED_OR_ROUNDING)]
+
+
 def _one(reader: Callable[[str], Record]) -> Callable[[str], list[Record]]:
     """Read a file of one record as a list of it."""
     return lambda path: [reader(path)]
@@ -205,4 +217,5 @@ STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
     "contest": _study(contest, _one(read_ranking), _timing),
     "matrix": _study(matrix, _one(read_matrix), _timing),
     "resume": _study(resume, _one(read_stops), _timing),
+    "noise": _study(noise, _one(read_noise), _timing),
 }

@@ -1,0 +1,247 @@
+"""How far runs are from a reference run: rounding, seeds and changes by the same measures.
+
+The reference is a run of a baseline. Perturbations are the same run but for one unit in the last
+place of one weight, seeds the same but for the seed, changes the same but for a setting. Each is
+compared with the reference in its test metrics, its predictions and its parameters. What follows
+from the distances is for `luck.scale` to say. Without torch.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from twinrun import artifacts
+from twinrun.comparison import outputs
+from twinrun.comparison.distances import differing_elements, relative, squares
+from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, write_noise
+from twinrun.comparison.pair import why_no_pair
+from twinrun.config.rule_records import ListedRun
+from twinrun.run_files import FINGERPRINT, left_network, read_ended, verified
+from twinrun.run_records import FAILED, RunManifest
+
+ROUNDING = 2.0**-24  # of float32: a relative distance below it is none
+MOST_STEPS = 400  # of a table for a figure
+STEP_COLUMNS = ("kind", "label", "step", "relative_l2")
+
+
+def weigh(
+    runs: Sequence[ListedRun],
+    *,
+    workload: str,
+    variant: str,
+    seed: int,
+    left_out: Sequence[str],
+    steps: str | Path,
+    summary: str | Path,
+) -> None:
+    """Write how far runs are from the reference: at the end as JSON, by step as CSV.
+
+    Args:
+        runs: the reference first.
+        workload: of all.
+        variant: of the reference.
+        seed: of the reference.
+        left_out: what has another baseline, for a reader.
+        steps: path of the CSV.
+        summary: path of the JSON.
+    """
+    reference, *others = runs
+    first, reason = _read(reference)
+    if first is None:
+        compared = [_without(run, "not comparable", "there is no reference") for run in others]
+        found = [_without(reference, "not run", reason or ""), *compared]
+        measures, by_step = [], pd.DataFrame(columns=list(STEP_COLUMNS))
+    else:
+        measures = list(_measures(first))
+        found = [_of_run(run, first, measures) for run in runs]
+        by_step = _by_step(first, found[1:])
+    known = [run for run in found if run["kind"] != "reference"]
+    write_noise(
+        summary,
+        NoiseTable(
+            workload=workload,
+            variant=variant,
+            seed=seed,
+            steps=None if first is None else first.manifest["steps"],
+            reason=reason,
+            measures=[m for m in measures if m["kind"] == "metric" or _moves(m, known)],
+            runs=found,
+            left_out=[*left_out],
+            half_a_seed=_half_a_seed(by_step),
+        ),
+    )
+    artifacts.write_csv(steps, _thinned(by_step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """A run that left a network."""
+
+    path: Path
+    manifest: RunManifest
+    weights: Mapping[str, np.ndarray]
+    predictions: Mapping[str, np.ndarray]
+
+
+def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
+    """Read a run; where it left no network, return why."""
+    if run["not_run"] is not None:
+        return None, run["not_run"]
+    path = Path(run["run"])
+    manifest = read_ended(path)
+    if not left_network(manifest):
+        return None, f"the training failed: {manifest['ended'].removeprefix(FAILED)}"
+    if manifest["ended"] != "finished":
+        return None, f"the training ended otherwise: {manifest['ended']}"
+    weights = artifacts.read_tensors(verified(path, "weights.safetensors"))
+    return (
+        _Run(path=path, manifest=manifest, weights=weights, predictions=outputs.predicted(path)),
+        None,
+    )
+
+
+def _measures(first: _Run) -> Iterator[Measure]:
+    """List what the reference can be compared by."""
+    for name in first.manifest["metrics"]:
+        yield Measure(name=name, kind="metric", number=None, floor=0.0)
+    for name, array in first.predictions.items():
+        if name.endswith(FINGERPRINT) or not array.size:
+            continue
+        if outputs.are_rows(array):
+            floor = 1 / (2 * len(array))  # half of one prediction
+            yield Measure(name=name, kind="rows", number=len(array), floor=floor)
+        elif outputs.is_floating(array):
+            yield Measure(name=name, kind="numbers", number=array.size, floor=ROUNDING)
+        else:
+            floor = 1 / (2 * array.size)
+            yield Measure(name=name, kind="values", number=array.size, floor=floor)
+    yield Measure(name="parameters", kind="parameters", number=None, floor=ROUNDING)
+
+
+def _moves(measure: Measure, runs: Sequence[NoiseRun]) -> bool:
+    """Say whether any run is apart from the reference: what is predicted may be what was given."""
+    name = measure["name"]
+    return any(run["values"].get(name) or name in run["lacks"] for run in runs)
+
+
+def _without(run: ListedRun, answer: str, reason: str) -> NoiseRun:
+    return NoiseRun(
+        kind=run["kind"],
+        label=run["label"],
+        study=run["study"],
+        run=run["run"],
+        answer="not run" if answer == "not run" else "not comparable",
+        reason=reason,
+        values={},
+        lacks={},
+    )
+
+
+def _of_run(listed: ListedRun, first: _Run, measures: Sequence[Measure]) -> NoiseRun:
+    """Compare a run with the reference."""
+    run, reason = _read(listed)
+    if run is None:
+        return _without(listed, "not run", reason or "")
+    reason = why_no_pair(first.manifest, run.manifest, across=True)
+    # The reference is no pair with itself, but it has metrics.
+    if reason is not None and listed["kind"] != "reference":
+        return _without(listed, "not comparable", reason)
+    if listed["kind"] == "perturbation" and run.manifest["perturbed"] is None:
+        return _without(listed, "not run", "there is no weight that could be changed")
+    found = {m["name"]: _value(m, first, run) for m in measures}
+    values = {name: v for name, v in found.items() if isinstance(v, float) and math.isfinite(v)}
+    is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
+    return NoiseRun(
+        kind=listed["kind"],
+        label=listed["label"],
+        study=listed["study"],
+        run=listed["run"],
+        answer="equal" if is_equal else "differs",
+        reason=None,
+        values=values,
+        lacks={
+            name: value if isinstance(value, str) else f"it is {value}"
+            for name, value in found.items()
+            if name not in values
+        },
+    )
+
+
+def _value(measure: Measure, first: _Run, run: _Run) -> float | str:
+    """Return a metric, or a distance; why there is none otherwise."""
+    name, missing = measure["name"], run.manifest["not_evaluated"]
+    if measure["kind"] == "metric":
+        if name in run.manifest["metrics"]:
+            return float(run.manifest["metrics"][name])
+        return missing.get("test", "it was not logged")
+    if measure["kind"] == "parameters":
+        pairs = [
+            (first.weights[t["name"]], run.weights[t["name"]], t["dtype"])
+            for t in first.manifest["tensors"]
+            if t["kind"] == "parameter"
+        ]
+        apart, size = sum((squares(a, b, dtype) for a, b, dtype in pairs), np.zeros(2))
+        return float(np.sqrt(relative(apart, size)))
+    one, other = first.predictions[name], run.predictions.get(name)
+    if other is None:
+        return missing.get(name, missing.get("predict", "it was not predicted"))
+    if one.shape != other.shape or outputs.is_floating(one) != outputs.is_floating(other):
+        return "it is predicted in another shape or type"
+    if measure["kind"] == "numbers":
+        apart, size = squares(outputs.numbers(one), outputs.numbers(other), "float64")
+        return float(np.sqrt(relative(apart, size)))
+    if measure["kind"] == "rows":
+        # A row without numbers has a largest place too: the first.
+        if not np.isfinite(outputs.numbers(other)).all():
+            return "it is not finite"
+        return outputs.share_changed(one, other)
+    return float(differing_elements(one, other).mean()) if one.dtype == other.dtype else 1.0
+
+
+def _sample(run: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read the sampled elements of the parameters, and the steps after which they were taken."""
+    arrays = artifacts.read_arrays(verified(run, "fingerprints.npz"))
+    sample = arrays["sample"].astype(np.float64)
+    # A run of an older version has one of every step.
+    every = np.arange(1, len(sample) + 1)
+    return arrays.get("sample_steps", every), sample
+
+
+def _by_step(first: _Run, runs: Sequence[NoiseRun]) -> pd.DataFrame:
+    """Return the relative L2 distance of the sampled parameters after each step of each run."""
+    tables = []
+    kept, reference = _sample(first.path)
+    for run in runs:
+        if run["answer"] not in ("equal", "differs"):
+            continue
+        others, sample = _sample(run["run"])
+        if sample.shape[1:] != reference.shape[1:]:
+            continue
+        # A trace that is thinned keeps a sample of some steps.
+        steps, left, right = np.intersect1d(kept, others, return_indices=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart = np.square(sample[right] - reference[left]).sum(1)
+            distances = np.sqrt(relative(apart, np.square(reference[left]).sum(1)))
+        of_run = {"kind": run["kind"], "label": run["label"]}
+        tables.append(pd.DataFrame({**of_run, "step": steps, "relative_l2": distances}))
+    return pd.concat(tables) if tables else pd.DataFrame(columns=list(STEP_COLUMNS))
+
+
+def _half_a_seed(by_step: pd.DataFrame) -> int | None:
+    medians = {
+        kind: by_step[by_step["kind"] == kind].groupby("step")["relative_l2"].median()
+        for kind in ("perturbation", "seed")
+    }
+    grown = medians["perturbation"] >= medians["seed"].reindex(medians["perturbation"].index) / 2
+    return int(grown.idxmax()) if grown.any() else None
+
+
+def _thinned(by_step: pd.DataFrame) -> pd.DataFrame:
+    """Keep so many steps as a figure can show, the last included."""
+    last = by_step["step"].max() if len(by_step) else 0
+    stride = max(1, -(-last // MOST_STEPS))  # rounded up
+    return by_step[(last - by_step["step"]) % stride == 0] if len(by_step) else by_step

@@ -1,0 +1,178 @@
+"""The noise floor of a metric: which differences are luck.
+
+The standard deviation over seeds with its interval, what a share of correct answers has by the
+number of its samples alone, the smallest difference that some seeds a side tell, and the seeds that
+are outliers.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.optimize import root_scalar
+from scipy.stats import chi2, t
+
+from twinrun.comparison.noise_records import NoiseTable
+from twinrun.luck.forecast import POWER, power_with
+from twinrun.luck.student_t import LEVEL, critical, power
+from twinrun.luck.welch import Scatter, scatter
+
+SEEDS = (1, 3, 5, 10)  # a side
+WHOLE = 0.01  # so far from a whole number may a count of correct answers be, in float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deviation:
+    """A standard deviation as it was measured."""
+
+    number: int
+    """Of values."""
+    value: float
+    """Of n - 1."""
+    interval: tuple[float, float] | None
+    """95 %, if the values are normally distributed; None where nothing scatters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """The noise floor of a metric."""
+
+    metric: str
+    """Its name."""
+    mean: float
+    """Over seeds."""
+    seeds: Deviation
+    """Over seeds."""
+    rounding: Deviation | None
+    """Over the reference and its perturbations; None where there are not two."""
+    binomial: float | None
+    """√(p (1 - p) / N) of a share p of N samples; None for any other metric."""
+    samples: int | None
+    """That N."""
+    luck: float
+    """Two runs of one training, from two seeds, are no further apart in 95 % of cases."""
+    detectable: Mapping[int, float | None]
+    """The smallest difference that is told with a power of 0.8, by seeds a side."""
+    outliers: Sequence[tuple[str, float, float]]
+    """The seed that is an outlier among the others by Grubbs' test, its value and p."""
+
+
+def floors(table: NoiseTable) -> list[Floor]:
+    """Return the noise floor of each metric that two seeds have a value of."""
+    metrics = [m["name"] for m in table["measures"] if m["kind"] == "metric"]
+    predicted = {m["number"] for m in table["measures"] if m["number"]}
+    found = []
+    for name in metrics:
+        of_seeds = _values(table, name, ("reference", "seed"))
+        of_rounding = _values(table, name, ("reference", "perturbation"))
+        if len(of_seeds) < 2:
+            continue
+        every = [*of_seeds.values(), *of_rounding.values()]
+        spread = scatter(list(of_seeds.values()))
+        samples = _samples(every, predicted)
+        p = outlier(list(of_seeds.values()))
+        worst = max(of_seeds, key=lambda label: abs(of_seeds[label] - spread.mean))
+        is_outlier = p is not None and p * len(metrics) < LEVEL
+        found.append(
+            Floor(
+                metric=name,
+                mean=spread.mean,
+                seeds=deviation(list(of_seeds.values())),
+                rounding=deviation(list(of_rounding.values())) if len(of_rounding) > 1 else None,
+                binomial=None if samples is None else _binomial(spread.mean, samples),
+                samples=samples,
+                luck=critical(spread.number - 1) * math.sqrt(2) * spread.deviation,
+                detectable={n: detectable(spread, n) for n in SEEDS},
+                outliers=[(worst, of_seeds[worst], p * len(metrics))]
+                if is_outlier and p is not None
+                else [],
+            )
+        )
+    return found
+
+
+def _values(table: NoiseTable, name: str, kinds: Sequence[str]) -> dict[str, float]:
+    return {
+        run["label"]: run["values"][name]
+        for run in table["runs"]
+        if run["kind"] in kinds and name in run["values"]
+    }
+
+
+def deviation(values: Sequence[float]) -> Deviation:
+    """Return the standard deviation with its 95 % interval, by the chi-squared distribution.
+
+    >>> deviation([1, 2, 3, 4, 5]).interval
+    (0.947..., 4.543...)
+    """
+    found = scatter(values)
+    low, high = (chi2.isf(p, found.number - 1) for p in (LEVEL / 2, 1 - LEVEL / 2))
+    ends = [found.deviation * math.sqrt((found.number - 1) / end) for end in (low, high)]
+    return Deviation(
+        number=found.number,
+        value=found.deviation,
+        interval=(ends[0], ends[1]) if found.deviation else None,
+    )
+
+
+def detectable(spread: Scatter, seeds: int) -> float | None:
+    """Return the smallest difference of two trainings that some seeds a side tell.
+
+    With a power of 0.8, if both scatter as `spread` does. A single run a side has no deviation of
+    its own: it is judged by that of `spread`. None where nothing scatters.
+    """
+    if not spread.deviation:
+        return None
+    if seeds == 1:
+        degrees = spread.number - 1
+        shift = _root(lambda x: power(x, degrees) - POWER, 100 * critical(degrees))
+        return shift * math.sqrt(2) * spread.deviation
+
+    def missing(shift: float) -> float:
+        first, second = (Scatter(number=seeds, mean=m, deviation=1.0) for m in (shift, 0.0))
+        return power_with(first, second, seeds) - POWER
+
+    return _root(missing, 1000) * spread.deviation
+
+
+def _root(function: Callable[[float], float], high: float) -> float:
+    return float(root_scalar(function, bracket=(1e-3, high)).root)
+
+
+def outlier(values: Sequence[float]) -> float | None:
+    """Return the p of the value that is furthest from the mean, by Grubbs' test (1969).
+
+    None for fewer than three values, and where nothing scatters.
+
+    >>> round(outlier([1.0, 1.1, 0.9, 1.05, 3.0]), 4)
+    0.0012
+    """
+    found, n = scatter(values), len(values)
+    if n < 3 or not found.deviation:
+        return None
+    largest = max(abs(value - found.mean) for value in values) / found.deviation
+    rest = (n - 1) ** 2 - n * largest**2
+    if rest <= 0:
+        return 0.0
+    ratio = math.sqrt(n * (n - 2) * largest**2 / rest)
+    return min(1.0, float(2 * n * t.sf(ratio, n - 2)))
+
+
+def _samples(values: Sequence[float], predicted: set[int]) -> int | None:
+    """Return of how many samples a metric is a share: as many as are predicted, if it is one."""
+    for number in sorted(predicted):
+        counts = [value * number for value in values]
+        if all(0 < value < 1 for value in values) and all(
+            abs(count - round(count)) < WHOLE for count in counts
+        ):
+            return number
+    return None
+
+
+def _binomial(share: float, samples: int) -> float:
+    """Return the standard deviation of a share of independent samples.
+
+    >>> round(_binomial(0.9, 1000), 5)
+    0.00949
+    """
+    return math.sqrt(share * (1 - share) / samples)

@@ -1,0 +1,143 @@
+"""What a difference is worth, on a scale of rounding and of seeds.
+
+The scale: what one unit in the last place of one weight did to a training, several times, and what
+another seed did. A change is one more run. May it be one of the first kind? Of the second? Each
+question is a test (`future`), by each metric and each prediction; the smallest p counts as many
+times as there are of these (Bonferroni), so that the answer errs in 5 % of cases, whatever is
+measured. `worth` gives the answers.
+
+All runs of a kind are compared with one reference run. Given that run they are independent, and so
+is one more run of their kind: that they share it is no dependence that the test would have to know.
+Distances are compared by their logarithms, which scatter more evenly than they do.
+
+Some perturbations come to nothing: the first sum or update rounds them away. The others are those
+that a change is compared with. If it does what rounding does, it came to nothing, too, or it is as
+one of them, so that it is called more no more often than the test errs.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
+from twinrun.luck.future import bound_of, p_of, runs_to_decide
+from twinrun.luck.student_t import LEVEL
+
+BORDER = 0.2  # above which p is no reason to doubt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """A run tested against the runs of a kind."""
+
+    p: float
+    """The smallest p of all measures, as often as there are measures; at most 1."""
+    by: str
+    """The measure that it is of."""
+    unlike: str | None
+    """A metric that it moves, and that no run of the kind does: p does not count it."""
+    needed: int | None
+    """Runs of the kind that would decide, if they go on as they are; None if no number does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """The runs of the two kinds."""
+
+    measures: Sequence[Measure]
+    """By which answers are given."""
+    rounding: Mapping[str, Sequence[float]]
+    """The values of the perturbed runs, by measure; of a metric the reference's too. Distances are
+    logarithms."""
+    seeds: Mapping[str, Sequence[float]]
+    """Of the runs from other seeds, likewise."""
+    absorbed: int
+    """Perturbations of which nothing was left to be measured; the tests leave them out."""
+    left_out: Sequence[str]
+    """Runs of the scale that could not be compared, and why."""
+
+    def test(self, run: NoiseRun, kind: Mapping[str, Sequence[float]]) -> Tested | None:
+        """Test whether a run may be of a kind; None where there are not two runs of it."""
+        found, unlike = [], None
+        for measure in self.measures:
+            values, is_distance = kind[measure["name"]], measure["kind"] != "metric"
+            if len(values) < 2:
+                continue
+            value = _on_scale(run["values"][measure["name"]], measure)
+            p = p_of(values, value, is_distance=is_distance)
+            if p is None:
+                unlike = measure["name"]
+            found.append((1.0 if p is None else p, measure["name"], values, value, is_distance))
+        if not found:
+            return None
+        p, name, values, value, is_distance = min(found, key=lambda entry: entry[0])
+        if unlike is not None:
+            needed: int | None = math.ceil(2 * len(found) / LEVEL)  # by its rank alone
+        else:
+            needed = runs_to_decide(
+                values,
+                value,
+                is_distance=is_distance,
+                below=LEVEL / len(found),
+                above=BORDER / len(found),
+            )
+        return Tested(p=min(1.0, p * len(found)), by=name, unlike=unlike, needed=needed)
+
+    def interval(self, name: str) -> dict[str, float | None]:
+        """Return the distances that 95 % of further perturbations and seeds do not exceed."""
+        bounds = {
+            "perturbation": bound_of(self.rounding[name], LEVEL),
+            "seed": bound_of(self.seeds[name], LEVEL),
+        }
+        return {kind: None if b is None else math.exp(b) for kind, b in bounds.items()}
+
+
+def scale_of(table: NoiseTable) -> Scale:
+    """Return the scale of a table; by the parameters only where there is nothing else."""
+    measures = [m for m in table["measures"] if m["kind"] != "parameters"] or table["measures"]
+    names = {measure["name"] for measure in measures}
+    usable: dict[str, list[NoiseRun]] = {"reference": [], "perturbation": [], "seed": []}
+    left_out = []
+    for run in table["runs"]:
+        if run["kind"] not in usable:
+            continue
+        if names <= run["values"].keys():
+            usable[run["kind"]].append(run)
+        elif run["kind"] != "reference":
+            left_out.append(f"{run['label']}: {why_not(run, names)}")
+    # What the reference itself has no number of cannot be compared.
+    known = [m for m in measures if all(m["name"] in run["values"] for run in usable["reference"])]
+
+    perturbed = usable["perturbation"]
+    grown = [run for run in perturbed if not measures or _has_grown(run, measures)]
+    # What became nothing says nothing of how far the others go; of one alone nothing would.
+    usable["perturbation"] = grown if len(grown) > 1 else perturbed
+
+    def values(measure: Measure, kind: str) -> list[float]:
+        own = usable["reference"] if measure["kind"] == "metric" else []
+        return [_on_scale(r["values"][measure["name"]], measure) for r in [*own, *usable[kind]]]
+
+    return Scale(
+        measures=known if usable["reference"] else [],
+        rounding={m["name"]: values(m, "perturbation") for m in measures},
+        seeds={m["name"]: values(m, "seed") for m in measures},
+        absorbed=len(perturbed) - len(grown),
+        left_out=left_out,
+    )
+
+
+def _has_grown(run: NoiseRun, measures: Sequence[Measure]) -> bool:
+    """Say whether anything is left of a perturbation that can be told from nothing."""
+    distances = [of for of in measures if of["kind"] != "metric"]
+    far = any(run["values"][of["name"]] > of["floor"] for of in distances)
+    return far or (not distances and run["answer"] != "equal")
+
+
+def why_not(run: NoiseRun, names: set[str]) -> str:
+    """Say why a run has no place on the scale."""
+    lacks = [f"{name}: {why}" for name, why in run["lacks"].items() if name in names]
+    return run["reason"] or "; ".join(lacks) or "it has no metric and no prediction"
+
+
+def _on_scale(value: float, measure: Measure) -> float:
+    return value if measure["kind"] == "metric" else math.log(max(value, measure["floor"]))

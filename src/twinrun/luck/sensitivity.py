@@ -1,0 +1,85 @@
+"""What a scale can tell: seeds from rounding, or whether rounding goes as far as seeds do."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from twinrun.comparison.noise_records import Measure
+from twinrun.luck.future import p_of, runs_to_decide
+from twinrun.luck.scale import Scale
+from twinrun.luck.student_t import LEVEL
+from twinrun.luck.welch import scatter, welch
+
+
+def tells_seeds(scale: Scale) -> bool:
+    """Say whether another seed would be told from rounding: the median one is."""
+    found = [
+        p_of(scale.rounding[of["name"]], value, is_distance=of["kind"] != "metric")
+        for of, value in _median_seed(scale)
+    ]
+    known = [p for p in found if p is not None]
+    return bool(known) and min(known) * len(known) < LEVEL
+
+
+def to_tell_seeds(scale: Scale) -> int | None:
+    """Return the perturbations that would tell the median seed from rounding, if all goes on."""
+    found = [
+        runs_to_decide(
+            scale.rounding[of["name"]],
+            value,
+            is_distance=of["kind"] != "metric",
+            below=LEVEL / len(scale.measures),
+            above=math.inf,
+        )
+        for of, value in _median_seed(scale)
+        if len(scale.rounding[of["name"]]) > 1
+    ]
+    return min((number for number in found if number is not None), default=None)
+
+
+def _median_seed(scale: Scale) -> list[tuple[Measure, float]]:
+    """Return where the median seed is by each measure; by a metric, so far above rounding."""
+    found = []
+    for of in scale.measures:
+        rounding, seeds = scale.rounding[of["name"]], scale.seeds[of["name"]]
+        if of["kind"] != "metric" and seeds:
+            found.append((of, median(seeds)))
+        elif of["kind"] == "metric" and rounding and len(seeds) > 1:
+            middle = fmean(rounding)
+            found.append((of, middle + median(abs(value - middle) for value in seeds[1:])))
+    return found
+
+
+def reaches_seeds(scale: Scale) -> bool:
+    """Say whether some perturbation has moved each measure as far as the median seed."""
+    pairs = [
+        (_moved(scale.rounding[m["name"]], m), _moved(scale.seeds[m["name"]], m))
+        for m in scale.measures
+    ]
+    return bool(pairs) and all(r and s and max(r) >= median(s) for r, s in pairs)
+
+
+def seeds_are_more(scale: Scale) -> bool | None:
+    """Say whether other seeds move a result more than rounding does; None where that is undecided.
+
+    By Welch's test of each measure, as often as there are measures.
+    """
+    found = []
+    for measure in scale.measures:
+        rounding, seeds = (
+            _moved(kind[measure["name"]], measure) for kind in (scale.rounding, scale.seeds)
+        )
+        if len(rounding) < 2 or len(seeds) < 2:
+            continue
+        difference = welch(scatter(seeds), scatter(rounding))
+        found.append(1.0 if difference is None or difference.mean < 0 else difference.p)
+    if found and min(found) * len(found) < LEVEL:
+        return True
+    return False if reaches_seeds(scale) else None
+
+
+def _moved(values: Sequence[float], measure: Measure) -> list[float]:
+    """Return how far runs moved a measure: of a metric, from the reference, which is the first."""
+    if measure["kind"] != "metric":
+        return list(values)
+    return [abs(value - values[0]) for value in values[1:]]

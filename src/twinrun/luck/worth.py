@@ -1,0 +1,98 @@
+"""What a change is worth: no more than rounding, no more than another seed, or more.
+
+A p below 5 % says more; from 5 to 20 % it decides nothing. Nor does one above it where the
+perturbations would not tell a seed from rounding either.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from twinrun.comparison.noise_records import NoiseRun
+from twinrun.luck.scale import BORDER, Scale, Tested, why_not
+from twinrun.luck.sensitivity import reaches_seeds, tells_seeds, to_tell_seeds
+from twinrun.luck.student_t import LEVEL
+
+Worth: TypeAlias = Literal[
+    "equal",
+    "no more than rounding",
+    "no more than another seed",
+    "more than another seed",
+    "undecided",
+    "not run",
+    "not comparable",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """What a run is worth."""
+
+    answer: Worth
+    """On the scale."""
+    reason: str | None
+    """Why there is no answer."""
+    rounding: Tested | None
+    """May it be a perturbation? None where that was not asked."""
+    seeds: Tested | None
+    """May it be another seed?"""
+    waits_for: Literal["perturbation", "seed"] | None
+    """Of which kind more runs are needed."""
+    needed: int | None
+    """How many of them would probably decide; None if no number does, or it cannot be said."""
+
+
+def weigh(scale: Scale, run: NoiseRun) -> Weighed:
+    """Say what a run is worth."""
+    names = {measure["name"] for measure in scale.measures}
+    if run["answer"] != "differs":
+        return _without(run["answer"], run["reason"])
+    if not names or not names <= run["values"].keys():
+        return _without("not comparable", why_not(run, names))
+    rounding, seeds = scale.test(run, scale.rounding), scale.test(run, scale.seeds)
+    answer, waits_for, reason = _answer(scale, rounding, seeds)
+    needed = None
+    if waits_for == "perturbation" and rounding is not None:
+        is_near = rounding.p < BORDER or rounding.unlike is not None
+        needed = rounding.needed if is_near else to_tell_seeds(scale)
+    elif waits_for == "seed" and seeds is not None:
+        needed = seeds.needed
+    return Weighed(
+        answer=answer,
+        reason=reason,
+        rounding=rounding,
+        seeds=seeds,
+        waits_for=waits_for,
+        needed=needed,
+    )
+
+
+def _without(answer: Worth, reason: str | None) -> Weighed:
+    return Weighed(
+        answer=answer, reason=reason, rounding=None, seeds=None, waits_for=None, needed=None
+    )
+
+
+def _answer(
+    scale: Scale, rounding: Tested | None, seeds: Tested | None
+) -> tuple[Worth, Literal["perturbation", "seed"] | None, str | None]:
+    if rounding is None:
+        return "undecided", "perturbation", "fewer than two perturbed runs"
+    if rounding.p >= LEVEL and rounding.unlike is not None:
+        return "undecided", "perturbation", f"no perturbation moves {rounding.unlike}, and it does"
+    if LEVEL <= rounding.p < BORDER:
+        return "undecided", "perturbation", None
+    if seeds is None:
+        return "undecided", "seed", "fewer than two other seeds"
+    if rounding.p >= BORDER:
+        if tells_seeds(scale) or reaches_seeds(scale):
+            return "no more than rounding", None, None
+        return "undecided", "perturbation", "so few perturbations do not tell even a seed"
+    if seeds.p < LEVEL:
+        return "more than another seed", None, None
+    if seeds.unlike is not None:
+        return "undecided", "seed", f"no other seed moves {seeds.unlike}, and it does"
+    return (
+        ("undecided", "seed", None)
+        if seeds.p < BORDER
+        else ("no more than another seed", None, None)
+    )

@@ -1,0 +1,156 @@
+"""Verdicts on noise: how much is luck, and what is each change worth beside it?"""
+
+from statistics import median
+from typing import get_args
+
+from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
+from twinrun.formatting import count, measure, percent, plural
+from twinrun.luck.floor import Floor, floors
+from twinrun.luck.scale import Scale, scale_of
+from twinrun.luck.sensitivity import seeds_are_more
+from twinrun.luck.worth import Weighed, Worth, weigh
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import Answer, Key, Verdict
+from twinrun.verdicts.sweep import p_value
+
+SEED_OR_ROUNDING = "Does another seed change the result more than rounding does?"
+WORTH = "What are changes worth, on the scale of rounding and of seeds?"
+LUCKY_SEED = "Is one of the seeds an outlier among the others?"
+OF_KIND = {"perturbation": "one unit in the last place", "seed": "another seed"}
+
+
+def verdicts(table: Evidence[NoiseTable]) -> list[Verdict]:
+    """Return the verdicts on the scale of one workload and variant."""
+    found = table.found
+    if found["reason"] is not None:
+        return [_verdict(table, "seed_or_rounding", SEED_OR_ROUNDING, "not run", found["reason"])]
+    scale, noise_floors = scale_of(found), floors(found)
+    answers: dict[bool | None, Answer] = {True: "yes", False: "no", None: "undecided"}
+    answer = answers[seeds_are_more(scale)]
+    rows = [_verdict(table, "seed_or_rounding", SEED_OR_ROUNDING, answer, ground(found, scale))]
+    weighed = [(run, weigh(scale, run)) for run in found["runs"] if run["kind"] == "change"]
+    # What is equal or was not run has a verdict of its own study.
+    for worth in [answer for answer in get_args(Worth) if answer not in ("equal", "not run")]:
+        clauses = [clause(run, of) for run, of in weighed if of.answer == worth]
+        if clauses:
+            rows.append(_verdict(table, "worth", WORTH, worth, "; ".join(clauses)))
+    outliers = [outlier for entry in noise_floors for outlier in outliers_of(entry)]
+    if outliers:
+        rows.append(_verdict(table, "lucky_seed", LUCKY_SEED, "yes", "; ".join(outliers)))
+    return rows
+
+
+def ground(table: NoiseTable, scale: Scale) -> str:
+    """Say what is known of luck: how far rounding and seeds go, and which differences are luck."""
+    clauses = [far for m in scale.measures if m["kind"] != "metric" and (far := _far(table, m))]
+    clauses += [luck(found) for found in floors(table)]
+    if table["half_a_seed"] is not None and table["steps"] is not None:
+        clauses.append(
+            f"after step {count(table['half_a_seed'])} of {count(table['steps'])} rounding has "
+            f"moved the parameters half as far as a seed"
+        )
+    if any(run["kind"] == "repeat" and run["answer"] == "differs" for run in table["runs"]):
+        clauses.append(
+            "the baseline does not repeat, and what differs by itself counts as rounding"
+        )
+    if sum(run["kind"] == "seed" for run in table["runs"]) < 2:
+        clauses.append("from fewer than three seeds: list more under noise.seeds")
+    if scale.absorbed:
+        number = sum(run["kind"] == "perturbation" for run in table["runs"])
+        clauses.append(
+            f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
+        )
+    if scale.left_out:
+        clauses.append(f"left aside: {'; '.join(scale.left_out)}")
+    return "; ".join(clauses) or "there is nothing to compare the runs by"
+
+
+def _far(table: NoiseTable, of: Measure) -> str | None:
+    medians = {
+        kind: [r["values"][of["name"]] for r in table["runs"] if _has(r, kind, of["name"])]
+        for kind in OF_KIND
+    }
+    said = [
+        f"{distance(of, median(values))} by {OF_KIND[kind]}"
+        for kind, values in medians.items()
+        if values
+    ]
+    return f"{what(of)}: {', '.join(said)} (medians)" if said else None
+
+
+def _has(run: NoiseRun, kind: str, name: str) -> bool:
+    return run["kind"] == kind and name in run["values"]
+
+
+def what(of: Measure) -> str:
+    """Say what a measure measures."""
+    return {
+        "metric": of["name"],
+        "rows": f"rows of {of['name']} whose largest number changes place",
+        "values": f"values of {of['name']} that change",
+        "numbers": f"relative L2 distance of {of['name']}",
+        "parameters": "relative L2 distance of the parameters",
+    }[of["kind"]]
+
+
+def distance(of: Measure, value: float) -> str:
+    """Write the value of a measure."""
+    return percent(value) if of["kind"] in ("rows", "values") else measure(value)
+
+
+def luck(found: Floor) -> str:
+    """Say which differences of a metric are luck, with one run a side."""
+    if not found.seeds.value:
+        return f"no seed moves {found.metric}"
+    points = f" ({measure(100 * found.luck, 2)} points)" if found.samples is not None else ""
+    return (
+        f"with one run a side, differences of {found.metric} below {measure(found.luck, 2)}{points}"
+        f" are luck"
+    )
+
+
+def clause(run: NoiseRun, of: Weighed) -> str:
+    """Say of a change what its answer rests on."""
+    if of.reason is not None and of.rounding is None:
+        return f"{run['label']} ({of.reason})"
+    said = [of.reason] if of.reason else []
+    said += [
+        f"{kind}: p {p_value(tested.p)} by {tested.by}"
+        for kind, tested in (("rounding", of.rounding), ("another seed", of.seeds))
+        if tested is not None and (kind == "rounding" or of.answer != "no more than rounding")
+    ]
+    if of.answer == "undecided":
+        said.append(needed(of))
+    return f"{run['label']} ({', '.join(said)})" if said else run["label"]
+
+
+def needed(of: Weighed) -> str:
+    """Say how many more runs would decide."""
+    kind = of.waits_for or "perturbation"
+    if of.needed is None:
+        more = "list more" if of.reason else "no number of"
+        return f"{more} {kind}s" + ("" if of.reason else " would decide, if they go on as they are")
+    return f"{plural(of.needed, kind)} would probably decide"
+
+
+def outliers_of(found: Floor) -> list[str]:
+    """Say which seed is an outlier by a metric."""
+    return [
+        f"{label} with {found.metric} {measure(value, 4)}, where the mean is "
+        f"{measure(found.mean, 4)} (Grubbs' test, p {p_value(p)})"
+        for label, value, p in found.outliers
+    ]
+
+
+def _verdict(
+    table: Evidence[NoiseTable], key: Key, question: str, answer: Answer, measured: str
+) -> Verdict:
+    return {
+        "key": key,
+        "workload": table.found["workload"],
+        "variant": table.found["variant"],
+        "question": question,
+        "answer": answer,
+        "measured": measured,
+        "evidence": table.path,
+    }

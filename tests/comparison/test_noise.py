@@ -1,0 +1,173 @@
+"""Runs on one scale: what is measured of each, and what is said where it cannot be."""
+
+import numpy as np
+import pytest
+import torch
+from example_runs import example_parameters, fail, seal, write_run
+
+from twinrun import artifacts
+from twinrun.comparison.noise import STEP_COLUMNS, weigh
+from twinrun.comparison.noise_records import read_noise
+from twinrun.errors import JobError
+
+SCORES = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+LABELS = torch.tensor([0, 1, 0, 1])
+PERTURBED = {"parameter": "head.weight", "index": [0, 0], "before": 0.5, "after": 0.50000006}
+
+
+def moved(by, number=0):
+    parameters = example_parameters()
+    parameters["head.weight"][0, number] += by
+    return parameters
+
+
+def predictions(rows=(), angle=0.0):
+    scores = SCORES.clone()
+    scores[list(rows)] = scores[list(rows)].flip(1)
+    return {"scores": scores, "angle": torch.full((4,), 3.0) + angle, "label": LABELS}
+
+
+def write(folder, name, *, by=0.0, rows=(), angle=0.0, accuracy=0.75, sample=None, **changes):
+    of_run = {"metrics": {"accuracy": accuracy}, **changes}
+    return write_run(
+        folder / name,
+        parameters=moved(by),
+        predictions=predictions(rows, angle),
+        sample=np.ones((6, 4)) if sample is None else sample,
+        changes=of_run,
+    )
+
+
+def listed(kind, run, label="", reason=None):
+    return {
+        "kind": kind,
+        "label": label or kind,
+        "study": "noise",
+        "run": str(run),
+        "not_run": reason,
+    }
+
+
+def weighed(folder, runs):
+    weigh(
+        runs,
+        workload="w",
+        variant="v",
+        seed=1,
+        left_out=["parallel, whose baseline is x, seed 1"],
+        steps=folder / "noise.steps.csv",
+        summary=folder / "noise.json",
+    )
+    return read_noise(folder / "noise.json")
+
+
+def test_metrics_predictions_and_parameters_of_each_run(tmp_path):
+    grown = np.ones((6, 4)) + 1e-7 * 10.0 ** np.arange(6)[:, None]
+    runs = [
+        listed("reference", write(tmp_path, "reference")),
+        listed("repeat", write(tmp_path, "repeat")),
+        listed(
+            "perturbation",
+            write(
+                tmp_path, "ulp", by=0.1, rows=[1], sample=grown, perturbation=1, perturbed=PERTURBED
+            ),
+        ),
+        listed(
+            "seed",
+            write(
+                tmp_path,
+                "seed",
+                by=2.0,
+                rows=[0, 1, 2],
+                accuracy=0.5,
+                sample=np.ones((6, 4)) + 0.01,
+                seed=2,
+            ),
+        ),
+        listed("change", write(tmp_path, "change", by=0.1, angle=0.3), "threads: 2"),
+    ]
+    found = weighed(tmp_path, runs)
+    reference, repeat, perturbed, seed, change = found["runs"]
+    # The labels are what was given to the network: no run moves them.
+    assert [(m["name"], m["kind"]) for m in found["measures"]] == [
+        ("accuracy", "metric"),
+        ("angle", "numbers"),
+        ("scores", "rows"),
+        ("parameters", "parameters"),
+    ]
+    assert reference["values"]["accuracy"] == 0.75
+    assert (repeat["answer"], repeat["values"]["scores"]) == ("equal", 0.0)
+    assert (perturbed["answer"], perturbed["values"]["scores"]) == ("differs", 0.25)
+    assert (seed["values"]["scores"], seed["values"]["accuracy"]) == (0.75, 0.5)
+    assert change["values"]["angle"] == pytest.approx(0.1)  # 0.3 of 3
+    assert change["values"]["scores"] == 0.0
+    norm = np.sqrt(sum(float((p**2).sum()) for p in example_parameters().values()))
+    assert change["values"]["parameters"] == pytest.approx(0.1 / norm, rel=1e-5)
+    # 0.01 by a seed at every step; rounding is at half of it after the sixth.
+    assert found["half_a_seed"] == 6
+    steps = artifacts.read_csv(tmp_path / "noise.steps.csv", STEP_COLUMNS)
+    of_seed = steps[steps["kind"] == "seed"]["relative_l2"]
+    assert of_seed.tolist() == pytest.approx([0.01] * 6)
+
+
+def test_what_cannot_be_compared_says_why(tmp_path):
+    reference = listed("reference", write(tmp_path, "reference"))
+    failed = fail(write(tmp_path, "failed"), "no memory")
+    stopped = write(tmp_path, "stopped", ended="stopped: by hand")
+    data = write(tmp_path, "data", **{"data.sha256": "e" * 64})
+    diverged = write(tmp_path, "diverged", by=1.0, accuracy=float("nan"), angle=float("nan"))
+    unperturbed = write(tmp_path, "unperturbed", perturbation=1, perturbed=None)
+    bare = write(tmp_path, "bare", by=1.0, not_evaluated={"predict": "no memory left"})
+    artifacts.write_tensors(bare.with_name("predictions.safetensors"), {})
+    seal(bare.parent)
+    found = weighed(
+        tmp_path,
+        [
+            reference,
+            listed("seed", failed),
+            listed("seed", stopped),
+            listed("change", data),
+            listed("change", diverged),
+            listed("perturbation", unperturbed),
+            listed("change", bare),
+            listed("change", "", "gpu", "no GPU on this machine"),
+        ],
+    )
+    said = [(run["answer"], run["reason"]) for run in found["runs"][1:]]
+    assert said[0] == ("not run", "the training failed: no memory")
+    assert said[1] == ("not run", "the training ended otherwise: stopped: by hand")
+    assert said[2][0] == "not comparable"
+    assert "data.sha256" in said[2][1]
+    assert said[4] == ("not run", "there is no weight that could be changed")
+    assert said[6] == ("not run", "no GPU on this machine")
+    assert found["runs"][4]["lacks"] == {"accuracy": "it is nan", "angle": "it is inf"}
+    assert found["runs"][6]["lacks"]["scores"] == "no memory left"
+    assert found["left_out"] == ["parallel, whose baseline is x, seed 1"]
+
+
+@pytest.mark.parametrize("reason", ["it failed", "no GPU on this machine"])
+def test_without_a_reference_nothing_is_compared(tmp_path, reason):
+    run = fail(write(tmp_path, "reference"), "it failed")
+    of_machine = reason if reason.startswith("no") else None
+    other = listed("seed", write(tmp_path, "seed", seed=2))
+    found = weighed(tmp_path, [listed("reference", run, reason=of_machine), other])
+    assert reason in found["reason"]
+    assert [run["answer"] for run in found["runs"]] == ["not run", "not comparable"]
+    assert (tmp_path / "noise.steps.csv").read_text().strip() == ",".join(STEP_COLUMNS)
+
+
+def test_a_run_without_predictions_and_metrics_is_compared_by_its_parameters(tmp_path):
+    runs = [
+        listed("reference", write_run(tmp_path / "reference", parameters=moved(0))),
+        listed("seed", write_run(tmp_path / "seed", parameters=moved(1.0), num_steps=4)),
+    ]
+    found = weighed(tmp_path, runs)
+    assert [m["kind"] for m in found["measures"]] == ["parameters"]
+    assert found["half_a_seed"] is None
+
+
+def test_a_changed_file_of_a_run_is_refused(tmp_path):
+    run = write(tmp_path, "reference")
+    run.with_name("predictions.safetensors").write_bytes(b"")
+    with pytest.raises(JobError, match="corrupt"):
+        weighed(tmp_path, [listed("reference", run)])

@@ -1,0 +1,271 @@
+"""What a difference is worth: known truths, borders, too few runs, and simulated error rates."""
+
+import doctest
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from twinrun.luck import floor, future
+from twinrun.luck.floor import detectable, deviation, floors, outlier
+from twinrun.luck.forecast import power_with
+from twinrun.luck.future import bound_of, p_of, runs_to_decide
+from twinrun.luck.scale import scale_of
+from twinrun.luck.sensitivity import reaches_seeds, seeds_are_more, tells_seeds
+from twinrun.luck.welch import Scatter, scatter
+from twinrun.luck.worth import weigh
+
+ROOT = Path(__file__).parents[2]
+# Of a short training of digits: shares of predictions that change, and test accuracies.
+ROUNDING = [0.391, 0.385, 0.402, 0.378, 0.395]
+SEEDS = [0.686, 0.671, 0.702, 0.690]
+ACCURACY = {"reference": [0.90], "perturbation": [0.91, 0.89, 0.905, 0.90, 0.895]}
+ACCURACY["seed"] = [0.92, 0.88, 0.91, 0.895]
+
+
+def run(kind, label="", *, answer="differs", reason=None, lacks=None, **values):
+    return {
+        "kind": kind,
+        "label": label or kind,
+        "study": "noise",
+        "run": "",
+        "answer": answer,
+        "reason": reason,
+        "values": values,
+        "lacks": lacks or {},
+    }
+
+
+def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
+    perturbed = zip(rounding, accuracy["perturbation"], strict=False)
+    others = zip(seeds, accuracy["seed"], strict=False)
+    return {
+        "workload": "digits",
+        "variant": "serial",
+        "seed": 1,
+        "steps": 60,
+        "reason": None,
+        "measures": [
+            {"name": "accuracy", "kind": "metric", "number": None, "floor": 0.0},
+            {"name": "scores", "kind": "rows", "number": 1000, "floor": 0.0005},
+            {"name": "parameters", "kind": "parameters", "number": None, "floor": 2.0**-24},
+        ],
+        "runs": [
+            run(
+                "reference", "seed 1", accuracy=accuracy["reference"][0], scores=0.0, parameters=0.0
+            ),
+            run("repeat", answer="equal", accuracy=0.9, scores=0.0, parameters=0.0),
+            *(
+                run("perturbation", f"one ULP {k}", accuracy=a, scores=s, parameters=0.1)
+                for k, (s, a) in enumerate(perturbed, 1)
+            ),
+            *(
+                run("seed", f"seed {k}", accuracy=a, scores=s, parameters=1.4)
+                for k, (s, a) in enumerate(others, 2)
+            ),
+            *changes,
+        ],
+        "left_out": [],
+        "half_a_seed": None,
+    }
+
+
+def worth(scores, metric=0.9, **of_table):
+    found = table(run("change", accuracy=metric, scores=scores, parameters=0.1), **of_table)
+    return weigh(scale_of(found), found["runs"][-1])
+
+
+@pytest.mark.parametrize(
+    ("scores", "accuracy", "expected"),
+    [
+        (0.385, 0.90, "no more than rounding"),  # another number of threads
+        (0.0, 0.90, "no more than rounding"),  # other bits, and the same predictions
+        (0.415, 0.90, "undecided"),  # at the border of rounding
+        (0.55, 0.90, "no more than another seed"),
+        (0.68, 0.91, "no more than another seed"),
+        (0.73, 0.91, "undecided"),  # at the border of seeds
+        (0.90, 0.90, "more than another seed"),  # a learning rate that is much too large
+        (0.69, 0.60, "more than another seed"),  # a class is dropped: as many change, for the worse
+    ],
+)
+def test_known_truths(scores, accuracy, expected):
+    assert worth(scores, accuracy).answer == expected
+
+
+def test_an_equal_run_needs_no_scale_and_what_was_not_run_has_none():
+    scale = scale_of(table())
+    assert weigh(scale, run("change", answer="equal")).answer == "equal"
+    found = weigh(scale, run("change", answer="not run", reason="no GPU"))
+    assert (found.answer, found.reason) == ("not run", "no GPU")
+
+
+def test_a_diverged_run_is_said_and_none_of_the_scale_is_lost_for_another():
+    lost = run("change", lacks={"accuracy": "it is nan"}, scores=0.9, parameters=3.0)
+    found = weigh(scale_of(table()), lost)
+    assert (found.answer, found.reason) == ("not comparable", "accuracy: it is nan")
+    of_scale = table()
+    of_scale["runs"][4] = run("perturbation", "one ULP 3", lacks={"accuracy": "it is nan"})
+    scale = scale_of(of_scale)
+    assert scale.left_out == ["one ULP 3: accuracy: it is nan"]
+    assert len(scale.rounding["scores"]) == 4
+
+
+@pytest.mark.parametrize("rounding", [[], [0.39]])
+def test_too_few_perturbations_decide_nothing(rounding):
+    # Of one, the reference's own accuracy makes two values of the metric; of none there is one.
+    found = worth(0.39, rounding=rounding)
+    assert (found.answer, found.waits_for) == ("undecided", "perturbation")
+
+
+def test_without_other_seeds_more_than_rounding_is_all_that_can_be_said():
+    found = worth(0.9, seeds=[], accuracy={**ACCURACY, "seed": []})
+    assert (found.answer, found.waits_for) == ("undecided", "seed")
+    assert worth(0.39, seeds=[], accuracy={**ACCURACY, "seed": []}).answer == "undecided"
+
+
+def test_perturbations_that_tell_not_even_a_seed_are_too_few():
+    found = worth(0.45, rounding=[0.30, 0.5], seeds=[0.686, 0.671, 0.702, 0.690])
+    assert found.answer == "undecided"
+    assert found.waits_for == "perturbation"
+    # But where rounding moves as much as seeds do, nothing is more than rounding.
+    wide = [0.64, 0.72, 0.69, 0.66, 0.70]
+    found = worth(
+        0.68, rounding=wide, accuracy={**ACCURACY, "perturbation": ACCURACY["seed"] + [0.9]}
+    )
+    assert found.answer == "no more than rounding"
+
+
+def test_how_many_more_runs_would_decide():
+    found = worth(0.415)
+    assert found.needed > 5
+    values = [np.log(value) for value in ROUNDING]
+    p = p_of(values, np.log(0.415), is_distance=True)
+    assert found.rounding.p == pytest.approx(2 * p)  # two measures
+    assert 0.05 <= found.rounding.p < 0.2
+    needed = runs_to_decide(values, np.log(0.415), is_distance=True, below=0.025, above=0.1)
+    assert needed == found.needed
+
+
+def test_where_no_run_moves_a_metric_a_change_that_does_is_not_called_rounding():
+    still = {"reference": [0.9], "perturbation": [0.9] * 5, "seed": [0.92, 0.88, 0.91, 0.895]}
+    nothing = {"rounding": [0.0] * 5, "accuracy": still}
+    assert worth(0.0, 0.9, **nothing).answer == "no more than rounding"
+    found = worth(0.0, 0.901, **nothing)
+    assert found.answer == "undecided"
+    assert found.needed == 80  # by its rank alone: 2 / (n + 1) for two measures
+    # Far beyond the smallest share that can be told, it is more, whatever was not seen to scatter.
+    assert worth(0.3, 0.9, **nothing).answer == "no more than another seed"
+
+
+def test_a_perturbation_that_came_to_nothing_widens_no_interval():
+    """One of five did in a short training of digits; everything then was no more than rounding."""
+    far = {"rounding": [*ROUNDING[:4], 0.0]}
+    assert scale_of(table(**far)).absorbed == 1
+    assert worth(0.385, **far).answer == "no more than rounding"
+    assert worth(0.6, **far).answer == "no more than another seed"
+    # Of one alone nothing is known: then all count, and decide nothing.
+    assert worth(0.5, rounding=[0.39, 0.0, 0.0, 0.0, 0.0]).answer == "undecided"
+
+
+def test_whether_seeds_are_more_than_rounding():
+    scale = scale_of(table())
+    assert tells_seeds(scale)
+    assert not reaches_seeds(scale)
+    assert seeds_are_more(scale) is True
+    as_wide = table(
+        rounding=[0.66, 0.72, 0.68, 0.70, 0.69],
+        accuracy={**ACCURACY, "perturbation": [0.93, 0.87, 0.9, 0.91, 0.89]},
+    )
+    assert seeds_are_more(scale_of(as_wide)) is False
+    assert seeds_are_more(scale_of(table(seeds=[]))) is None
+
+
+def test_by_parameters_only_where_there_is_nothing_else():
+    assert [m["name"] for m in scale_of(table()).measures] == ["accuracy", "scores"]
+    bare = table()
+    bare["measures"] = bare["measures"][2:]
+    assert [m["name"] for m in scale_of(bare).measures] == ["parameters"]
+    nothing = table()
+    nothing["measures"] = []
+    assert weigh(scale_of(nothing), run("change", parameters=1.0)).answer == "not comparable"
+
+
+def test_the_test_is_that_of_a_future_value():
+    """By hand: the values 1 to 5 and 7, with n - 1 degrees and s √(1 + 1/n)."""
+    ratio = (7 - 3) / (np.std([1, 2, 3, 4, 5], ddof=1) * np.sqrt(1.2))
+    assert p_of([1, 2, 3, 4, 5], 7, is_distance=True) == pytest.approx(t.sf(ratio, 4))
+    assert p_of([1, 2, 3, 4, 5], 7, is_distance=False) == pytest.approx(2 * t.sf(ratio, 4))
+    bound = bound_of([1, 2, 3, 4, 5], 0.05)
+    assert p_of([1, 2, 3, 4, 5], bound, is_distance=True) == pytest.approx(0.05)
+
+
+def test_the_noise_floor_of_a_metric():
+    (found,) = floors(table())
+    seeds = [0.90, *ACCURACY["seed"]]
+    assert found.seeds.value == pytest.approx(np.std(seeds, ddof=1))
+    # Two runs from two seeds: t with n - 1 degrees of freedom, of a difference with variance 2 s².
+    assert found.luck == pytest.approx(t.isf(0.025, 4) * np.sqrt(2) * np.std(seeds, ddof=1))
+    assert found.binomial == pytest.approx(np.sqrt(np.mean(seeds) * (1 - np.mean(seeds)) / 1000))
+    assert list(found.detectable.values()) == sorted(found.detectable.values(), reverse=True)
+    spread = scatter(seeds)
+    for number in (3, 10):
+        groups = [
+            Scatter(number=number, mean=mean, deviation=spread.deviation)
+            for mean in (found.detectable[number], 0.0)
+        ]
+        assert power_with(*groups, number) == pytest.approx(0.8, abs=1e-3)
+    assert not found.outliers
+    odd = table(accuracy={**ACCURACY, "seed": [0.901, 0.899, 0.9, 0.5]})
+    assert floors(odd)[0].outliers[0][0] == "seed 5"
+
+
+def test_a_metric_that_is_no_share_has_no_binomial_deviation_and_one_that_stands_still_no_luck():
+    moved = {kind: [value + 0.00037 for value in values] for kind, values in ACCURACY.items()}
+    assert floors(table(accuracy=moved))[0].binomial is None
+    still = {kind: [0.9] * len(values) for kind, values in ACCURACY.items()}
+    (found,) = floors(table(accuracy=still))
+    assert (found.luck, set(found.detectable.values())) == (0.0, {None})
+    assert floors(table(seeds=[], accuracy={**ACCURACY, "seed": []})) == []
+    assert detectable(scatter([1.0, 1.0]), 3) is None
+
+
+def test_grubbs_and_the_interval_of_a_deviation_are_those_of_tables():
+    """Grubbs' critical value for n = 5 at 5 %, two-sided, is 1.715; NIST's for n = 8 is 2.126."""
+    for number, critical in ((5, 1.715), (8, 2.126)):
+        rest = -critical / (number - 1)
+        spread = np.sqrt((1 - (critical**2 + (number - 1) * rest**2) / (number - 1)) * (number - 1))
+        # The others scatter so that the whole has a deviation of 1 and a mean of 0.
+        others = np.linspace(-1, 1, number - 1)
+        others *= spread / np.sqrt((others**2).sum())
+        assert outlier([critical, *(others + rest)]) == pytest.approx(0.05, abs=2e-3)
+    assert outlier([1.0, 2.0]) is None
+    # The chi-squared values of 4 degrees: 0.4844 and 11.143.
+    found = deviation([1, 2, 3, 4, 5])
+    ends = [np.sqrt(2.5 * 4 / chi) for chi in (11.1433, 0.48442)]
+    assert found.interval == pytest.approx(ends, rel=1e-4)
+
+
+def test_the_examples_in_the_docstrings():
+    for module in (future, floor):
+        assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+
+
+def simulation():
+    spec = importlib.util.spec_from_file_location("luck", ROOT / "docs/measurements/luck.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_of_changes_that_are_rounding_or_seeds_one_in_twenty_is_called_more():
+    """500 scales each; the bound of 5 % and twice the error of so many, 2 %."""
+    worths = simulation().worths
+    rounding = worths(500, runs=5, at=0.39)
+    more = ("no more than another seed", "more than another seed")
+    assert sum(rounding[answer] for answer in more) / 500 <= 0.07
+    assert rounding["no more than rounding"] / 500 >= 0.75
+    seeds = worths(500, runs=5, at=0.68)
+    assert seeds["more than another seed"] / 500 <= 0.07
+    assert seeds["no more than rounding"] / 500 <= 0.07

@@ -1,0 +1,195 @@
+"""The study noise from its table to verdicts, figures and page, in planted cases."""
+
+import html
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from standard_config import resolved
+
+from twinrun import artifacts
+from twinrun.comparison.noise import STEP_COLUMNS
+from twinrun.comparison.noise_records import write_noise
+from twinrun.figures.noise import divergence, ladder
+from twinrun.report.page import write_report
+from twinrun.verdicts.judge import verdicts_of
+from twinrun.verdicts.rows import write_rows
+
+ROOT = Path(__file__).parents[2]
+SEEDS = {1: (0.900, 0.0), 2: (0.912, 0.686), 3: (0.890, 0.671), 4: (0.905, 0.702), 5: (0.896, 0.69)}
+ULPS = {
+    1: (0.905, 0.391),
+    2: (0.896, 0.385),
+    3: (0.902, 0.402),
+    4: (0.907, 0.378),
+    5: (0.893, 0.395),
+}
+CHANGES = {
+    "threads: 2": (0.899, 0.385),
+    "layout: channels_last": (0.9, 0.415),
+    "precision: bf16-mixed": (0.902, 0.55),
+    "a learning rate too large": (0.9, 0.97),
+    "a class dropped": (0.6, 0.69),
+}
+
+
+def run(kind, label, found, *, answer="differs", reason=None, lacks=None):
+    accuracy, scores = found or (None, None)
+    values = {"test_accuracy": accuracy, "scores": scores, "parameters": scores}
+    return {
+        "kind": kind,
+        "label": label,
+        "study": "matrix" if kind == "change" else "noise",
+        "run": f"results/runs/{label}/run.json",
+        "answer": answer,
+        "reason": reason,
+        "values": {} if found is None else values,
+        "lacks": lacks or {},
+    }
+
+
+def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
+    first, *others = seeds.items()
+    return {
+        "workload": "digits-few",
+        "variant": "serial",
+        "seed": first[0],
+        "steps": 60,
+        "reason": reason,
+        "measures": [
+            {"name": "test_accuracy", "kind": "metric", "number": None, "floor": 0.0},
+            {"name": "scores", "kind": "rows", "number": 1000, "floor": 0.0005},
+            {"name": "parameters", "kind": "parameters", "number": None, "floor": 2.0**-24},
+        ],
+        "runs": [
+            run("reference", f"seed {first[0]}", first[1], answer="equal"),
+            run("repeat", "repeat", first[1], answer="equal"),
+            *(run("perturbation", f"one ULP {k}", found) for k, found in ulps.items()),
+            *(run("seed", f"seed {k}", found) for k, found in others),
+            *(run("change", label, found) for label, found in changes.items()),
+            run("change", "logging: true", first[1], answer="equal"),
+            run("change", "gpu", None, answer="not run", reason="no GPU on this machine"),
+            run("change", "diverged", (None, 0.9), lacks={"test_accuracy": "it is nan"})
+            | {"values": {"scores": 0.9}},
+        ],
+        "left_out": ["parallel, whose baseline is one-worker, seed 1"],
+        "half_a_seed": 12,
+    }
+
+
+class Page:
+    """A page that was read back."""
+
+    def __init__(self, path):
+        self.source = path.read_text(encoding="utf-8")
+        text = re.sub("<(style|svg).*?</(style|svg)>|<[^>]+>", "", self.source, flags=re.DOTALL)
+        self.text = re.sub(r"\s+", " ", html.unescape(text))
+
+
+def page_of(folder, found):
+    """Write the table, its figures, its verdicts and the page; give both of the last."""
+    results = folder / "results"
+    path = results / "noise/digits-few/serial.json"
+    write_noise(path, found)
+    steps = pd.DataFrame(
+        [
+            {"kind": run["kind"], "label": run["label"], "step": step, "relative_l2": far * step}
+            for run, far in zip(found["runs"][2:], (1e-7, 2e-7, 1e-2, 2e-2), strict=False)
+            for step in range(1, 31)
+        ],
+        columns=list(STEP_COLUMNS),
+    )
+    artifacts.write_csv(path.with_suffix(".steps.csv"), steps)
+    figures = []
+    for draw in (ladder, divergence):
+        figures.append(results / f"figures/noise/digits-few/serial/{draw.__name__}.svg")
+        draw(path, output=figures[-1])
+    rows = verdicts_of(
+        "noise",
+        comparisons=[str(path)],
+        timings=[],
+        locations=[],
+        not_run={},
+        workloads=["digits-few"],
+        results=results,
+    )
+    write_rows(results / "verdicts.csv", rows)
+    write_report(
+        config=resolved(studies=["noise"]).config,
+        not_run={},
+        files=[str(path) for path in (results / "verdicts.csv", path, *figures)],
+        templates=ROOT / "workflow/report",
+        output=results / "report.html",
+    )
+    return rows, Page(results / "report.html")
+
+
+def test_each_planted_case_has_its_sentence(tmp_path):
+    rows, page = page_of(tmp_path, table())
+    answers = {row["answer"]: row["measured"] for row in rows if row["key"] == "worth"}
+    assert list(answers) == [
+        "no more than rounding",
+        "no more than another seed",
+        "more than another seed",
+        "undecided",
+        "not comparable",
+    ]
+    assert answers["no more than rounding"].startswith("threads: 2 (rounding: p = 1 by")
+    assert answers["no more than another seed"].startswith(
+        "precision: bf16-mixed (rounding: p < 0.001"
+    )
+    more = answers["more than another seed"]
+    assert re.findall(r"(a [a-z ]+) \(", more) == ["a learning rate too large", "a class dropped"]
+    assert "by scores" in more
+    assert "by test_accuracy" in more
+    assert re.search(r"layout: channels_last .* perturbations would prob", answers["undecided"])
+    assert "no GPU on this machine" in page.text
+    assert "Not run:" not in page.text
+    assert answers["not comparable"] == "diverged (test_accuracy: it is nan)"
+    (first,) = (row for row in rows if row["key"] == "seed_or_rounding")
+    assert first["answer"] == "yes"
+    assert "39.1% by one unit in the last place, 68.8% by another seed" in first["measured"]
+    said = "with one run a side, differences of test_accuracy below 0.033 (3.3 points) are luck"
+    assert said in first["measured"]
+    assert "after step 12 of 60 rounding has moved the parameters half as far" in first["measured"]
+    assert said in page.text
+    assert "Left out: the changes of parallel, whose baseline is one-worker, seed 1" in page.text
+    assert "Equal to the reference, bit for bit: logging: true" in page.text
+    assert page.source.count("<svg ") == 2
+    for label in CHANGES:
+        assert label in page.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"reason": "the training failed: no memory"}, "not run, the training failed: no memory"),
+        ({"seeds": {1: SEEDS[1]}}, "list more under noise.seeds"),
+        ({"seeds": {1: SEEDS[1]}, "ulps": {1: ULPS[1]}, "changes": {}}, "list more"),
+        ({"ulps": {}, "changes": {"threads: 2": (0.9, 0.3)}}, "fewer than two perturbed runs"),
+        ({"seeds": {**SEEDS, 4: (0.2, 0.7)}}, "seed 4 with test_accuracy 0.2"),
+        ({"ulps": dict.fromkeys(range(1, 6), (0.9, 0.0))}, "68.8% by another seed"),
+    ],
+)
+def test_the_page_is_made_of_whatever_there_is(tmp_path, changes, expected):
+    rows, page = page_of(tmp_path, table(**changes))
+    assert rows
+    assert expected in page.text
+    assert "could not be" not in page.text
+
+
+def test_a_baseline_that_does_not_repeat_is_said_to(tmp_path):
+    found = table()
+    found["runs"][1] |= {"answer": "differs"}
+    rows, _ = page_of(tmp_path, found)
+    assert "the baseline does not repeat" in rows[0]["measured"]
+
+
+def test_without_any_measure_the_page_says_so(tmp_path):
+    found = table()
+    found["measures"], found["half_a_seed"] = [], None
+    found["runs"] = [entry | {"values": {}} for entry in found["runs"]]
+    rows, page = page_of(tmp_path, found)
+    assert rows[0]["answer"] == "undecided"
+    assert "there is nothing to compare" in page.text
