@@ -26,7 +26,7 @@ from twinrun.checkpoint import interrupt
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
-from twinrun.errors import JobError, TwinrunError, sentence_of
+from twinrun.errors import JobError, sentence_of
 from twinrun.parallel.team import check_same_parameters
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
@@ -36,10 +36,10 @@ from twinrun.training.assemble import Assembly, assembled, trainer_of
 from twinrun.training.check_extent import check_extent
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
+from twinrun.training.explain_refusal import explain_refusal
 from twinrun.training.perturbation import Perturbation
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
-from twinrun.training.trainer_objects import blamed
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
 from twinrun.training.write_run import (
@@ -280,26 +280,9 @@ def _fit(
         pass  # the network so far is kept; what follows a whole training is left out
     except Exception as error:
         if not is_result:
-            _explain(error, name)
+            explain_refusal(error, name)
             if not is_fast(variant) or variant.devices > 1:
                 raise
         traceback.print_exc()
         return f"broken off: {sentence_of(error)}"
     return None
-
-
-def _explain(error: Exception, variant: str) -> None:
-    """Raise what torch's refusals mean here."""
-    text = str(error)
-    if (owner := blamed(error)) is not None:
-        raise TwinrunError(f"{owner} failed with {type(error).__name__}: {error}") from error
-    if "conditioned on metric" in text:
-        raise TwinrunError(
-            f"variants.{variant}.validation: a callback of the module needs what is not logged "
-            f"({text.split('. ')[0]})"
-        ) from error
-    if "not used in producing" in text:
-        raise TwinrunError(
-            f"variants.{variant}.devices: the module has parameters that its loss does not use; "
-            f"freeze them (requires_grad_(False)) or train with devices: 1"
-        ) from error

@@ -1,0 +1,29 @@
+"""What a refusal of torch or Lightning in mid-training means in the terms of a config."""
+
+from twinrun.errors import TwinrunError
+from twinrun.training.trainer_objects import blamed
+
+
+def explain_refusal(error: Exception, variant: str) -> None:
+    """Raise what a refusal of torch, or of a callback or logger, means here.
+
+    Args:
+        error: what the training ended with; of another one nothing is raised.
+        variant: name of the training's.
+
+    Raises:
+        TwinrunError: with the key that helps.
+    """
+    text = str(error)
+    if (owner := blamed(error)) is not None:
+        raise TwinrunError(f"{owner} failed with {type(error).__name__}: {error}") from error
+    if "conditioned on metric" in text:
+        raise TwinrunError(
+            f"variants.{variant}.validation: a callback of the module needs what is not logged "
+            f"({text.split('. ')[0]})"
+        ) from error
+    if "not used in producing" in text:
+        raise TwinrunError(
+            f"variants.{variant}.devices: the module has parameters that its loss does not use; "
+            f"freeze them (requires_grad_(False)) or train with devices: 1"
+        ) from error
