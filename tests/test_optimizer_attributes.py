@@ -104,7 +104,8 @@ def test_all_that_an_optimizer_of_ones_own_keeps_is_found():
     assert paths(module, optimizer) == {
         *("averages[0]", "averages[1]", "count", "began", "scale"),
         *("by_parameter[0]['slow']", "by_parameter[1]['slow']"),
-        *("object.shadows[0]", "object.shadows[1]", "object.updates"),
+        *(f"object Averages.<attribute shadows>/list.{number}" for number in (0, 1)),
+        "object Averages.<attribute updates>",
         "state['all']['steps']",
     }
 

@@ -82,9 +82,13 @@ class _Run:
     """A run that left a network."""
 
     path: Path
+    """Its run.json."""
     manifest: RunManifest
+    """What that holds."""
     weights: Mapping[str, np.ndarray]
+    """Parameters and buffers, by name."""
     predictions: Mapping[str, np.ndarray]
+    """What it predicted, by name."""
 
 
 def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
