@@ -110,14 +110,16 @@ def values_in(
         for index, item in enumerate(value):
             yield from values_in(item, f"{path}[{index}]", inside)
     else:
-        for where, leaf in leaves(value):
-            if not isinstance(leaf, Opaque):
-                yield f"{path}{where and ' '}{where}", leaf
         # An object that keeps the average of the weights, say; not what knows the whole training.
-        if not type(value).__module__.startswith(_LIBRARIES):
-            for name, item in getattr(value, "__dict__", {}).items():
-                if not callable(item) or isinstance(item, torch.nn.Module):
-                    yield from values_in(item, f"{path}.{name}", inside)
+        is_own = not type(value).__module__.startswith(_LIBRARIES)
+        own = getattr(value, "__dict__", {}) if is_own else {}
+        followed = tuple(f"{type(value).__name__}.<attribute {name}>" for name in own)
+        for where, leaf in leaves(value):
+            if not isinstance(leaf, Opaque) and not where.startswith(followed):
+                yield f"{path}{where and ' '}{where}", leaf
+        for name, item in own.items():
+            if not callable(item) or isinstance(item, torch.nn.Module):
+                yield from values_in(item, f"{path}.{name}", inside)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import torch
 # Hooks between the end of a step and the start of the next one, as Lightning calls them.
 OF_CALLBACKS = ("on_train_batch_start", "on_train_batch_end")
 OF_MODULES = (*OF_CALLBACKS, "lr_scheduler_step")
-OF_BATCHES = (*("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer"),)
+OF_BATCHES = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 OURS = "twinrun."  # classes of which we know that they write nothing then
 
 Seen = dict[str, tuple[int, int, int]]
