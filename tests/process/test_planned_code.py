@@ -182,6 +182,19 @@ def test_a_script_called_as_a_data_file_is_not_executed(project, is_there):
     assert not (project / "executed").exists()
 
 
+@pytest.mark.parametrize("file", ["__init__.py", "net.py"])
+def test_a_package_of_the_working_directory_counts_as_code(project, file):
+    """Its name is that of a folder that is there."""
+    (project / "pack").mkdir()
+    (project / "pack" / file).write_text("class Net: pass\n")
+    name = "pack" if file == "__init__.py" else "pack.net"
+    assert source_hash.may_name_code(name, ["."])
+    assert source_hash.may_name_code(f"{name}.Net", ["."])
+    before = hash_of_code([name], ["."], project / "imports.json")
+    (project / "pack" / file).write_text("class Net: x = 1\n")
+    assert hash_of_code([name], ["."], project / "imports.json") != before
+
+
 @pytest.mark.parametrize(
     "definition",
     [

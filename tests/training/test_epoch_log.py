@@ -118,39 +118,30 @@ def test_the_first_step_sees_what_is_logged_at_the_end_of_the_epoch(tmp_path):
 class Timed(Small):
     """Moves a clock instead of taking time, and has workers exchange at the end of an epoch too."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, workers):
         super().__init__()
-        self.clock = clock
+        self.clock, self.workers = clock, workers
 
     def training_step(self, batch, batch_idx):
         self.clock.seconds += 1
-        self.clock.exchanged += 0.25
+        self.workers.seconds += 0.25
         return super().training_step(batch, batch_idx)
 
     def validation_step(self, batch, batch_idx):
         self.clock.seconds += 100
-        self.clock.exchanged += 100
+        self.workers.seconds += 100
 
     def on_train_epoch_end(self):
         self.clock.seconds += 1000
-        self.clock.exchanged += 1000
+        self.workers.seconds += 1000
 
 
 class TimedTeam(Team):
-    def __init__(self):
+    """Has exchanged for as long as the clock of the workers says."""
+
+    def __init__(self, workers):
         super().__init__()
-        workers = SimpleNamespace(seconds=0.0)
         self._whole_batch = WholeBatch(workers, [], None, None)
-        self.clock = self
-        self.seconds, self._workers = 0.0, workers
-
-    @property
-    def exchanged(self):
-        return self._workers.seconds
-
-    @exchanged.setter
-    def exchanged(self, seconds):
-        self._workers.seconds = seconds
 
     communication = _SeveralWorkers.communication
     end_step = _SeveralWorkers.end_step
@@ -159,9 +150,9 @@ class TimedTeam(Team):
 @pytest.mark.parametrize("interval", [1.0, 2])
 def test_seconds_are_those_of_training_steps_alone(monkeypatch, interval):
     """Red before: exchanges at the epoch's end counted, and a validation in the middle of it."""
-    team = TimedTeam()
-    monkeypatch.setattr(epoch_log.time, "perf_counter", lambda: team.seconds)
-    seconds = EpochSeconds(team)
+    clock, workers = SimpleNamespace(seconds=0.0), SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(epoch_log.time, "perf_counter", lambda: clock.seconds)
+    seconds = EpochSeconds(TimedTeam(workers))
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=2,
@@ -172,7 +163,7 @@ def test_seconds_are_those_of_training_steps_alone(monkeypatch, interval):
         enable_model_summary=False,
         callbacks=[seconds],
     )
-    trainer.fit(Timed(team), Points())
+    trainer.fit(Timed(clock, workers), Points())
     assert seconds.training == [5, 5]
     assert seconds.communication == [1.25, 1.25]
 

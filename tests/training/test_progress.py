@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from twinrun.trace.loss import Now
 from twinrun.training import progress
 
 
@@ -38,7 +39,7 @@ def test_a_training_goes_on_without_curves_that_cannot_be_written(
     monkeypatch.setattr(progress, "report_progress", said.append)
     monkeypatch.setattr(progress, "SummaryWriter", writer)
     monkeypatch.setattr(progress, "POINT_SECONDS", 0.0)
-    tracer = SimpleNamespace(rows=[{"step": 1, "loss": 0.5}])
+    tracer = SimpleNamespace(now=Now(1, 1, 0.5), steps=1)
     trainer = SimpleNamespace(callback_metrics={"loss": 0.5})
     curves = progress.Curves(tmp_path / "tensorboard", tracer)
     for _ in range(3):
@@ -59,7 +60,7 @@ def test_a_stream_without_a_length_has_no_time_that_is_left(monkeypatch, batches
     said = []
     monkeypatch.setattr(progress, "report_progress", said.append)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
-    tracer = SimpleNamespace(rows=[{"step": 4, "epoch": 1, "loss": 0.5}])
+    tracer = SimpleNamespace(now=Now(4, 1, 0.5))
     told = {"max_epochs": 1, "max_steps": max_steps}
     trainer = SimpleNamespace(current_epoch=0, global_step=4, num_training_batches=batches, **told)
     line = progress.Progress("mine", tracer, 1)

@@ -175,14 +175,14 @@ def may_name_code(name: str, search_path: Sequence[str]) -> bool:
     A hyperparameter `train.csv` names a file, though a `train.py` may lie on the search path: to
     import that would execute a script. Nothing is imported to find out.
     """
-    if Path(name).exists():
-        return False
     module, file = name, find_source(name, search_path, installed=False)
     while file is None and "." in module:
         module = module.rpartition(".")[0]
         file = find_source(module, search_path, installed=False)
     if file is None or module == name:
         return True
+    if Path(name).is_file():
+        return False
     wanted = name.removeprefix(f"{module}.").partition(".")[0]
     return bool(_bound(file.read_bytes()) & {wanted, "*", "__getattr__"})
 
