@@ -263,7 +263,7 @@ def test_each_of_them_reaches_the_trainer(tmp_path):
     }
     others = {"overfit_batches", "inference_mode"}
     others |= {"callbacks", "logger"}  # see test_trainer_objects
-    others |= {"enable_model_summary"}  # see test_model_summary
+    others |= {"enable_model_summary"}  # see test_before_the_first_step
     assert told.keys() | others == {field.name for field in fields(TrainerArguments)}
     variant, given = training().variant, TrainerArguments(**told)
     trainer = trainer_of(variant, given, root=str(tmp_path), callbacks=[], max_epochs=1)
