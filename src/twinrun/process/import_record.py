@@ -75,12 +75,27 @@ def is_outside(file: str) -> bool:
     Nor is it code that torch's compiler has generated, which it imports from its cache: that
     follows from the rest, and the cache of a run is deleted with its processes.
     """
-    path = Path(file).resolve()
-    if _is_generated(path):
-        return False
+    # A process asks of thousands of files, which lie in hundreds of folders.
+    if os.path.islink(file):  # noqa: PTH114
+        file = str(Path(file).resolve())
+    if not file.startswith(os.sep):
+        file = str(Path.cwd() / file)
+    folder, separator, name = file.rpartition(os.sep)
+    folder = folder or separator
+    return _is_outside(folder) and not _is_generated(_resolved(folder) / name)
+
+
+@functools.cache
+def _resolved(folder: str) -> Path:
+    return Path(folder).resolve()
+
+
+@functools.cache
+def _is_outside(folder: str) -> bool:
+    path = _resolved(folder)
     if path.is_relative_to(PACKAGE) or set(INSTALLED) & set(path.parts):
         return False
-    return not any(path.is_relative_to(folder) for folder in _libraries())
+    return not any(path.is_relative_to(library) for library in _libraries())
 
 
 def _is_generated(path: Path) -> bool:

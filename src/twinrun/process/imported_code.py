@@ -82,7 +82,9 @@ def _file_of(module: ModuleType) -> str | None:
     if not isinstance(file, str):
         return None
     path = Path(file).absolute()
-    return next((str(p) for p in (path, *path.parents) if p.is_file()), None)
+    if path.is_file():
+        return str(path)
+    return next((str(parent) for parent in path.parents if parent.is_file()), None)
 
 
 def hash_of_file(file: str | Path) -> str:
@@ -109,21 +111,23 @@ def distributions() -> dict[str, str]:
     # Not all of sys.path: setuptools, once imported, adds what it brings along to it, so that the
     # answer would depend on what else a process has imported.
     folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    found: dict[str, metadata.Distribution] = {}
+    found: dict[str, str] = {}
     for each in metadata.distributions(path=folders):
+        about = each.metadata  # each look at it reads and parses a file
+        name = re.sub(r"[-_.]+", "-", about["Name"] or "").lower()
         # The first folder's, as Python imports it: --user, PYTHONPATH and system packages may hold
         # another one, under a name that is spelt otherwise (`ruamel.yaml`, `ruamel-yaml`).
-        if name := each.metadata["Name"]:
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), each)
-    return {name: _version_of(found[name]) for name in sorted(found)}
+        if name and name not in found:
+            found[name] = _version_of(each, name, about["Version"])
+    return dict(sorted(found.items()))
 
 
-def _version_of(distribution: metadata.Distribution) -> str:
+def _version_of(distribution: metadata.Distribution, name: str, version: str) -> str:
     # https://packaging.python.org/en/latest/specifications/direct-url/
     is_indexed = distribution.read_text("direct_url.json") is None
     # Twinrun's own code is hashed file by file.
-    if is_indexed or distribution.metadata["Name"] == PACKAGE.name:
-        return distribution.version
+    if is_indexed or name == PACKAGE.name:
+        return version
     # Without scripts, which name the environment's folder, and the installer's own notes.
     files = sorted(
         line
@@ -131,7 +135,7 @@ def _version_of(distribution: metadata.Distribution) -> str:
         if not line.startswith("..") and ".dist-info/" not in line and "__pycache__" not in line
     )
     digest = hashlib.sha256("\n".join(files).encode()).hexdigest()
-    return f"{distribution.version} (files {digest[:12]})"
+    return f"{version} (files {digest[:12]})"
 
 
 def distributions_hash(found: dict[str, str] | None = None) -> str:
