@@ -76,11 +76,12 @@ def chromium(profile: str | Path) -> Iterator[webdriver.Chrome]:
 
 
 def pictured() -> str:
-    """Return what the picture shows of a page: its style, and all down to the first study's end.
+    """Return what the picture shows of a page: its style, and all down to the last study's name.
 
     The page is one of the standard config, whose first study has found something of each kind. Its
-    verdicts are drawn as in the workflow, so that each word of them is a real one. Left out is what
-    lies below, and what is folded; of the style all counts.
+    verdicts are drawn as in the workflow, so that each word of them is a real one. The first study
+    counts as unfolded, as on a page of one study. Left out is what lies below, and what is folded;
+    of the style all counts.
     """
     with tempfile.TemporaryDirectory() as folder:
         found = _example(Path(folder, "results"))
@@ -89,9 +90,11 @@ def pictured() -> str:
         with patch("twinrun.report.page._text", return_value=Markup("")):
             write_page(found, templates=TEMPLATES, output=page)
         _, _, text = page.read_text(encoding="utf-8").partition("<style>")
-    text, end, _ = text.partition("</tbody>")
+    before, first, *others = text.split('<details class="study"')
+    first, end, _ = first.partition("</tbody>")
     assert end
-    return re.sub(r"(?<=</summary>).*?(?=</details>)", "", text, flags=re.DOTALL)
+    first = re.sub("(<details><summary>.*?</summary>).*?</details>", r"\1", first, flags=re.DOTALL)
+    return "".join([before, first, *(study.partition("</summary>")[0] for study in others)])
 
 
 def _example(results: Path) -> Results:

@@ -153,7 +153,7 @@ def test_each_planted_case_has_its_sentence(tmp_path):
     said = "with one run a side, differences of test_accuracy below 0.033 (3.3 points) are luck"
     assert said in first["measured"]
     assert "after step 12 of 60 rounding has moved the parameters half as far" in first["measured"]
-    assert said in page.text
+    assert f"digits-few: {said}; 5 seeds a side tell 0." in page.text  # the advice
     assert "Left out: the changes of parallel, whose baseline is one-worker, seed 1" in page.text
     assert "Equal to the reference, bit for bit: logging: true" in page.text
     assert page.source.count("<svg ") == 2
@@ -177,6 +177,8 @@ def test_the_page_is_made_of_whatever_there_is(tmp_path, changes, expected):
     assert rows
     assert expected in page.text
     assert "could not be" not in page.text
+    has_floor = "reason" not in changes and len(changes.get("seeds", SEEDS)) > 2
+    assert ("5 seeds a side tell" in page.text) == has_floor
 
 
 def test_a_baseline_that_does_not_repeat_is_said_to(tmp_path):

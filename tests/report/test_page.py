@@ -106,14 +106,17 @@ class TestPage:
         assert "1,251 of 1,256 parameters differ (2 repeats)" in page.text
         assert "comparisons/reproducibility/denoiser/nondeterministic.json" in page.references
 
-    def test_summary_is_drawn_from_the_verdicts(self, page):
+    def test_advice_stands_first_and_leads_to_what_it_rests_on(self, page):
         assert "8 runs of training led to 6 verdicts." in page.text
-        assert "Did not repeat: denoiser (nondeterministic); factorization (non" in page.text
-        assert "Repeated bit for bit: denoiser (deterministic); factorization (det" in page.text
-        costs = (
-            "Does it cost time, compared with nondeterministic? Yes: denoiser (deterministic); fact"
-        )
-        assert costs in page.text
+        said = "denoiser and factorization: training does not repeat under nondeterministic; switch"
+        assert page.text.index(said) < page.text.index("8 runs of training")
+        link = '<li><a href="#reproducibility-denoiser">denoiser</a> and <a href="#reproduci'
+        assert page.source.count(link) == 2
+        assert "<code>deterministic: true</code>" in page.source
+
+    def test_verdicts_are_folded_by_study(self, page):
+        folded = r'<details class="study" open>\s*<summary>Does it repeat\? <span class="answers">'
+        assert re.search(folded + "2 differs, 2 equal, 2 yes<", page.source)
 
     def test_contents_lead_to_every_section_and_workload(self, example, page):
         targets = [reference[1:] for reference in page.references if reference.startswith("#")]
@@ -264,7 +267,7 @@ class TestMissingParts:
         not_run = {"deterministic": "no GPU on this machine"}
         page = Page(write_results(tmp_path / "results", not_run=not_run).report())
         assert page.text.count("deterministic: not run, no GPU on this machine.") == 2
-        assert "Not run: denoiser (deterministic); factorization (deterministic)." in page.text
+        assert "factorization: not run here: deterministic (no GPU on this machine)." in page.text
         assert page.text.count("Not measured: a timing needs at least two variants") == 2
 
     def test_nothing_ran(self, own_example):
@@ -310,7 +313,7 @@ class TestMissingParts:
     def test_a_study_that_was_not_asked_for_is_named(self, own_example):
         config = own_example.config | {"studies": []}
         page = Page(replace(own_example, config=config).report())
-        assert "reproducibility: not requested" in page.text
+        assert "Not requested: reproducibility, devices, " in page.text
 
     def test_workload_without_dataset_metrics_or_buffers(self, own_example):
         for path in files_of(own_example, "run.json"):

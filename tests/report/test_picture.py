@@ -8,7 +8,7 @@ from example_results import write_results
 from PIL import Image
 
 from twinrun.config.studies import STUDIES
-from twinrun.report import set_for_runs
+from twinrun.report import advice_repeats, set_for_runs
 from twinrun.verdicts import equality, speed, studies
 
 
@@ -40,7 +40,8 @@ def change(file, old, new):
         ("page.html.j2", "Verdicts</h2>", "Answers</h2>"),
         ("page.html.j2", "of training led to", "gave"),
         ("page.html.j2", '<li><a href="#{{ study }}">{{ section.title }}</a>', "<li>{{ study }}"),
-        ("page.html.j2", 'class="study"', 'class="other"'),
+        ("page.html.j2", 'class="answers"', 'class="other"'),
+        ("page.html.j2", "{{ found.says | code }}", "{{ found.says }}"),
         ("page.html.j2", '{% if row.is_file %}<a href="{{ row.evidence }}">', "{% if 1 %}<a>"),
         ("parts.html.j2", "badge badge-", "chip chip-"),
         ("parts.html.j2", "Rests on:", "Given:"),
@@ -80,11 +81,14 @@ def test_the_title_of_every_study_is_pictured(monkeypatch, study):
         (equality, "REPEATS", True),
         (equality, "FIRST_OPERATION", True),
         (speed, "COSTS", True),
+        (advice_repeats, "MENDED", True),
         (set_for_runs, "UNIDENTIFIED", False),
         (studies, "IS_FASTER", False),  # of another study
     ],
 )
-def test_the_words_of_what_is_asked_are_pictured(monkeypatch, module, name, is_pictured):
+def test_the_words_of_what_is_asked_and_advised_are_pictured(
+    monkeypatch, module, name, is_pictured
+):
     before = picture.page_hash()
     monkeypatch.setattr(module, name, "Other words than before?")
     assert (picture.page_hash() != before) == is_pictured

@@ -1,6 +1,7 @@
 """The section of the study matrix: what each change of the baseline does."""
 
 from twinrun.comparison.rounding import CONFIDENCE
+from twinrun.report.advice_causes import of_cell
 from twinrun.report.results import Results
 
 
@@ -16,11 +17,13 @@ def section(results: Results) -> dict[str, object]:
 
 def _workload(results: Results, workload: str) -> dict[str, object]:
     settings = results.config["workloads"][workload]
+    # Nothing of a workflow that broke off before it: the page says why.
+    matrix = results.matrices.get(workload)
+    cells = [{**cell, "look_at": of_cell(cell)} for cell in matrix["cells"]] if matrix else []
     return {
         "name": workload,
         "module": settings["module"],
         "length": results.length_of(workload),
         "figure": results.figures.get(f"matrix/{workload}/cells"),
-        # Nothing of a workflow that broke off before it: the page says why.
-        **results.matrices.get(workload, {}),
+        **({**matrix, "cells": cells} if matrix else {}),
     }

@@ -9,6 +9,7 @@ its name in workflow/report/sections.
 What of a workload cannot be told leaves its reason in its place: no page is lost for it.
 """
 
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from twinrun import formatting
 from twinrun.artifacts import write_text
@@ -26,6 +27,7 @@ from twinrun.config.studies import STUDIES
 from twinrun.errors import JobError, sentence_of
 from twinrun.process.import_path import import_object
 from twinrun.report import runs, verdicts
+from twinrun.report.advice import advice
 from twinrun.report.missing import Failure, Missing, by_cause
 from twinrun.report.results import Results, read_results
 from twinrun.timing import ratio_words
@@ -100,13 +102,16 @@ def write_page(
     for name in ("interval_of_speed", "interval_of_time", "meaning"):
         jinja.filters[name] = getattr(ratio_words, name)
     jinja.filters["conditions"] = conditions
+    jinja.filters["code"] = _code
     studies = [study for study in STUDIES if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
         broken_off=broken_off,
         missing=results.missing,
         verdicts=verdicts.rows(results),
-        summary=verdicts.summary(results.verdicts),
+        answers=verdicts.answers(results.verdicts),
+        **_advice(results),
+        number=len(results.verdicts),
         sections={study: _section(study, results, jinja) for study in studies},
         left_out=[study for study in STUDIES if study not in studies],
         runs=runs.table(results),
@@ -122,6 +127,20 @@ def write_page(
         ),
     )
     write_text(output, page)
+
+
+def _advice(results: Results) -> dict[str, object]:
+    """Return the advice, or why there is none."""
+    try:
+        return {"advice": advice(results), "without_advice": None}
+    except Exception as error:
+        traceback.print_exc()
+        return {"advice": [], "without_advice": sentence_of(error)}
+
+
+def _code(text: str) -> Markup:
+    """Escape a text, and mark as code what stands between backticks in it."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 escaped
 
 
 def _section(study: str, results: Results, jinja: Environment) -> dict[str, object]:

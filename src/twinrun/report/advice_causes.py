@@ -1,0 +1,130 @@
+"""Advice on causes: what breaks equality, and what to look at in one's own code."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, remedy_of
+from twinrun.comparison.difference_words import clause_of
+from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
+from twinrun.comparison.study_records import MatrixCell
+from twinrun.formatting import count, plural
+from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_of
+from twinrun.report.results import Results
+from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.verdicts.matrix import NOT_CHANGES
+from twinrun.verdicts.rows import VerdictRow
+
+# What in one's own code decides what a changed setting changes, a clause for each class of cause.
+OF_A_CHANGE: Mapping[Cause, str] = {
+    "initial weights": "the setting decides the initial weights: look at what draws them in "
+    "`__init__`, `setup` or `configure_model`",
+    "RNG state": "other random numbers are drawn under this setting: look for a callback, a loader "
+    "or a layer that draws from the global generators, and give it one of its own",
+    "data order": "the batches come in another order: look at the sampler, and at the source of "
+    "its random numbers",
+    "data content": "the samples are others: if your dataset draws from a global generator in "
+    "`__getitem__`, seed one for each index",
+    "forward": "the forward pass computes otherwise",
+    "backward": "the backward pass computes otherwise",
+    "collective": "the workers' gradients are summed otherwise",
+    "optimizer": "the update is computed otherwise: another implementation of the optimizer, or "
+    "other settings of it",
+    "end of the training": "the training ends elsewhere: look for what ends it or an epoch (early "
+    "stopping, a time limit, a loader of another length)",
+    "not traced": "where it begins is not known: trace every step (`trace: {every: 1}`)",
+}
+# Causes that lie in what a training is given, and so in its own code.
+OWN_CODE: tuple[Cause, ...] = ("data content", "data order", "RNG state", "initial weights")
+
+
+def breaking(results: Results) -> list[Sentence]:
+    """Say what breaks equality and where to look: in pairs that nothing mends, matrices, others."""
+    ranked: list[tuple[int, Sentence]] = []
+    for variants in variants_of(results).values():
+        is_mended = any(found.repeats for found in variants)
+        broken = [found for found in variants if not found.is_equal]
+        strict = [v for v in broken if is_deterministic(results, v.name)]
+        for found in (strict or broken)[:1]:
+            ranked += [(2 if is_mended else 0, said) for said in _origin(results, found.row)]
+    ranked += [(1, said) for row in results.verdicts for said in _changes(results, row)]
+    return [found for _, found in sorted(ranked, key=lambda entry: entry[0])]
+
+
+def _origin(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    """Say where the runs of a variant diverge, and what to look at."""
+    names = row["study"], row["workload"], row["variant"]
+    for found in results.locations:
+        if (found["study"], found["workload"], found["variant"]) == names and found["op"]:
+            is_strict = is_deterministic(results, row["variant"])
+            yield sentence(row, _operation(found["op"], row["variant"], is_strict=is_strict))
+            return
+    firsts = [f for pair in pairs_of(results, row) if (f := pair["first_difference"]) is not None]
+    if firsts:
+        first = min(firsts, key=lambda found: found["step"])
+        says = f"the runs of {row['variant']} diverge {clause_of(first)}: {look_at(first)}"
+        yield sentence(row, says)
+
+
+def look_at(first: FirstDifference) -> str:
+    """Say what to look at where repeats diverge."""
+    return SETTINGS_ADVICE if first["quantity"] == "optimizer settings" else ADVICE[first["cause"]]
+
+
+def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
+    where = f" at {op['source']}" if op["source"] else f" in {op['module']}" if op["module"] else ""
+    says = f"the runs of {variant} diverge at `{op['op']}`{where} ({op['phase']})"
+    if op["draws"]:
+        return f"{says}, which draws other random numbers: seed its generator from the run's seed"
+    if op["differs_in"] == "operations":
+        return (
+            f"{says}: a branch of the code there depends on something that the seed does not decide"
+        )
+    if op["differs_in"] == "inputs":
+        return f"{says}, which is given other values from outside of torch"
+    return f"{says}: {remedy_of(op['op'], deterministic=is_strict)}"
+
+
+def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    """Say which changes of one setting a matrix shows to break equality."""
+    table = results.matrices.get(row["workload"])
+    if row["key"] != "withstands_changes" or table is None:
+        return
+    cells = [cell for cell in table["cells"] if cell["cell"] not in NOT_CHANGES]
+    differing = [cell for cell in cells if cell["answer"] == "differs"]
+    compared = len(differing) + sum(cell["answer"] == "equal" for cell in cells)
+    if row["answer"] == "yes":
+        yield sentence(row, f"training withstands all {plural(compared, 'change')} of one setting")
+    elif row["answer"] == "no":
+        labels = listed(f"`{cell['label']}`" for cell in differing)
+        says = (
+            f"{count(len(differing))} of {plural(compared, 'change')} of one setting give other "
+            f"bits ({labels}): keep them as they are to have the same bits again"
+        )
+        own = [cell for cause in OWN_CODE for cell in differing if cell["cause"] == cause]
+        if own:
+            first, cause = own[0]["label"], own[0]["cause"] or "not traced"
+            says += f". Look at your own code under `{first}`: {OF_A_CHANGE[cause]}"
+        yield sentence(row, says)
+
+
+def of_cell(cell: MatrixCell) -> str | None:
+    """Say what to look at where a change of one setting differs; None where it does not."""
+    if cell["answer"] != "differs" or cell["cell"] == "seed":
+        return None
+    cause = cell["cause"]
+    if cell["cell"] == "repeat":
+        return ADVICE[cell["cause"]] if cell["cause"] else None
+    if cause is None:
+        return "nothing differs in a step: look for what changes weights after the last one"
+    said = OF_A_CHANGE[cause]
+    if cause in ("forward", "backward", "collective") and cell["size"] is not None:
+        said += _in_own_code(cell["size"])
+    return said
+
+
+def _in_own_code(size: Literal["rounding", "algorithmic", "undecided"]) -> str:
+    return {
+        "rounding": ", as far as rounding goes: no code of yours has to be at fault",
+        "algorithmic": ", by more than rounding: look for code of yours that asks for the setting",
+        "undecided": "; whether rounding explains it is undecided",
+    }[size]

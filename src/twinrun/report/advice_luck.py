@@ -1,0 +1,78 @@
+"""Advice on luck, and what could not be measured."""
+
+from collections.abc import Iterator
+
+from twinrun.formatting import measure, plural
+from twinrun.luck.contest import candidates
+from twinrun.luck.floor import Floor, floors
+from twinrun.report.results import Results
+from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.verdicts.noise import luck, outliers_of
+from twinrun.verdicts.rows import VerdictRow
+
+FEWEST_SEEDS = 3  # of which a noise floor is told
+SIDE = 5  # seeds a side
+
+
+def lucks(results: Results) -> list[Sentence]:
+    """Say which differences are luck; then which seeds are, and which candidates are better."""
+    of_keys = {"seed_or_rounding": _floor, "lucky_seed": _outlier, "contest": _contest}
+    return [
+        said
+        for key, of in of_keys.items()
+        for row in results.verdicts
+        if row["key"] == key
+        for said in of(results, row)
+    ]
+
+
+def _floor(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    """Say the noise floor of one metric: of a share of samples if there is one."""
+    found = [of for of in _floors(results, row) if of.seeds.number >= FEWEST_SEEDS and of.luck]
+    if not found:
+        return
+    first = min(found, key=lambda of: of.samples is None)
+    says = luck(first)
+    if (told := first.detectable[SIDE]) is not None:
+        says += f"; {plural(SIDE, 'seed')} a side tell {measure(told, 2)}"
+    if row["answer"] == "no":
+        says += "; another seed moves it no more than rounding does"
+    yield sentence(row, says)
+
+
+def _floors(results: Results, row: VerdictRow) -> list[Floor]:
+    table = results.noises.get(row["evidence"])
+    return [] if table is None or table["reason"] is not None else floors(table)
+
+
+def _outlier(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    outliers = [said for of in _floors(results, row) for said in outliers_of(of)]
+    if row["answer"] == "yes" and outliers:
+        yield sentence(
+            row, f"an outlier among the seeds is {outliers[0]}: do not judge by it alone"
+        )
+
+
+def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    ranking = results.contests.get(row["evidence"])
+    if ranking is None or row["answer"] not in ("better", "worse"):
+        return
+    first, second = (choice["label"] for choice in candidates(ranking))
+    than = f"{first} is {row['answer']} than {second}"
+    yield sentence(row, f"{than} by more than luck, by {ranking['metric']}")
+
+
+def not_measured(results: Results) -> list[Sentence]:
+    """Say what could not be measured here, and why; what is most often in the way first."""
+    reasons: dict[str, list[VerdictRow]] = {}
+    for row in results.verdicts:
+        if row["answer"] == "not run":
+            reasons.setdefault(row["measured"], []).append(row)
+    found = []
+    for reason, rows in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
+        names = [row["variant"] for row in rows if row["variant"]]
+        what = listed(names) if names else rows[0]["question"].removesuffix("?").lower()
+        subjects = [of for row in rows for of in sentence(row, "").subjects]
+        says = f"not run here: {what} ({reason})"
+        found.append(Sentence(subjects=list(dict.fromkeys(subjects)), says=says))
+    return found

@@ -1,0 +1,201 @@
+"""Advice on repeats: what repeats, and what to switch on so that it does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from twinrun.comparison.conditions import conditions_of_seeds
+from twinrun.formatting import measure, plural
+from twinrun.report.measured_sizes import measured
+from twinrun.report.results import ReportedComparison, Results
+from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.timing.ratio_words import interval_of_time, meaning
+from twinrun.verdicts.rows import VerdictRow
+from twinrun.wording import shown
+
+REPEATS = "training repeats, bit for bit,"
+MENDED = (
+    "switch deterministic algorithms on (`deterministic: true`): with them it repeats, bit for bit"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """Whether the runs of a variant repeat."""
+
+    name: str
+    is_equal: bool
+    """In parameters, buffers and steps."""
+    differing: Sequence[str]
+    """Of those: which outputs are not equal."""
+    row: VerdictRow
+
+    @property
+    def repeats(self) -> bool:
+        """Whether nothing that was compared differs."""
+        return self.is_equal and not self.differing
+
+
+OUTPUTS: Mapping[str, str] = {
+    "repeats_logged": "logged values",
+    "repeats_metrics": "test metrics",
+    "repeats_predictions": "predictions",
+}
+
+
+def repeating(results: Results) -> list[Sentence]:
+    """Say of each workload whether it repeats, and what mends it where it does not.
+
+    First what can be mended, then what cannot, then what repeats anyway.
+    """
+    ranked = [
+        (*_of_workload(results, variants), position)
+        for position, variants in enumerate(variants_of(results).values())
+        if variants
+    ]
+    return [found for _, found, _ in sorted(ranked, key=lambda entry: (entry[0], entry[2]))]
+
+
+def variants_of(results: Results) -> dict[str, list[Repeated]]:
+    """Return by workload the variants whose repeats have an answer that is sure."""
+    found: dict[str, dict[str, Repeated]] = {}
+    for row in results.verdicts:
+        if row["key"] != "repeats" or row["answer"] not in ("equal", "differs"):
+            continue
+        of = Repeated(
+            name=row["variant"],
+            is_equal=row["answer"] == "equal",
+            differing=_outputs(results, row),
+            row=row,
+        )
+        if of.is_equal and any(pair["departures"] for pair in pairs_of(results, row)):
+            continue  # not trained as the variant says
+        # Asked once by each study that has it: one pair that differs is enough.
+        before = found.setdefault(row["workload"], {}).get(of.name)
+        if before is None or before.repeats:
+            found[row["workload"]][of.name] = of
+    return {workload: list(variants.values()) for workload, variants in found.items()}
+
+
+def _outputs(results: Results, row: VerdictRow) -> list[str]:
+    names = ("study", "workload", "variant")
+    return [
+        OUTPUTS[other["key"]]
+        for other in results.verdicts
+        if other["key"] in OUTPUTS
+        and other["answer"] == "differs"
+        and all(other[name] == row[name] for name in names)
+    ]
+
+
+def pairs_of(results: Results, row: VerdictRow) -> list[ReportedComparison]:
+    """Return the comparisons that a verdict on repeats rests on."""
+    return [
+        pair
+        for pair in results.repeats_of(row["study"], row["workload"])
+        if pair["variant"] == row["variant"]
+    ]
+
+
+def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, Sentence]:
+    broken = [found for found in variants if not found.repeats]
+    whole = [found for found in variants if found.repeats]
+    if not broken:
+        return 2, _whole(results, whole)
+    if not whole:
+        return 1, _broken(results, broken)
+    # What is nearest to what is broken: the fewest settings to change.
+    first, mended, otherwise = min(
+        ((b, w, _set_otherwise(results, b.name, w.name)) for b in broken for w in whole),
+        key=lambda entry: len(entry[2]),
+    )
+    how, cost = _how_much(results, mended.row), _cost(results, first, mended)
+    cost = f"; {cost}" if cost else ""
+    if otherwise == {"deterministic": True}:
+        says = f"training does not repeat under {first.name}; {MENDED}{how}{cost}"
+    else:
+        settings = ", ".join(f"`{key}: {shown(value)}`" for key, value in otherwise.items())
+        settings = f" ({settings})" if settings else ""
+        says = f"{REPEATS} under {mended.name}{settings}{how}, and not under {first.name}{cost}"
+    return 0, sentence(mended.row, says)
+
+
+def _set_otherwise(results: Results, broken: str, whole: str) -> dict[str, object]:
+    """Return the settings of a variant that another one has otherwise."""
+    first, second = (results.config["variants"].get(name, {}) for name in (broken, whole))
+    return {key: value for key, value in second.items() if first.get(key) != value}
+
+
+def _how_much(results: Results, row: VerdictRow) -> str:
+    """Say how many runs and steps an equal answer rests on, and that there is more to be known."""
+    pairs = pairs_of(results, row)
+    if not pairs:
+        table = results.matrices.get(row["workload"]) if row["study"] == "matrix" else None
+        steps = table["steps"] if table else None
+        return f" (2 runs, {plural(steps, 'step')})" if steps else ""
+    said = [plural(pairs[0]["repeats"], "run"), plural(pairs[0]["steps"], "step")]
+    if len(pairs) > 1:
+        said[0] += f" of each of {plural(len(pairs), 'seed')}"
+    if conditions_of_seeds(pairs):
+        said.append("on conditions that its verdict names")
+    return f" ({', '.join(said)})"
+
+
+def _cost(results: Results, first: Repeated, second: Repeated) -> str:
+    """Say what the second variant costs, compared with the first, as far as that is known."""
+    for row in results.verdicts:
+        names = (row["key"], row["workload"], row["variant"])
+        if names != ("cost", second.row["workload"], second.name):
+            continue
+        found = measured(results, row)
+        if found is None or found.baseline != first.name:
+            continue
+        if row["answer"] == "undecided":
+            return "whether it costs time is undecided"
+        if row["answer"] not in ("yes", "no"):
+            continue
+        if found.unstable:
+            return f"it is {found.effect} (by how much is unsure: the clock was unstable)"
+        if found.effect == "no difference that matters":
+            return "it costs no time that matters (at most 5%)"
+        ratio = measure(found.ratio["time_ratio"])
+        return (
+            f"it is {meaning(found.ratio)} ({ratio} times the time of a step, "
+            f"{interval_of_time(found.ratio)})"
+        )
+    return ""
+
+
+def _whole(results: Results, variants: Sequence[Repeated]) -> Sentence:
+    """Say what repeats under every variant that was trained twice."""
+    settings = results.config["variants"]
+    free = [v for v in variants if settings.get(v.name, {}).get("deterministic") is False]
+    if not free:
+        names = listed(found.name for found in variants)
+        how = _how_much(results, variants[0].row)
+        return sentence(variants[0].row, f"{REPEATS} under {names}{how}")
+    says = f"{REPEATS} without deterministic algorithms{_how_much(results, free[0].row)}"
+    for other in variants:
+        cost = _cost(results, free[0], other)
+        if is_deterministic(results, other.name) and cost:
+            says += f"; with them it also repeats, and {cost}"
+            break
+    return sentence(free[0].row, says)
+
+
+def _broken(results: Results, variants: Sequence[Repeated]) -> Sentence:
+    strict = [found for found in variants if is_deterministic(results, found.name)]
+    first = next((v for v in variants if not v.is_equal), variants[0])
+    if first.is_equal:
+        what = f"the runs of {first.name} have equal weights, and other {listed(first.differing)}"
+        return sentence(first.row, what)
+    if strict and not strict[0].is_equal:
+        says = (
+            f"training does not repeat, not even with deterministic algorithms ({strict[0].name})"
+        )
+        return sentence(strict[0].row, says)
+    return sentence(first.row, f"training does not repeat under {listed(v.name for v in variants)}")
+
+
+def is_deterministic(results: Results, variant: str) -> bool:
+    """Say whether a variant has deterministic algorithms only."""
+    return results.config["variants"].get(variant, {}).get("deterministic") is True

@@ -1,0 +1,50 @@
+"""A sentence of advice: what it is about, with the sections it rests on, and what it says."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from twinrun.verdicts.rows import VerdictRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """One sentence; what it says rests on verdicts in the sections of its subjects."""
+
+    subjects: Sequence[tuple[str, str]]
+    """Workloads, each with the id of its section."""
+    says: str
+    """The rest, without the full stop; code stands between backticks."""
+
+
+def sentence(row: VerdictRow, says: str) -> Sentence:
+    """Say something that rests on a verdict."""
+    return Sentence(subjects=[(row["workload"], f"{row['study']}-{row['workload']}")], says=says)
+
+
+def merged(sentences: Iterable[Sentence]) -> list[Sentence]:
+    """Say once what is said of several workloads.
+
+    >>> first, second = (Sentence(subjects=[(name, name)], says="repeats") for name in "ab")
+    >>> [found.subjects for found in merged([first, second])]
+    [[('a', 'a'), ('b', 'b')]]
+    """
+    by_words: dict[str, Sentence] = {}
+    for found in sentences:
+        known = by_words.get(found.says)
+        subjects = [*known.subjects, *found.subjects] if known else [*found.subjects]
+        by_words[found.says] = replace(found, subjects=list(dict.fromkeys(subjects)))
+    return list(by_words.values())
+
+
+def listed(names: Iterable[str], *, most: int = 4) -> str:
+    """Name the first of some, and how many more there are, each once.
+
+    >>> listed(["a", "b", "a"]), listed("abcdef")
+    ('a and b', 'a, b, c, d and 2 more')
+    """
+    different = list(dict.fromkeys(names))
+    # "and 1 more" is no shorter than the name.
+    if len(different) > most + 1:
+        different = [*different[:most], f"{len(different) - most} more"]
+    *others, last = different
+    return f"{', '.join(others)} and {last}" if others else last

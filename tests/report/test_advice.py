@@ -1,0 +1,315 @@
+"""The advice at the top of the page: planted cases, each with the sentence that follows from it."""
+
+import re
+from typing import Any
+
+import pytest
+from example_comparisons import DIVERGENCE, compared
+from example_timings import timing_summary
+from standard_config import resolved
+
+from twinrun.report.advice import MOST_SENTENCES, advice, chosen
+from twinrun.report.advice_causes import of_cell
+from twinrun.report.measured_sizes import one_row_of_sizes
+from twinrun.report.results import Results
+from twinrun.report.sentence import Sentence
+from twinrun.timing.summary import TimingSummary
+from twinrun.verdicts import studies
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.rows import not_run
+
+
+def results(*rows, **found) -> Results:
+    """Return results of these verdicts, each a study and its rows, and of what they rest on."""
+    empty: dict[str, Any] = {
+        name: [] for name in ("runs", "failed", "comparisons", "contrasts", "locations", "resumes")
+    }
+    maps = ("timings", "scalings", "rankings", "contests", "matrices", "noises", "datasets")
+    empty |= {name: {} for name in (*maps, "figures", "not_run")}
+    config = resolved(studies=["reproducibility"]).config
+    verdicts = [{"study": study, **row} for study, of in rows for row in of]
+    return Results(**{**empty, "config": config, "verdicts": verdicts, **found})
+
+
+def says(found: Results) -> list[str]:
+    """Return the advice as a reader sees it, without its code's backticks."""
+    return [
+        f"{' and '.join(name for name, _ in of.subjects)}: {of.says}".replace("`", "")
+        for of in advice(found)
+    ]
+
+
+def ratio(variant, low, middle, high, *, size=None, phase="train"):
+    interval = {"time_ratio": middle, "low": low, "high": high}
+    return {"variant": variant, "size": size, "phase": phase, **interval}
+
+
+def median(variant, seconds, *, phase="train", size=None, unstable=False):
+    return {
+        "variant": variant,
+        "device": "cpu",
+        "size": size,
+        "phase": phase,
+        "seconds_per_step": seconds,
+        "iqr_share": 0.3 if unstable else 0.02,
+        "rounds": 12,
+        "steps": 5,
+        "unstable": unstable,
+    }
+
+
+def timing(baseline, ratios, **changes) -> TimingSummary:
+    """Return a timing whose medians follow from its ratios; a baseline's step takes 0.1 s."""
+    unstable = changes.pop("unstable", ())
+    medians = changes.pop("medians", [])
+    for found in ratios:
+        at = {"size": found["size"], "phase": found["phase"]}
+        at["unstable"] = unstable is True or (bool(unstable) and found["size"] in unstable)
+        medians = [*medians, median(found["variant"], 0.1 * found["time_ratio"], **at)]
+        medians = [*medians, median(baseline, 0.1, **at)]
+    return timing_summary(baseline=baseline, ratios=ratios, medians=medians, **changes)
+
+
+def timed(study, found) -> Results:
+    evidence = [Evidence(path="timings/it.json", found=found)]
+    rows = getattr(studies, study)([], evidence, [])
+    return results((study, rows), timings={"it": found})
+
+
+def pair(variant, answer, **changes):
+    """Return the comparison of a pair of runs; one that differs does so by 25 parameters."""
+    if answer == "differs":
+        counted = {"tensors": 2, "elements": 100, "tensors_differing": 1, "elements_differing": 25}
+        changes = {"parameters": counted, "first_difference": DIVERGENCE, "max_abs": 0.1} | changes
+    return compared(variant=variant, answer=answer, **changes)
+
+
+def repeated(pairs, *, cost=None, locations=()) -> Results:
+    """Return the results of a study of repeats, with what deterministic algorithms cost."""
+    timings = [] if cost is None else [Evidence(path="timings/it.json", found=cost)]
+    rows = studies.reproducibility(pairs, timings, [])
+    comparisons = [{**of.found, "study": "reproducibility", "path": of.path} for of in pairs]
+    return results(
+        ("reproducibility", rows),
+        comparisons=comparisons,
+        timings={} if cost is None else {"it": cost},
+        locations=list(locations),
+    )
+
+
+def cost(low, middle, high, **changes):
+    return timing("nondeterministic", [ratio("deterministic", low, middle, high)], **changes)
+
+
+class TestRepeats:
+    def test_an_equal_pair_needs_no_determinism(self):
+        pairs = [pair("nondeterministic", "equal"), pair("deterministic", "equal")]
+        assert says(repeated(pairs, cost=cost(1.05, 1.08, 1.1))) == [
+            "denoiser: training repeats, bit for bit, without deterministic algorithms (2 runs, "
+            "95 steps); with them it also repeats, and it is slower, 8% more time (1.08 times the "
+            "time of a step, 95% interval 1.05 to 1.10)"
+        ]
+
+    def test_determinism_mends_what_differs_and_its_cost_is_named(self):
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        first, second = says(repeated(pairs, cost=cost(0.65, 0.67, 0.69)))
+        assert first == (
+            "denoiser: training does not repeat under nondeterministic; switch deterministic "
+            "algorithms on (deterministic: true): with them it repeats, bit for bit (2 runs, 95 "
+            "steps); it is faster, 33% less time (0.670 times the time of a step, 95% interval "
+            "0.650 to 0.690)"
+        )
+        assert second == (
+            "denoiser: the runs of nondeterministic diverge at step 3 in the gradients of "
+            "user_factors: look for an operation of the backward pass that is not reproducible"
+        )
+
+    @pytest.mark.parametrize(
+        ("found", "end"),
+        [
+            (cost(0.97, 1.0, 1.04), "it costs no time that matters (at most 5%)"),
+            (cost(0.9, 1.0, 1.2), "whether it costs time is undecided"),
+            (cost(1.5, 1.6, 1.7, unstable=True), "by how much is unsure: the clock was unstable)"),
+            (cost(1.05, 1.08, 1.1, unstable=True), "whether it costs time is undecided"),
+            (None, "(2 runs, 95 steps)"),
+            # Compared with another baseline than the variant that differs.
+            (timing("serial", [ratio("deterministic", 1.3, 1.4, 1.5)]), "(2 runs, 95 steps)"),
+        ],
+    )
+    def test_a_cost_is_said_as_sure_as_it_is(self, found, end):
+        pairs = [pair("nondeterministic", "differs"), pair("deterministic", "equal")]
+        assert says(repeated(pairs, cost=found))[0].endswith(end)
+
+    def test_what_differs_in_spite_of_determinism_names_the_cause(self):
+        order = DIVERGENCE | {"quantity": "order of the batch", "cause": "data order"}
+        order |= {"tensor": None, "step": 1}
+        pairs = [
+            pair("nondeterministic", "differs"),
+            pair("deterministic", "differs", first_difference=order),
+        ]
+        first, second = says(repeated(pairs))
+        assert first == (
+            "denoiser: training does not repeat, not even with deterministic algorithms "
+            "(deterministic)"
+        )
+        assert second.startswith("denoiser: the runs of deterministic diverge at step 1 in the or")
+        assert second.endswith(
+            "look for a shuffle or a sampler that draws from another source than the seed"
+        )
+
+    def test_another_setting_that_mends_is_named(self):
+        pairs = [pair("nondeterministic", "differs"), pair("serial", "equal")]
+        assert says(repeated(pairs))[0] == (
+            "denoiser: training repeats, bit for bit, under serial (deterministic: true, "
+            "threads: 1) (2 runs, 95 steps), and not under nondeterministic"
+        )
+
+    def test_equal_weights_are_not_all_that_repeats(self):
+        differ = {"answer": "differs", "compared": 9, "differing": 2, "measured": "2 of 9 differ"}
+        pairs = [pair("nondeterministic", "equal", predictions=differ)]
+        assert says(repeated(pairs)) == [
+            "denoiser: the runs of nondeterministic have equal weights, and other predictions"
+        ]
+
+    @pytest.mark.parametrize("answer", ["not comparable", "not run"])
+    def test_nothing_is_said_of_what_could_not_be_compared(self, answer):
+        pairs = [pair("nondeterministic", answer, reason="other torch")]
+        assert [said for said in says(repeated(pairs)) if "repeat" in said] == []
+
+    def test_an_equal_pair_that_was_not_trained_as_asked_is_no_remedy(self):
+        departure = {"sentence": "deterministic only warned"}
+        pairs = [
+            pair("nondeterministic", "differs"),
+            pair("deterministic", "equal", departures=[departure]),
+        ]
+        assert says(repeated(pairs))[0].endswith("training does not repeat under nondeterministic")
+
+
+def compiled(first_call=38.0, *, middle=0.5, batches=313, **changes):
+    """Return a timing of a compiled step, with what its first call takes in seconds."""
+    once = [median("compiled", first_call, phase="first_call")]
+    once += [median("eager", 0.5, phase="first_call")]
+    extents = [{"size": None, "train": batches, "predict": 32}]
+    found = [ratio("compiled", 0.9 * middle, middle, 1.1 * middle)]
+    return timed(
+        "acceleration",
+        timing("eager", found, medians=once, workload="digits", extents=extents, **changes),
+    )
+
+
+class TestSpeed:
+    def test_compilation_pays_only_above_some_steps(self):
+        # 37.5 s more, and 0.05 s less a step.
+        assert says(compiled()) == [
+            "digits: compiled trains 2.00 times as fast as eager (95% interval 1.82 to 2.22); it "
+            "pays only above about 750 steps, since its first call takes 37.5 s more, and this "
+            "training has 6,260"
+        ]
+
+    def test_a_first_call_that_costs_nothing_is_not_named(self):
+        (said,) = says(compiled(0.6))
+        assert "pays" not in said
+
+    def test_what_is_slower_has_its_interval_too(self):
+        assert says(compiled(middle=1.25)) == [
+            "digits: compiled is slower: it trains 0.800 times as fast as eager (95% interval "
+            "0.727 to 0.889)"
+        ]
+
+    @pytest.mark.parametrize("middle", [0.95, 1.0, 1.05])
+    def test_nothing_is_said_of_what_is_undecided(self, middle):
+        assert says(compiled(middle=middle)) == []
+
+    def test_an_unstable_clock_gives_no_numbers(self):
+        (said,) = says(compiled(unstable=True))
+        assert said == (
+            "digits: compiled trains faster than eager (by how much is unsure: the clock was "
+            "unstable)"
+        )
+        assert says(compiled(unstable=True, middle=0.85)) == []
+
+    def test_a_variant_that_predicts_otherwise_is_no_faster_one(self):
+        other = {"variant": "compiled", "size": None, "distance": 0.5, "tolerance": 1e-5}
+        assert says(compiled(agreement=[other])) == []
+
+    def sizes(self, ratios, **changes):
+        found = [
+            ratio("gpu", 0.9 * middle, middle, 1.1 * middle, size=size)
+            for size, middle in ratios.items()
+        ]
+        return timed("devices", timing("cpu", found, size="points", workload="peaks", **changes))
+
+    def test_the_size_from_which_on_something_is_faster(self):
+        found = self.sizes({100: 3.0, 1000: 1.5, 10000: 0.5, 40000: 0.1})
+        assert says(found) == [
+            "peaks: gpu trains 2.00 to 10.0 times as fast as cpu from 10,000 points on; it is "
+            "slower up to 1,000 points"
+        ]
+        rows = one_row_of_sizes(found.verdicts, found)
+        assert [(row["answer"], row["measured"]) for row in rows] == [
+            ("no", "up to 1,000 points; 0.333 to 0.667 times as fast"),
+            ("yes", "from 10,000 points on; 2.00 to 10.0 times as fast"),
+        ]
+        assert {row["question"] for row in rows} == {"Does it train faster than cpu?"}
+
+    def test_an_unstable_size_is_left_out_of_the_numbers(self):
+        found = self.sizes({100: 0.3, 1000: 0.2, 10000: 0.1}, unstable=(10000,))
+        (said,) = says(found)
+        assert (
+            "trains 3.33 to 5.00 times as fast as cpu (where the clock was steady, at 2 of" in said
+        )
+        (row,) = one_row_of_sizes(found.verdicts, found)
+        assert row["measured"].endswith("3.33 to 10.0 times as fast; unstable at 1 of 3 sizes")
+
+    def test_a_size_of_its_own_answer_stays_as_it_is(self):
+        found = self.sizes({100: 1.0, 1000: 0.5})
+        assert one_row_of_sizes(found.verdicts, found) == found.verdicts
+
+
+def test_what_could_not_run_is_named_with_its_reason():
+    missing = [
+        {"workload": "peaks", "variant": name, "reason": "no GPU on this machine"}
+        for name in ("gpu", "gpu-fast")
+    ]
+    rows = not_run(missing, "speed", "Does it train faster?")
+    assert says(results(("devices", rows))) == [
+        "peaks: not run here: gpu and gpu-fast (no GPU on this machine)"
+    ]
+
+
+def test_six_sentences_are_chosen_by_kind_and_then_by_rank():
+    kinds = [
+        [f"{kind}{rank}" for rank in range(length)]
+        for kind, length in zip("abc", (4, 1, 3), strict=True)
+    ]
+    sentences = [[Sentence(subjects=[], says=name) for name in names] for names in kinds]
+    found = [of.says for of in chosen(sentences)]
+    assert found == ["a0", "a1", "a2", "b0", "c0", "c1"]
+    assert len(found) == MOST_SENTENCES
+
+
+def cell(label, answer, cause=None, size=None, *, name="change"):
+    return {"cell": name, "label": label, "answer": answer, "cause": cause, "size": size}
+
+
+def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code():
+    cells = [
+        cell("repeat", "equal", name="repeat"),
+        cell("threads: 2", "differs", "backward", "rounding"),
+        cell("data_workers: 2", "differs", "data content", "algorithmic"),
+        cell("logging: true", "equal"),
+        cell("seed: 2", "differs", "initial weights", name="seed"),
+    ]
+    table = {"workload": "digits-few", "baseline": "serial", "cells": cells, "steps": 30}
+    row = {"key": "withstands_changes", "workload": "digits-few", "variant": "serial"}
+    row |= {"question": "", "answer": "no", "measured": "", "evidence": "matrix/digits-few.json"}
+    (said,) = says(results(("matrix", [row]), matrices={"digits-few": table}))
+    assert said == (
+        "digits-few: 2 of 3 changes of one setting give other bits (threads: 2 and data_workers: "
+        "2): keep them as they are to have the same bits again. Look at your own code under "
+        "data_workers: 2: the samples are others: if your dataset draws from a global generator "
+        "in __getitem__, seed one for each index"
+    )
+    looks = [of_cell(found) for found in cells]
+    assert looks[0] is looks[3] is looks[4] is None
+    assert re.search("backward pass .* no code of yours", looks[1] or "")
