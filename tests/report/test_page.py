@@ -114,6 +114,10 @@ class TestPage:
         assert page.source.count(link) == 2
         assert "<code>deterministic: true</code>" in page.source
 
+    def test_a_variant_is_defined_once_where_it_first_appears(self, page):
+        said = "nondeterministic: deterministic: false, threads: 2; deterministic: determin"
+        assert page.text.count(said) == 1
+
     def test_verdicts_are_folded_by_study(self, page):
         folded = r'<details class="study" open>\s*<summary>Does it repeat\? <span class="answers">'
         assert re.search(folded + "2 differs, 2 equal, 2 yes<", page.source)
@@ -194,6 +198,18 @@ def test_no_other_run_is_remarked_on_in_the_place_of_the_one_that_is_drawn(own_e
     assert remark not in Page(own_example.report()).text
     fail(Path(first), "no memory")
     assert remark not in Page(own_example.report()).text
+
+
+def test_equal_pairs_are_a_sentence_instead_of_flat_lines(own_example):
+    for path in files_of(own_example, ".json"):
+        if "/comparisons/" in path:
+            equal = {"answer": "equal", "first_difference": None}
+            edit(path, lambda seeds, equal=equal: [found.update(equal) for found in seeds])
+    page = Page(own_example.report())
+    assert page.text.count("Every pair is equal in every tensor and after every step: nothing") == 2
+    for figure in ("How large the differences are", "How the runs diverge"):
+        assert figure not in page.text
+    assert page.text.count("Where the first layer differs.") == 2
 
 
 class TestCost:
@@ -331,8 +347,12 @@ class TestMissingParts:
             run["data"]["sha256"] = "e" * 64
 
         edit(path, change)
-        text = Page(own_example.report()).text
+        page = Page(own_example.report())
+        text = page.text
         assert "The runs were made in 2 environments" in text
+        assert ": what is not as in the first environment" in text
+        for value, number in (("2.12.0", 1), ("2.13.0+cpu", 1), ("Example CPU @ 2.1 GHz", 1)):
+            assert page.source.count(f"<td>{value}</td>") == number
         assert "The runs did not read the same bytes" in text
         assert "e" * 64 in text
 

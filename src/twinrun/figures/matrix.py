@@ -11,10 +11,10 @@ from twinrun.figures.style import INK, MUTED, canvas, shorten
 from twinrun.formatting import count, measure, percent
 
 # What stands above each column, and how wide it is.
-COLUMNS = {"Answer": 1.3, "Step": 0.7, "Cause": 1.4, "L2": 0.9, "Predicted": 0.9}
+COLUMNS = {"Answer": 1.3, "Step": 0.6, "Cause": 1.6, "L2": 1.05, "Predicted": 1.0}
 EDGES = np.concatenate([[0], np.cumsum(list(COLUMNS.values()))])
-ROW_INCHES = 0.27
-LONGEST_LABEL = 32  # letters
+ROW_INCHES = 0.34
+LONGEST_LABEL = 25  # letters
 # Light enough for dark letters under both themes of the page, whose ink changes.
 LETTERS = "#101418"
 FILLS = {
@@ -65,10 +65,16 @@ def _words(row: MatrixCell) -> list[str]:
     return [
         answer,
         step,
-        row["cause"] or row["quantity"] or "–",
+        _cause(row),
         measure(row["relative_l2"], digits=2),
         "–" if share is None else percent(share),
     ]
+
+
+def _cause(row: MatrixCell) -> str:
+    # The one that no box is wide enough for.
+    cause = row["cause"] or row["quantity"] or "–"
+    return "training's end" if cause == "end of the training" else cause
 
 
 def _box(axes: Axes, column: int, row: int, text: str, fill: str) -> None:
@@ -76,15 +82,15 @@ def _box(axes: Axes, column: int, row: int, text: str, fill: str) -> None:
     corner, width = (left + 0.02, row + 0.05), right - left - 0.04
     axes.add_patch(Rectangle(corner, width, 0.9, color=fill, linewidth=0))
     axes.text(
-        (left + right) / 2, row + 0.5, text, ha="center", va="center", color=LETTERS, fontsize=7.5
+        (left + right) / 2, row + 0.5, text, ha="center", va="center", color=LETTERS, fontsize=8.5
     )
 
 
 def _frame(axes: Axes, labels: list[str]) -> None:
     # Upside down, so that the first cell of the config is on top.
     axes.set(xlim=(0, EDGES[-1]), ylim=(len(labels), 0))
-    axes.set_xticks((EDGES[:-1] + EDGES[1:]) / 2, COLUMNS, color=MUTED, fontsize=8)
-    axes.set_yticks(np.arange(len(labels)) + 0.5, labels, color=INK, fontsize=7.5, linespacing=0.9)
+    axes.set_xticks((EDGES[:-1] + EDGES[1:]) / 2, COLUMNS, color=MUTED, fontsize=8.5)
+    axes.set_yticks(np.arange(len(labels)) + 0.5, labels, color=INK, fontsize=8.5, linespacing=1.0)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.grid(visible=False)
     axes.set_frame_on(False)

@@ -7,10 +7,9 @@ from twinrun.comparison.conditions import conditions_of_seeds
 from twinrun.formatting import measure, plural
 from twinrun.report.measured_sizes import measured
 from twinrun.report.results import ReportedComparison, Results
-from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.report.sentence import Sentence, listed, sentence, setting
 from twinrun.timing.ratio_words import interval_of_time, meaning
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.wording import shown
 
 REPEATS = "training repeats, bit for bit,"
 MENDED = (
@@ -113,7 +112,7 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
     if otherwise == {"deterministic": True}:
         says = f"training does not repeat under {first.name}; {MENDED}{how}{cost}"
     else:
-        settings = ", ".join(f"`{key}: {shown(value)}`" for key, value in otherwise.items())
+        settings = ", ".join(setting(key, value) for key, value in otherwise.items())
         settings = f" ({settings})" if settings else ""
         says = f"{REPEATS} under {mended.name}{settings}{how}, and not under {first.name}{cost}"
     return 0, sentence(mended.row, says)

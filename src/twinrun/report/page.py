@@ -28,10 +28,14 @@ from twinrun.errors import JobError, sentence_of
 from twinrun.process.import_path import import_object
 from twinrun.report import runs, verdicts
 from twinrun.report.advice import advice
+from twinrun.report.definitions import definitions
 from twinrun.report.missing import Failure, Missing, by_cause
 from twinrun.report.results import Results, read_results
+from twinrun.report.tables import without_empty_columns
 from twinrun.timing import ratio_words
 from twinrun.verdicts.rows import read_rows
+
+MOST_ULP = 1_000_000  # a change of sign is beyond it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +107,8 @@ def write_page(
         jinja.filters[name] = getattr(ratio_words, name)
     jinja.filters["conditions"] = conditions
     jinja.filters["code"] = _code
+    jinja.filters["ulp"] = _ulp
+    jinja.filters["without_empty_columns"] = without_empty_columns
     studies = [study for study in STUDIES if study in config["studies"]]
     page = jinja.get_template("page.html.j2").render(
         style=Markup(Path(templates, "style.css").read_text(encoding="utf-8")),  # noqa: S704 our own
@@ -113,6 +119,7 @@ def write_page(
         **_advice(results),
         number=len(results.verdicts),
         sections={study: _section(study, results, jinja) for study in studies},
+        definitions=definitions(config, studies),
         left_out=[study for study in STUDIES if study not in studies],
         runs=runs.table(results),
         environments=runs.environments(results),
@@ -141,6 +148,15 @@ def _advice(results: Results) -> dict[str, object]:
 def _code(text: str) -> Markup:
     """Escape a text, and mark as code what stands between backticks in it."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 escaped
+
+
+def _ulp(steps: int | float | None) -> str:
+    """Write a distance in units in the last place; beyond a million it says nothing.
+
+    >>> _ulp(747021), _ulp(1.2e9), _ulp(float("nan"))
+    ('747,021', '–', '–')
+    """
+    return "–" if steps is None or not steps < MOST_ULP else formatting.count(int(steps))
 
 
 def _section(study: str, results: Results, jinja: Environment) -> dict[str, object]:

@@ -41,6 +41,8 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "length": results.length_of(workload),
         "variants": variants,
         "compared": [variant for variant in variants if variant["pairs"]],
+        # Their figures would be flat lines.
+        "all_equal": {v["answer"] for v in variants if v["pairs"]} == {"equal"},
         "images": settings["shows"].get("images", []),
         "worse": _worse(results, workload, settings["shows"].get("images", [])),
         "figures": {name: results.figures.get(f"{folder}/{name}") for name in FIGURES},

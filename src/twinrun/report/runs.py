@@ -55,15 +55,38 @@ def _remarks(run: ReportedRun) -> list[str]:
 
 
 def environments(results: Results) -> list[dict[str, object]]:
-    """Return each different environment, what may differ inside it, and how many runs it made."""
+    """Return each different environment and how many runs it made, the first one in full.
+
+    Of the others what is not as in the first; of each also what may differ inside of it.
+    """
     found: dict[tuple[tuple[str, object], ...], list[Context]] = {}
     for run in results.runs:
         environment = run["environment"]
         found.setdefault(tuple(environment["identity"].items()), []).append(environment["context"])
-    return [
+    whole: list[dict[str, object]] = [
         {"runs": len(contexts), "identity": dict(identity), "context": _context(contexts)}
         for identity, contexts in found.items()
     ]
+    others = [_beside(entry, whole[0]) for entry in whole[1:]]
+    return [*whole[:1], *others]
+
+
+def _beside(environment: Mapping[str, object], first: Mapping[str, object]) -> dict[str, object]:
+    """Return an environment without what is as in the first one."""
+    parts = {
+        part: (
+            cast(Mapping[str, object], environment[part]),
+            cast(Mapping[str, object], first[part]),
+        )
+        for part in ("identity", "context")
+    }
+    return {
+        "runs": environment["runs"],
+        **{
+            part: {key: value for key, value in own.items() if other.get(key) != value}
+            for part, (own, other) in parts.items()
+        },
+    }
 
 
 def _context(contexts: Sequence[Context]) -> dict[str, str]:

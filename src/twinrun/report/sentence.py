@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from twinrun.verdicts.rows import VerdictRow
+from twinrun.wording import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,15 @@ def merged(sentences: Iterable[Sentence]) -> list[Sentence]:
         subjects = [*known.subjects, *found.subjects] if known else [*found.subjects]
         by_words[found.says] = replace(found, subjects=list(dict.fromkeys(subjects)))
     return list(by_words.values())
+
+
+def setting(key: str, value: object) -> str:
+    """Write a setting as a config has it.
+
+    >>> setting("compile", "step"), setting("trace", None)
+    ('`compile: step`', '`trace: null`')
+    """
+    return f"`{key}: {value if isinstance(value, str) else shown(value)}`"
 
 
 def listed(names: Iterable[str], *, most: int = 4) -> str:
