@@ -123,6 +123,7 @@ def write_run(
         "weights_sha256": artifacts.sha256(folder / "weights.safetensors"),
         "steps": STEPS,
         "epochs": EPOCHS,
+        "whole_epochs": EPOCHS,
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
         "not_evaluated": {},
         "actual": None,

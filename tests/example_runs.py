@@ -61,6 +61,7 @@ MANIFEST = {
     "code": {},
     "not_fingerprinted": [],
     "epochs": 2,
+    "whole_epochs": 2,
     "seconds": SECONDS,
     "compilation": None,
     "compiler_cache": None,

@@ -11,6 +11,7 @@ Snakemake's own.
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from twinrun.errors import TwinrunError, sentence_of
 
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument(
         "data", nargs="?", help="of a LightningDataModule; none where the module brings its loaders"
     )
+    init.add_argument("--file", type=Path, help="another file than config/config.yaml")
     init.set_defaults(act=_init)
     check = commands.add_parser("check", help="check and rehearse a config; start nothing")
     check.add_argument(
@@ -67,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 def _init(given: argparse.Namespace) -> None:
     from twinrun.commands.init import init
 
-    init(given.module, given.data)
+    init(given.module, given.data, **({"file": given.file} if given.file else {}))
 
 
 def _check(given: argparse.Namespace) -> None:

@@ -13,10 +13,12 @@ class JobError(TwinrunError):
     """
 
 
-def sentence_of(error: Exception) -> str:
+def sentence_of(error: BaseException) -> str:
     """Say an exception in one sentence."""
     if isinstance(error, TwinrunError):
         return str(error)
+    if isinstance(error, SystemExit):
+        return f"the code ends the program (sys.exit({error.code!r}))"
     first = str(error).strip().split("\n")[0]
     # https://github.com/pytorch/pytorch/blob/v2.11.0/aten/src/ATen/Context.cpp
     operation, refusal, _ = first.partition(" does not have a deterministic implementation")

@@ -212,6 +212,8 @@ class RunManifest(Origin):
     """Optimizer steps that were traced."""
     epochs: int
     """Epochs that were ended."""
+    whole_epochs: int
+    """So many of them, from the first on, took every batch that their loader had."""
     metrics: dict[str, float]
     """What the module logged on the test data."""
     not_evaluated: dict[str, str]

@@ -55,6 +55,19 @@ def test_a_float_that_changes_compiles_every_time():
     assert "0.5" in reasons[0]
 
 
+def test_a_hook_of_all_modules_that_comes_late_is_called():
+    """Red before: torch looks for one when it compiles, and never again."""
+    layer = torch.nn.Linear(2, 2)
+    compiled = Compiled(lambda batch, index: layer(batch))
+    before = compiled(torch.ones(1, 2), 0)
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda *given: given[2] * 2)
+    try:
+        assert torch.equal(compiled(torch.ones(1, 2), 0), 2 * before)
+    finally:
+        hook.remove()
+    assert torch.equal(compiled(torch.ones(1, 2), 0), before)
+
+
 def test_an_integer_that_changes_compiles_every_time():
     number, reasons = compilations(counted, "count", [3, 4, 5, 6])
     assert (number, len(reasons)) == (4, 3)

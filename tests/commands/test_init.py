@@ -12,7 +12,12 @@ from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 
 MODEL = """
+    from datetime import date
     import pytorch_lightning as pl
+
+    class Dated(pl.LightningModule):
+        def __init__(self, since=date(2020, 1, 2), kinds={1, 2}, lr="1e-3", none="None", at="1:30"):
+            super().__init__()
 
     class Base(pl.LightningModule):
         def __init__(self, width: int = 16):
@@ -89,6 +94,25 @@ def test_what_is_written_is_a_right_config(own, tmp_path):
     settings = resolve(merged(["config/config.yaml"])[0], SCHEMA, gpus=0)
     assert settings.active_workloads() == ["bare"]
     assert settings.workloads["bare"].hyperparameters == {}
+
+
+def test_defaults_that_a_config_cannot_hold_are_left_out_and_others_quoted(own, tmp_path):
+    """Red before: three errors in a config that `init` had just written."""
+    assert main(own("Dated", "Bare")) == 0
+    settings = resolve(merged(["config/config.yaml"])[0], SCHEMA, gpus=0)
+    found = settings.workloads["dated"].hyperparameters
+    assert found == {"lr": "1e-3", "none": "None", "at": "1:30"}
+    text = (tmp_path / "config/config.yaml").read_text()
+    assert "# since: its default" in text
+    assert "# kinds: its default" in text
+
+
+def test_it_may_go_into_another_file(own, tmp_path, capsys):
+    command, *named = own("Bare", "Bare")
+    assert main([command, "--file", "mine/first.yaml", *named]) == 0
+    assert "workloads:" in (tmp_path / "mine/first.yaml").read_text()
+    assert not (tmp_path / "config").exists()
+    assert "twinrun run --configfile mine/first.yaml" in capsys.readouterr().out
 
 
 def test_a_config_that_is_there_is_left_as_it_is(own, tmp_path, capsys):

@@ -9,6 +9,7 @@ from twinrun import __main__
 from twinrun.__main__ import main
 from twinrun.commands import start_snakemake
 from twinrun.commands.start_snakemake import SNAKEFILE, command
+from twinrun.config.own_config import OWN, own_config
 
 CORES = ["--cores", "all"]
 QUIET = ["--quiet", "rules", "host", "reason"]
@@ -102,6 +103,30 @@ def test_that_the_built_in_studies_are_taken_is_said(
         (tmp_path / "config/config.yaml").write_text("studies: [matrix]")
     start_snakemake.start(arguments)
     assert ("these are the built-in studies" in capsys.readouterr().err) == is_said
+
+
+@pytest.mark.parametrize(("arguments", "is_alone"), [([], True), (["--configfile", "a"], False)])
+def test_a_config_of_another_program_is_left_out_and_said_to_be(
+    tmp_path, monkeypatch, capsys, arguments, is_alone
+):
+    """Red before: each of its keys was an unknown one, also where another file was named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text("defaults: [_self_]\nmodel: {width: 3}\n")
+    assert own_config() == []
+    start_snakemake.start(arguments)
+    said = capsys.readouterr().err
+    assert "config/config.yaml has no key of Twinrun's, and is left out" in said
+    assert ("these are the built-in studies" in said) == is_alone
+
+
+@pytest.mark.parametrize("text", ["", "workloads: {}\nmodel: 1", "workloads: [", "[1, 2]"])
+def test_a_config_with_a_key_of_ours_or_a_mistake_counts(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(text)
+    assert own_config() == [OWN]
 
 
 def test_the_path_is_that_of_a_snakefile(capsys):

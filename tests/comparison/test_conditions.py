@@ -1,11 +1,16 @@
 """What an answer rests on is said beside it: resumed runs, losses that are no numbers, seeds."""
 
+from types import SimpleNamespace
+
+import pandas as pd
 import pytest
 import torch
 from example_runs import example_parameters, write_run
 
 from twinrun.comparison.compare import compare_seeds
+from twinrun.comparison.conditions import when_not_finite
 from twinrun.comparison.pair_records import read_comparisons
+from twinrun.comparison.tables import non_finite_loss
 from twinrun.verdicts.equality import repeats, same_parameters
 from twinrun.verdicts.evidence import Evidence
 
@@ -36,6 +41,24 @@ def test_a_training_that_diverged_to_nan_is_not_simply_equal(tmp_path):
     assert row["answer"] == "equal"
     assert "the loss is not finite from step 3 on" in row["measured"]
     assert "4 of 5 parameters are not finite" in row["measured"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses", "words"),
+    [
+        # A step of mixed precision that overflows is left out, and the training goes on.
+        ([1, 2, 3, 4], [1, NAN, 1, 1], "at step 2"),
+        ([1, 2, 3, 4], [1, 1, 1, NAN], "at step 4"),
+        ([1, 2, 3, 4], [1, NAN, 1, NAN], "at 2 steps, the first of them step 2"),
+        ([1, 2, 3, 4], [1, NAN, NAN, NAN], "from step 2 on"),
+        ([3, 6], [NAN, NAN], "from step 3 on, if not since step 1"),
+        ([1, 4, 8], [1, 1, NAN], "at step 8, if not since step 5"),
+    ],
+)
+def test_of_a_loss_that_is_not_finite_it_is_said_when(steps, losses, words):
+    """Red before: of a single step it was said to be so from there on."""
+    table = pd.DataFrame({"step": steps, "loss": losses, "loss_fingerprint": 1})
+    assert when_not_finite(non_finite_loss(SimpleNamespace(steps=table))) == words
 
 
 def test_what_is_not_finite_in_one_run_alone_names_it(tmp_path):

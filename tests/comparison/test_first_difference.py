@@ -121,6 +121,28 @@ def test_another_order_is_told_from_another_content(tmp_path, samples, kind):
 
 
 @pytest.mark.parametrize(
+    ("of_other", "cause"),
+    [
+        ({"whole_epochs": 1}, "data content"),
+        ({"whole_epochs": 0}, "data order or content"),
+    ],
+)
+def test_of_an_epoch_that_was_not_whole_other_samples_may_be_another_order(
+    tmp_path, of_other, cause
+):
+    """Red before: with `max_steps` a shuffle without a seed was called another content."""
+    runs = [
+        write_run(tmp_path, 1, samples=SAMPLES),
+        write_run(
+            tmp_path, 2, samples=SAMPLES + 900, planted=[(1, "batch", None)], changes=of_other
+        ),
+    ]
+    summary, _, _ = compared(tmp_path, *runs)
+    found = summary["first_difference"]
+    assert (found["quantity"], found["cause"]) == ("content of the batch", cause)
+
+
+@pytest.mark.parametrize(
     ("moved", "kind"), [(1, "content"), (2, "content"), (3, "order"), (4, "order")]
 )
 def test_most_samples_decide_whether_it_is_the_order(tmp_path, moved, kind):

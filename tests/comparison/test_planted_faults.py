@@ -133,6 +133,7 @@ def test_a_fault_of_one_step_shows_in_every_repeat(tmp_path, monkeypatch):
     assert location["op"]["source"].endswith(f"faults.py:{line_of('loss + time.time_ns()')}")
 
 
+@pytest.mark.exhaustive  # a minute, and where the race stays silent nothing is shown
 @pytest.mark.skipif(os.cpu_count() < 2, reason="a race takes two cores")
 def test_a_racing_gather(tmp_path, monkeypatch):
     """A race need not fire: it has ten trainings to, and a hundred repeats of the step.

@@ -67,7 +67,7 @@ SEEN = [
     ("before", None, "parameters before the step", "not traced", False),
     ("random", "numpy", "RNG states", "not traced", False),
     ("optimizer", "head.weight", "optimizer state", "not traced", False),
-    ("batch", None, "content of the batch", "data content", False),
+    ("batch", None, "content of the batch", "data order or content", False),
     ("loss", None, "loss", "forward", True),
     ("gradients", "encoder.bias", "gradients", "backward", True),
     ("parameters", "encoder.bias", "parameters", "optimizer", True),

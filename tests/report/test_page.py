@@ -499,7 +499,9 @@ def test_what_an_answer_rests_on_is_said_beside_it(tmp_path):
     example = write_results(tmp_path / "results")
     path = example.results / "comparisons/reproducibility/denoiser/deterministic.json"
     (found,) = read_comparisons(path)
-    found["resumed_at"], found["non_finite_loss"] = [[], [19]], [40, 40]
+    found["resumed_at"] = [[], [19]]
+    broken = {"step": 40, "since": 40, "number": 3, "is_lasting": True}
+    found["non_finite_loss"] = [broken, broken]
     write_comparisons(path, [found])
     page = Page(example.report())
     assert "Run 2 was resumed after step 19." in page.text

@@ -47,6 +47,27 @@ class Predicts(Plain):
         self.log("val_loss", self.loss(batch))
 
 
+class FrozenBackbone(Predicts):
+    """Trains a head on a backbone that it has put into evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Dropout())
+        self.backbone.eval().requires_grad_(False)
+        self.modes = {"train": set(), "predict": set()}
+
+    def _note(self, phase):
+        self.modes[phase].add((self.training, *(part.training for part in self.backbone)))
+
+    def training_step(self, batch, batch_idx):
+        self._note("train")
+        return self.loss((self.backbone(batch[0]), batch[1]))
+
+    def predict_step(self, batch, batch_idx):
+        self._note("predict")
+        return self(self.backbone(batch[0]))
+
+
 class TakesBoth(Predicts):
     def training_step(self, batch, batch_idx):
         return self.loss(batch["a"]) + self.loss(batch["b"])
@@ -90,6 +111,46 @@ class CannotBeCopied(Predicts):
         super().__init__()
         torch.nn.utils.weight_norm(self.first)
         self.lock = threading.Lock()
+
+
+class LossOfItself(Predicts):
+    """Has a loss that was made in its constructor, and so holds it."""
+
+    def __init__(self):
+        super().__init__()
+        self.apart = lambda inputs, targets: (self(inputs) - targets).square().mean()
+
+    def loss(self, batch):
+        return self.apart(*batch)
+
+
+class KeepsFeatures(Predicts):
+    """Takes features by a hook, as probes and perceptual losses do."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = {}
+
+        def keep(module, inputs, output):
+            self.features["hidden"] = output
+
+        self.first.register_forward_hook(keep)
+
+    def loss(self, batch):
+        self.features.clear()
+        return super().loss(batch) + self.features["hidden"].square().mean()
+
+
+class LossOfItselfOnce(LossOfItself):
+    """Can be constructed once only, too."""
+
+    number = 0
+
+    def __init__(self):
+        type(self).number += 1
+        if self.number > 1:
+            raise RuntimeError("was constructed already")
+        super().__init__()
 
 
 class AsksTheTrainer(Predicts):

@@ -13,6 +13,7 @@ import pytest
 import torch
 from example_trainings import VARIANT
 from faithfulness import table
+from sampled import one_in
 
 from twinrun import artifacts
 from twinrun.acceleration.compilation import compiler_switches, traced_only
@@ -24,6 +25,7 @@ from twinrun.config.definitions import (
     Variant,
     Workload,
 )
+from twinrun.errors import TwinrunError
 from twinrun.timing import round_length, timed_variant
 from twinrun.timing.bare_step import HookedStep, LeanStep, bare_step
 from twinrun.timing.conditions import conditions
@@ -79,7 +81,7 @@ def _short_rounds(monkeypatch):
     monkeypatch.setattr(round_length, "MOST_SECONDS", 0.0)
 
 
-@pytest.mark.parametrize("name", table.NAMES)
+@pytest.mark.parametrize("name", one_in(3, table.NAMES))
 def test_training_is_timed_bare_and_through_the_trainer(name, tmp_path):
     # 3 rounds of 4 steps are more than the 2 epochs of 3 batches.
     assert timed(tmp_path, name, file=ORDINARY)[:2] == (["train", "trainer"], [NO_PREDICTION])
@@ -99,8 +101,7 @@ def test_what_asks_the_trainer_is_answered(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
-def test_what_cannot_be_copied_is_constructed_for_each_variant(tmp_path):
-    """Red before: every variant was skipped."""
+def test_each_variant_has_a_module_of_its_own(tmp_path):
     variants = {"plain": PLAIN, "deterministic": replace(PLAIN, deterministic=True)}
     assert timed(tmp_path, "CannotBeCopied", variants=variants)[:2] == (PHASES, [])
     with closing(initial_of("CannotBeCopied")) as initial:
@@ -109,6 +110,40 @@ def test_what_cannot_be_copied_is_constructed_for_each_variant(tmp_path):
     for name, value in initial._module.state_dict().items():
         assert torch.equal(one.state_dict()[name], value), name
         assert torch.equal(other.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize("name", ["LossOfItself", "KeepsFeatures"])
+def test_what_a_constructor_gives_to_functions_is_each_variants_own(name):
+    """Red before: copies called the functions of the original, whose weights had the gradients."""
+    with closing(initial_of(name)) as initial:
+        timed = TimedVariant(initial, PLAIN)
+        timed.prepare("train")
+        timed.warm_up("train")
+        found = timed._fits["train"].module.state_dict()
+        assert all(p.grad is None for p in initial._module.parameters())
+        assert not any(torch.equal(found[k], v) for k, v in initial._module.state_dict().items())
+
+
+def test_what_can_be_neither_copied_nor_constructed_again_is_refused():
+    refused = pytest.raises(TwinrunError, match="can neither be copied nor constructed a second")
+    with closing(initial_of("LossOfItselfOnce")) as initial, refused:
+        initial.module()
+
+
+def test_every_layer_is_trained_in_the_mode_that_the_module_has_given_it():
+    """Red before: a backbone in evaluation mode was put into training mode in bare steps alone."""
+    with closing(initial_of("FrozenBackbone")) as initial:
+        timed = TimedVariant(initial, PLAIN)
+        for phase in ("train", "predict"):
+            timed.prepare(phase)
+        timed.output()
+        for phase in ("train", "predict", "train"):
+            timed.warm_up(phase)
+            timed.round(phase, 1, 2, stretch=2)
+        found = timed._fits["train"].module
+    assert found.modes == {"train": {(True, False, False)}, "predict": {(False, False, False)}}
+    start = initial._module.backbone[0].running_mean
+    assert torch.equal(found.backbone[0].running_mean, start)
 
 
 def test_several_loaders_in_one(tmp_path):

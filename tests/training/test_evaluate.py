@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 from collections import namedtuple
 from dataclasses import dataclass
 
@@ -34,6 +35,11 @@ class Predicts(Small):
 class FailingTest(Small):
     def test_step(self, batch, batch_idx):
         raise AssertionError
+
+
+class EndingTest(Small):
+    def test_step(self, batch, batch_idx):
+        sys.exit(0)
 
 
 class Signalled(Small):
@@ -214,6 +220,13 @@ def test_a_test_that_fails_costs_nothing_else(tmp_path):
     found = evaluated(FailingTest(), tmp_path, module=f"{__name__}:FailingTest")
     assert found.metrics == {}
     assert re.fullmatch(r"AssertionError \(test_evaluate.py, line \d+\)", found.missing["test"])
+    assert set(found.predictions) == {"prediction"}
+
+
+def test_a_test_that_ends_the_program_costs_nothing_else(tmp_path):
+    """Red before: the training was thrown away."""
+    found = evaluated(EndingTest(), tmp_path, module=f"{__name__}:EndingTest")
+    assert found.missing["test"].startswith("the code ends the program (sys.exit(0)) (")
     assert set(found.predictions) == {"prediction"}
 
 

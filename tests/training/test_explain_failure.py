@@ -2,6 +2,7 @@
 
 import doctest
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Literal, TypedDict
 
 import pytest
@@ -121,6 +122,20 @@ def test_a_failure_is_one_short_sentence():
     assert explained_failure("it", KeyError(), {}, TAKERS) == "it failed with KeyError"
     told = explained_failure("it", ValueError("`Trainer` that has no logger."), {}, TAKERS)
     assert told.endswith("; say logging: true in the variants")
+
+
+def test_what_a_plain_trainer_has_by_default_is_named_by_its_key():
+    trainer = SimpleNamespace(logger=None, checkpoint_callback=None, other=None)
+
+    def failure_of(act):
+        with pytest.raises(AttributeError) as failure:
+            act()
+        return explained_failure("it", failure.value, {}, TAKERS)
+
+    assert failure_of(lambda: trainer.logger.log_dir).endswith("what `trainer.logger` names")
+    told = failure_of(lambda: trainer.checkpoint_callback.best_model_path)
+    assert told.endswith("a run has no ModelCheckpoint but what `trainer.callbacks` names")
+    assert failure_of(lambda: trainer.other.attribute).endswith("no attribute 'attribute'")
 
 
 def test_a_text_for_a_boolean_is_a_mistake_though_nothing_fails():

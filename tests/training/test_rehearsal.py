@@ -143,6 +143,7 @@ def right_ones(tmp_path_factory):
         "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
         "frozen": {"module": "wrong_modules:Frozen"},
         "skipping": {"module": "wrong_modules:Skipping"},
+        "by hand": {"module": "wrong_modules:OwnSteps"},
         "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
         "needing": {
             "module": "needing:Net",
@@ -177,6 +178,12 @@ def test_a_module_may_skip_its_first_batches(right_ones):
     (found,) = right_ones["skipping"]
     assert found["mistakes"] == found["notes"] == []
     assert found["logged"] == ["train_loss", "val_loss"]
+
+
+def test_manual_optimization_needs_no_optimizer_of_lightnings(right_ones):
+    """Red before: refused, though it trains."""
+    (found,) = right_ones["by hand"]
+    assert found["mistakes"] == found["notes"] == []
 
 
 def test_what_a_training_can_do_without_is_a_note(right_ones):

@@ -21,6 +21,7 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.modules.module as torch_module
 from torch._dynamo import config
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch._dynamo.symbolic_convert import TensorifyState
@@ -136,6 +137,16 @@ class _Backward:
         cls.is_traced = is_traced
 
 
+def _hooks_of_all_modules() -> tuple[int, ...]:
+    """Return the numbers of the hooks that are registered for all modules at once."""
+    return (
+        *torch_module._global_forward_pre_hooks,
+        *torch_module._global_forward_hooks,
+        *torch_module._global_backward_pre_hooks,
+        *torch_module._global_backward_hooks,
+    )
+
+
 class Compiled:
     """A function of a batch and more, compiled by torch, with its counts."""
 
@@ -159,6 +170,7 @@ class Compiled:
         self._is_whole = fullgraph
         self._of_shapes: dict[Shapes | None, Callable[..., object]] = {}
         self._graphs: Counter[Shapes] = Counter()
+        self._hooks = _hooks_of_all_modules()
         self.calls = 0
         self.compilations = 0
         self.reasons: list[str] = []
@@ -189,6 +201,10 @@ class Compiled:
 
     def __call__(self, batch: object, *arguments: object) -> object:
         """Call it, and count whether torch compiled."""
+        if self._hooks != (now := _hooks_of_all_modules()):
+            # torch looks at these when it compiles, and never again.
+            self._hooks = now
+            self._of_shapes.clear()
         shapes = shapes_of(batch)
         function = self._of_shapes.get(shapes) or self._function_for(shapes)
         # A call does not say whether torch compiled: the counter before and after it does.

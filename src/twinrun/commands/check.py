@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from twinrun.commands.start_snakemake import NO_CONFIG
-from twinrun.config.config_files import merged, module_folders, own_config
+from twinrun.commands.start_snakemake import note_on_config
+from twinrun.config.config_files import merged, module_folders
+from twinrun.config.own_config import own_config
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.formatting import plural, size_in_bytes
@@ -23,9 +24,9 @@ def check_config(files: Sequence[str | Path]) -> None:
     Raises:
         TwinrunError: with one line for each mistake.
     """
+    if note := note_on_config(is_named=bool(files)):
+        say(note)
     files = [*own_config(), *files]
-    if not files:
-        say(NO_CONFIG)
     config, mistakes = merged(files)
     settings = resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
     if not settings.config["rehearsal"]:

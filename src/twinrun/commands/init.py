@@ -10,8 +10,10 @@ import pytorch_lightning as pl
 import yaml
 
 from twinrun import artifacts
-from twinrun.config.config_files import OWN
+from twinrun.config.config_files import surprise_of
 from twinrun.config.definitions import Workload
+from twinrun.config.own_config import OWN
+from twinrun.config.schema_check import plain
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
 from twinrun.training.load_workload import (
@@ -54,7 +56,10 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         TwinrunError: if the file is there, or one of the classes cannot be imported or is none.
     """
     if file.exists():
-        raise TwinrunError(f"{file}: is there already; remove it, or add the workload by hand")
+        raise TwinrunError(
+            f"{file}: is there already; add the workload by hand, or name another file: "
+            f"twinrun init --file mine.yaml ..."
+        )
     say(f"Importing {' and '.join(filter(None, [module, data]))}")
     workload = Workload(module=module, data=data, dataset=None, hyperparameters={}, epochs=EPOCHS)
     here = [str(Path.cwd())]  # where modules are that are not installed; one may change it
@@ -92,7 +97,8 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         print(f"{file} is written. Give these hyperparameters a value there: {', '.join(needed)}")
     else:
         print(f"{file} is written, with the defaults of the constructors.")
-    print("Next: twinrun check (takes one step), then twinrun run (trains, compares, reports)")
+    check, run = ("", "") if file == OWN else (f" {file}", f" --configfile {file}")
+    print(f"Next: twinrun check{check} (takes one step), then twinrun run{run} (the report)")
 
 
 def brings_loader(constructor: object) -> bool:
@@ -128,15 +134,30 @@ def _lines(name: str, parameter: inspect.Parameter) -> Iterator[str]:
         is_typed = parameter.annotation is not parameter.empty
         yield f"# {name}: ...  needed{f', {kind}' if is_typed else ''}"
     elif _is_plain(parameter.default):
-        flow = yaml.safe_dump({name: parameter.default}, default_flow_style=True, width=10**9)
+        given = {name: parameter.default}
+        flow = yaml.dump(given, Dumper=_Dumper, default_flow_style=True, width=10**9)
         yield flow.strip().removeprefix("{").removesuffix("}")
     else:  # YAML has no such value; its constructor does
         yield f"# {name}: its default, which YAML cannot say"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Puts the texts in quotation marks that a config may not have without."""
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    node = dumper.represent_str(value)
+    if surprise_of(node, True):
+        node.style = '"'
+    return node
+
+
+_Dumper.add_representer(str, _text)
+
+
 def _is_plain(value: object) -> bool:
-    """Say whether YAML gives a value back as it was."""
+    """Say whether a config can hold a value, and gives it back as it was."""
     try:
-        return yaml.safe_load(yaml.safe_dump(value)) == value
-    except yaml.YAMLError:
+        return yaml.safe_load(yaml.safe_dump(plain(value, []))) == value
+    except (yaml.YAMLError, TwinrunError):
         return False

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from twinrun.config.config_files import OWN, own_config
+from twinrun.config.own_config import OWN, own_config
 from twinrun.config.shipped import shipped
 
 SNAKEFILE = shipped("workflow/Snakefile")
-# Without a config of the user's the standard one counts alone.
-NO_CONFIG = (
-    f"There is no {OWN} here: these are the built-in studies. For a module of your own: twinrun "
-    f"init my_model:MyModule my_data:MyData, or --configfile"
+NEXT = (
+    "these are the built-in studies. For a module of your own: twinrun init my_model:MyModule "
+    "my_data:MyData, or --configfile"
 )
 # Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
@@ -27,11 +26,25 @@ HOW_LOUD = ("--quiet", "--verbose", "-q")
 
 def start(arguments: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its own arguments."""
-    if not own_config() and not _has(arguments, NAMES_CONFIG):
-        print(NO_CONFIG, file=sys.stderr, flush=True)
+    if note := note_on_config(is_named=_has(arguments, NAMES_CONFIG)):
+        print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
     snakemake = [sys.executable, "-m", "snakemake", *command(arguments)]
     os.execv(sys.executable, snakemake)  # noqa: S606
+
+
+def note_on_config(*, is_named: bool) -> str | None:
+    """Say that the standard config counts alone, or that a file of another program does not.
+
+    Args:
+        is_named: whether another config is named.
+    """
+    if own_config():
+        return None
+    if OWN.is_file():
+        left_out = f"{OWN} has no key of Twinrun's, and is left out"
+        return left_out if is_named else f"{left_out}: {NEXT}"
+    return None if is_named else f"There is no {OWN} here: {NEXT}"
 
 
 def command(arguments: Sequence[str]) -> list[str]:

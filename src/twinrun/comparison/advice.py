@@ -14,6 +14,8 @@ ADVICE: dict[Cause, str] = {
     "data order": "look for a shuffle or a sampler that draws from another source than the seed",
     "data content": "look for augmentation, data workers or a set whose result the seed does not "
     "decide",
+    "data order or content": "too little of an epoch was seen to tell which: look for a shuffle or "
+    "a sampler, and for augmentation, data workers or a set, whose result the seed does not decide",
     "forward": "look for an operation of the forward pass that is not reproducible",
     "backward": "look for an operation of the backward pass that is not reproducible",
     "collective": "look at the exchange of gradients between the workers",

@@ -43,7 +43,10 @@ GIVEN = {
 }
 # dict.fromkeys drops repeats and keeps the order, which a set would not. No quantity stands for
 # `collective` alone: it takes several workers.
-CAUSES = (*dict.fromkeys(CAUSE_OF_QUANTITY.values()), "collective", "not traced")
+CAUSES = (
+    *dict.fromkeys(CAUSE_OF_QUANTITY.values()),
+    *("data order or content", "collective", "not traced"),
+)
 # Quantities that a step takes over from those before it: where these were not traced, any cause in
 # them may be theirs.
 TAKEN_OVER: tuple[Quantity, ...] = (

@@ -26,7 +26,7 @@ from twinrun.comparison.pair_records import Comparison, FirstDifference, write_c
 from twinrun.comparison.tables import (
     STEP_COLUMNS,
     Run,
-    first_non_finite_loss,
+    non_finite_loss,
     read_tables,
     step_table,
 )
@@ -178,7 +178,7 @@ def _compared(
         predictions=None if reason else predictions(folders, manifests),
         resumed_at=[manifest["resumed_at"] for manifest in manifests],
         compiler_cache=sharing([manifest["compiler_cache"] for manifest in manifests]),
-        non_finite_loss=[first_non_finite_loss(run) for run in tables],
+        non_finite_loss=[non_finite_loss(run) for run in tables],
         # The first run is in every pair.
         non_finite_parameters=[
             *(found.non_finite[0] for found in tensors[:1]),

@@ -8,7 +8,7 @@ the answer holds for compiling, and not for one binary alone.
 
 from collections.abc import Iterator, Sequence
 
-from twinrun.comparison.pair_records import Comparison
+from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
 
 
@@ -98,14 +98,36 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
     return f"{noun}s {', '.join(others)} and {last}"
 
 
-def _losses(first_steps: Sequence[int | None]) -> Iterator[str]:
-    known = [step for step in first_steps if step is not None]
-    if known and len(known) == len(first_steps) and len(set(known)) == 1:
-        yield f"the loss is not finite from step {count(known[0])} on"
+def _losses(runs: Sequence[NonFiniteLoss | None]) -> Iterator[str]:
+    clauses = [when_not_finite(found) if found else None for found in runs]
+    if clauses and clauses[0] and len(set(clauses)) == 1:
+        yield f"the loss is not finite {clauses[0]}"
         return
-    for run, step in enumerate(first_steps, start=1):
-        if step is not None:
-            yield f"the loss of run {run} is not finite from step {count(step)} on"
+    for run, clause in enumerate(clauses, start=1):
+        if clause:
+            yield f"the loss of run {run} is not finite {clause}"
+
+
+def when_not_finite(found: NonFiniteLoss) -> str:
+    """Say at which steps a loss is not finite.
+
+    >>> when_not_finite({"step": 3, "since": 3, "number": 1, "is_lasting": False})
+    'at step 3'
+    >>> when_not_finite({"step": 3, "since": 3, "number": 2, "is_lasting": True})
+    'from step 3 on'
+    >>> when_not_finite({"step": 20, "since": 11, "number": 2, "is_lasting": True})
+    'from step 20 on, if not since step 11'
+    """
+    first = f"step {count(found['step'])}"
+    if found["number"] == 1:
+        words = f"at {first}"
+    elif found["is_lasting"]:
+        words = f"from {first} on"
+    else:
+        words = f"at {count(found['number'])} steps, the first of them {first}"
+    if found["since"] == found["step"]:
+        return words
+    return f"{words}, if not since step {count(found['since'])}"
 
 
 def _weights(found: Comparison) -> Iterator[str]:

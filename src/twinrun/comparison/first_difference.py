@@ -9,7 +9,7 @@ import pandas as pd
 
 from twinrun.comparison.causes import TAKEN_OVER, cause_of
 from twinrun.comparison.kept_steps import row_of
-from twinrun.comparison.pair_records import FirstDifference, Quantity
+from twinrun.comparison.pair_records import Cause, FirstDifference, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
 from twinrun.run_records import PER_STEP
 from twinrun.trace.setting_values import settings_at
@@ -67,9 +67,10 @@ def first_difference(
     if quantity == "settings":
         found = _of_settings(first, second, steps.iloc[index], workers=workers)
     elif quantity == "batch":
-        is_order = _is_other_order(first, second, index)
-        words = "order of the batch" if is_order else "content of the batch"
+        kind = _kind_of_data(first, second, index)
+        words = "order of the batch" if kind == "data order" else "content of the batch"
         found = _found(second, words, row=steps.iloc[index], workers=workers)
+        found["cause"] = kind
     else:
         words = WORDS[quantity]
         found = _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
@@ -156,27 +157,33 @@ def _differing_name(
     return differing[-1 if key == "gradients" else 0] if differing else None
 
 
-def _is_other_order(first: Run, second: Run, index: int) -> bool:
+def _kind_of_data(first: Run, second: Run, index: int) -> Cause:
     """Say of two batches that differ whether the same samples came at another position or time.
 
     ASSUME they did if most of the samples that one batch has and the other has not are elsewhere in
-    the other run's epoch; a last partial batch that is dropped leaves a few out. Beyond the samples
-    that a run keeps, only an order inside the batch is told from another content.
+    the other run's epoch; a last partial batch that is dropped leaves a few out. Where that epoch
+    was not seen whole, they may be in what was not seen.
     """
     own, other = (_samples_of_step(run, index) for run in (first, second))
     # `samples` is a sum of fingerprints, so it forgets the order.
     if first.steps["samples"][index] == second.steps["samples"][index]:
         # The same samples in the same order: what differs belongs to none of them.
-        return not len(own) or not np.array_equal(own, other)
-    epoch = (second.steps["epoch"] == first.steps["epoch"][index]).to_numpy()
-    others = second.fingerprints["samples_of_steps"][
-        np.repeat(epoch, second.fingerprints["num_samples"])
-    ]
+        is_order = not len(own) or not np.array_equal(own, other)
+        return "data order" if is_order else "data content"
+    epoch = int(first.steps["epoch"][index])
+    is_of_epoch = (second.steps["epoch"] == epoch).to_numpy()
+    sizes = second.fingerprints["num_samples"]
+    others = second.fingerprints["samples_of_steps"][np.repeat(is_of_epoch, sizes)]
     # By fingerprint: a sample that occurs twice in the data is the same one.
     moved = np.isin(np.setdiff1d(own, other), others)
-    # Of a run beyond what it keeps there are no samples here: that is no evidence of another
-    # order. With none missing in the other batch, only their numbers differ.
-    return len(own) > 0 and (not len(moved) or bool(moved.mean() > 0.5))
+    # With none missing in the other batch, only their numbers differ.
+    if len(own) and (not len(moved) or moved.mean() > 0.5):
+        return "data order"
+    # Beyond the samples that a run keeps a step has none.
+    is_kept = len(own) > 0 and bool(sizes[is_of_epoch].all())
+    is_traced = len(second.steps) == second.manifest["steps"]
+    is_seen = is_kept and is_traced and epoch <= second.manifest["whole_epochs"]
+    return "data content" if is_seen else "data order or content"
 
 
 def _samples_of_step(run: Run, index: int) -> np.ndarray:

@@ -42,6 +42,7 @@ Cause = Literal[
     "backward",
     "optimizer",
     "end of the training",
+    "data order or content",
     "collective",
     "not traced",
 ]
@@ -58,6 +59,19 @@ class Counts(TypedDict):
     """Those of which a byte differs."""
     elements_differing: int
     """Those of which a byte differs."""
+
+
+class NonFiniteLoss(TypedDict):
+    """The traced steps of a run whose loss is infinite or NaN."""
+
+    step: int
+    """The first of them."""
+    since: int
+    """From which step on it may have been so: those between were not traced."""
+    number: int
+    """How many they are."""
+    is_lasting: bool
+    """Whether no traced step behind the first had a loss that is a number."""
 
 
 class FirstDifference(TypedDict):
@@ -136,8 +150,8 @@ class Comparison(TypedDict):
     """For each run the steps after which it was resumed."""
     compiler_cache: Sharing | None
     """Whether each run compiled into an empty cache of its own; None if fewer than two compiled."""
-    non_finite_loss: list[int | None]
-    """For each run the first step whose loss is infinite or NaN; None if all are numbers."""
+    non_finite_loss: list[NonFiniteLoss | None]
+    """For each run the steps whose loss is infinite or NaN; None if all are numbers."""
     non_finite_parameters: list[int]
     """For each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]

@@ -14,6 +14,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison.distances import differences, relative, squares
 from twinrun.comparison.kept_steps import rows_of
+from twinrun.comparison.pair_records import NonFiniteLoss
 from twinrun.run_records import PER_STEP, RunManifest
 
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
@@ -155,15 +156,24 @@ def _not_whole(path: Path, size: int, what: str) -> Exception:
     return run_files.corrupt(path, f"{what} is missing or steps are not {size}")
 
 
-def first_non_finite_loss(run: Run) -> int | None:
-    """Return the first step whose loss is infinite or NaN; None if there is none.
+def non_finite_loss(run: Run) -> NonFiniteLoss | None:
+    """Return the steps whose loss is infinite or NaN; None if there is none.
 
     A step that gives no loss, as with manual optimization, is written as NaN too: it is known by
     the fingerprint of nothing.
     """
-    is_known = run.steps["loss_fingerprint"] != NOTHING
-    broken = run.steps["step"][is_known & ~np.isfinite(run.steps["loss"])]
-    return None if broken.empty else int(broken.iloc[0])
+    known = run.steps[run.steps["loss_fingerprint"] != NOTHING]
+    broken = known["step"][~np.isfinite(known["loss"])]
+    if broken.empty:
+        return None
+    first = int(broken.iloc[0])
+    traced = run.steps["step"]
+    return NonFiniteLoss(
+        step=first,
+        since=int(traced[traced < first].max() + 1) if (traced < first).any() else 1,
+        number=len(broken),
+        is_lasting=len(broken) == int((known["step"] >= first).sum()),
+    )
 
 
 def step_table(first: Run, second: Run) -> pd.DataFrame:

@@ -29,15 +29,6 @@ SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+([.][0-9_]*)?")  # 1:
 ARGUMENTS = {"hyperparameters", "parameters", "trials"}
 
 
-# Where users of Snakemake keep it, beside their code: it counts without being named.
-OWN = Path("config/config.yaml")
-
-
-def own_config() -> list[Path]:
-    """Return the config file of the working directory, if it has one."""
-    return [OWN] if OWN.is_file() else []
-
-
 def module_folders(files: Iterable[str | Path]) -> list[str]:
     """Return where a user's own modules are looked for: beside his config files.
 
@@ -90,14 +81,14 @@ def hash_of_config_file(file: str | Path) -> str:
     except OSError as error:
         return f"unreadable: {type(error).__name__}"
     try:
-        text = repr(_sorted(_said_by(content.decode("utf-8"))))
+        text = repr(_sorted(said_by(content.decode("utf-8"))))
     # Where PyYAML fails it may raise anything: TypeError of a key that is a list.
     except Exception:
         return hashlib.sha256(content).hexdigest()
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _said_by(text: str) -> object:
+def said_by(text: str) -> object:
     """Read a config file as Snakemake does: as JSON, which may be indented by tabs, or as YAML."""
     try:
         return json.loads(text)
@@ -220,7 +211,7 @@ def _of_node(
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
         yield f"{key}: the tag {tag} ({where}) means nothing here; leave it out"
     elif isinstance(node, yaml.ScalarNode):
-        if not node.style and (sentence := _of_scalar(node, is_argument)):
+        if not node.style and (sentence := surprise_of(node, is_argument)):
             yield f"{key}: {sentence} ({where})"
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
@@ -278,15 +269,17 @@ def as_number(text: str) -> str | None:
     return text if re.fullmatch(r"[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)", text) else None
 
 
-def _of_scalar(node: yaml.ScalarNode, is_argument: bool) -> str | None:
+def surprise_of(node: yaml.ScalarNode, is_argument: bool) -> str | None:
     """Say of a value without quotation marks what YAML makes of it, where that surprises.
 
-    >>> _of_scalar(yaml.compose("1e-3"), True)
-    '1e-3 is a text to YAML; write 1.0e-3'
+    >>> surprise_of(yaml.compose("1e-3"), True)
+    '1e-3 is a text to YAML; write 1.0e-3 (or put it in quotation marks, if it is to be one)'
     """
     text, kind = node.value, node.tag.rpartition(":")[2]
     if kind == "str" and EXPONENT.fullmatch(text):
-        return f"{text} is a text to YAML; write {as_number(text)}"
+        number = as_number(text)
+        quoted = "or put it in quotation marks, if it is to be one"
+        return f"{text} is a text to YAML; write {number} ({quoted})"
     if OCTAL.fullmatch(text) and kind in ("int", "str") and text.strip("+-0_"):
         plain = text.lstrip("+-0_")
         read = f"{yaml.safe_load(text)} (octal)" if kind == "int" else "a text"

@@ -79,6 +79,8 @@ def _of_names(part: SoundPart) -> Iterator[str]:
 
 
 def _of_file(key: str, file: str) -> Iterator[str]:
+    if {*"{}"} & {*file}:
+        yield f"{key}: {shown(file)} has braces, which Snakemake takes for wildcards; rename it"
     # os.path: a Path raises on names that no file system takes.
     if os.path.isdir(file):  # noqa: PTH112
         if not os.listdir(file):  # noqa: PTH208

@@ -88,7 +88,9 @@ def _work(function: str) -> NoReturn:
         called = getattr(importlib.import_module(module), name)
         gc.enable()
         called(**rebuilt(called, arguments))
-    except Exception as error:  # every failure is one sentence there and a traceback here
+    # Every failure is one sentence there and a traceback here. To end the program is one, whatever
+    # the code: what was called has not come to its end.
+    except (Exception, SystemExit) as error:
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
@@ -115,7 +117,7 @@ def _rank_by_slurm() -> None:
             os.environ[name] = os.environ[f"SLURM_{source}"]
 
 
-def is_lost_peer(error: Exception) -> bool:
+def is_lost_peer(error: BaseException) -> bool:
     """Say whether an error only tells that the connection to another worker is gone.
 
     torch.distributed raises RuntimeError and its children (DistBackendError, DistNetworkError).

@@ -23,7 +23,7 @@ from pytorch_lightning.loops.fetchers import _DataFetcher
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer import call
 from pytorch_lightning.trainer.states import TrainerFn, TrainerStatus
-from pytorch_lightning.utilities.model_helpers import is_overridden
+from pytorch_lightning.utilities.model_helpers import _ModuleMode, is_overridden
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
 
 from twinrun.acceleration.placement import device_of
@@ -102,6 +102,20 @@ class Fit:
         trainer.state.fn = TrainerFn.FITTING
         trainer.precision_plugin.convert_module(module)
         trainer.strategy.model_to_device()
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """Have the module in the mode of prediction, and then each of its layers in its own.
+
+        As Lightning's loop does: what a module has frozen in evaluation mode, it trains with so.
+        """
+        mode = _ModuleMode()
+        mode.capture(self.module)
+        call._call_lightning_module_hook(self.trainer, "on_predict_model_eval")
+        try:
+            yield
+        finally:
+            mode.restore(self.module)
 
     def begin(self) -> None:
         """Begin the training: the loaders, and the hooks before the first epoch.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 import pytorch_lightning as pl
+from lightning_fabric.utilities.seed import _set_rng_states
 from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
 from pytorch_lightning.trainer.states import RunningStage
 from pytorch_lightning.utilities.combined_loader import CombinedLoader
@@ -21,6 +22,7 @@ from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import State, capture, restore_switches
 from twinrun.process.fresh_process import report_progress
+from twinrun.timing.closures import holds_itself
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build, of_run_in
 from twinrun.training.build_workload import build_module
@@ -33,7 +35,7 @@ MOST_BATCHES = 1000
 
 
 class InitialState:
-    """A workload that was constructed; every variant takes copies, or constructs it once more."""
+    """A workload that was constructed; for every variant its module is constructed once more."""
 
     def __init__(self, training: Training, before: State | None = None) -> None:
         """Build the workload; of the variant only what concerns the data counts.
@@ -68,8 +70,8 @@ class InitialState:
         self.switches_before = before or capture()
         """The switches of the process without the user's code."""
         with isolate_rng():
-            self._module, self.data = build(training)
-        self._is_copied = True
+            self._module, self.data, self._generators = build(training)
+        self._is_copied = False
         self.switches_after = capture()
         """Those that its imports and constructors have left."""
         _set_up_once(self.data)
@@ -84,29 +86,31 @@ class InitialState:
     def module(self) -> pl.LightningModule:
         """Return a module of one's own with the initial weights.
 
+        Constructed as each run constructs it: a copy would still call functions (of hooks, losses)
+        that hold the module they were made in.
+
         Raises:
-            TwinrunError: if it can be neither copied nor constructed once more.
+            TwinrunError: if it can be neither constructed once more nor copied.
         """
-        if self._is_copied:
-            try:
-                return copy.deepcopy(self._module)
-            except Exception as error:  # a lock, an open file, the weight of an old weight_norm
-                report_progress(f"constructed for each variant anew: {sentence_of(error)}")
-                self._is_copied = False
-        # From the seed, as each run constructs it.
         try:
+            if self._is_copied:
+                return copy.deepcopy(self._module)
             with isolate_rng():
-                return build(self._training)[0]
+                _set_rng_states(self._generators)
+                return self._constructed()
         except Exception as error:
-            raise TwinrunError(
-                f"{type(self._module).__name__} can neither be copied nor constructed a second "
-                f"time, and a timing needs a module for each variant: {sentence_of(error)}"
-            ) from error
+            if self._is_copied or holds_itself(self._module):
+                raise TwinrunError(
+                    f"{type(self._module).__name__} can neither be copied nor constructed a second "
+                    f"time, and a timing needs a module for each variant: {sentence_of(error)}"
+                ) from error
+            self._is_copied = True
+            return self.module()
 
     def construct(self) -> None:
         """Construct a module and forget it, for what its constructor sets in this process.
 
-        Copies would not do it. In a run it happens after the variant's own settings. A constructor
+        In a run it happens after the variant's own settings. A constructor
         that can run only once in a process (it registers a name) is left at that, and said.
 
         Raises:
@@ -119,7 +123,7 @@ class InitialState:
             restore_switches(self.switches_before)
             try:
                 self._construct()
-            except Exception:  # whatever the settings: the copies have what it set the first time
+            except Exception:  # whatever the settings: copies have what it set the first time
                 report_progress(f"the module can be constructed only once: {sentence_of(error)}")
             else:
                 raise
@@ -128,8 +132,11 @@ class InitialState:
 
     def _construct(self) -> None:
         with self.seeded():
-            training = self._training
-            build_module(training.workload, training.search_path, of_run_in(training))
+            self._constructed()
+
+    def _constructed(self) -> pl.LightningModule:
+        training = self._training
+        return build_module(training.workload, training.search_path, of_run_in(training))
 
     def has(self, phase: str) -> bool:
         """Say whether the data module has a loader for a phase, and the workload wants it."""

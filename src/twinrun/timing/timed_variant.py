@@ -1,6 +1,6 @@
 """One variant of a timing, made ready phase by phase and called under its own switches.
 
-Every variant works on copies of one initial state, so that all of them compute the same. A phase
+Every variant begins with the same initial weights, so that all of them compute the same. A phase
 that cannot be is left out, and the others are still measured (see `rounds`).
 """
 
@@ -149,9 +149,8 @@ class TimedVariant:
         """Predict the first batch, clocked, before any step changes the weights."""
         with self._conditions():
             self.epsilon = epsilon_of(self._variant.precision, self._variant.accelerator)
-            module, predict = self._fits["predict"].module, self._calls["predict"]
-            module.eval()
-            with self._cache():
+            fit, predict = self._fits["predict"], self._calls["predict"]
+            with fit.predicting(), self._cache():
                 started = timer()
                 result = predict(self._batches["predict"][0], 0)
                 self._first_prediction = timer() - started
@@ -262,11 +261,11 @@ class TimedVariant:
         self._next[phase] += calls
         if phase == "train":
             self._count(calls)
-        self._fits[phase].module.train(phase == "train")
-        started = timer()
-        for index in chosen:
-            call(batches[index], index)
-        return timer() - started
+        with self._fits[phase].predicting() if phase == "predict" else nullcontext():
+            started = timer()
+            for index in chosen:
+                call(batches[index], index)
+            return timer() - started
 
     def _count(self, calls: int) -> None:
         """Let an epoch end before these steps, where those before have been as many as it has.

@@ -9,11 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.precision.precision import _PRECISION_INPUT
+from lightning_fabric.utilities.seed import _collect_rng_states
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import Strategy
 
@@ -79,7 +80,7 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
         # After the switches: a constructor may already compute, on as many threads as it is given.
-        module, data = build(training)
+        module, data, _ = build(training)
         check_tensors(module)
         speed = Speed(module, variant)
         team = join_team(workers, module, data, stop, variant=variant, seed=training.seed)
@@ -93,7 +94,18 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
             team.tracer.close()
 
 
-def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModule]:
+class Built(NamedTuple):
+    """What is trained, and on what."""
+
+    module: pl.LightningModule
+    """The user's, with what its config brings along."""
+    data: pl.LightningDataModule
+    """The user's, or one with the loaders that the module brings."""
+    generators: dict[str, Any]
+    """States of the random generators that the module was constructed from."""
+
+
+def build(training: Training) -> Built:
     """Import, seed Python, NumPy and torch, then construct the data module and the module.
 
     Raises:
@@ -106,6 +118,7 @@ def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModul
     of_run = of_run_in(training)
     # LightningCLI constructs the module first.
     is_first = workload.data is None or workload.cli is not None
+    generators = _collect_rng_states()
     module = build_module(workload, folders, of_run) if is_first else None
     data = build_data(
         workload,
@@ -116,7 +129,10 @@ def build(training: Training) -> tuple[pl.LightningModule, pl.LightningDataModul
     )
     if workload.trainer.overfit_batches:
         without_shuffling(data)
-    return build_module(workload, folders, of_run) if module is None else module, data
+    if module is None:
+        generators = _collect_rng_states()
+        module = build_module(workload, folders, of_run)
+    return Built(module, data, generators)
 
 
 def of_run_in(training: Training) -> OfRun:

@@ -57,7 +57,7 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
 
 def _step(training: Training) -> FirstStep:
     """Take the first step of a training that is built anew."""
-    module, data = build(training)
+    module, data, _ = build(training)
     step = FirstStep(keeps_batch=True)
     without_checkpoints(module)
     with tempfile.TemporaryDirectory(prefix="twinrun-") as root:

@@ -64,7 +64,7 @@ def _attempt(
 ) -> Result:
     try:
         return act()
-    except Exception as error:  # a user's module may raise anything
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         traceback.print_exc()
         where = user_line(error, users)
         found.missing[name] = sentence_of(error) + (f" ({where})" if where else "")

@@ -7,6 +7,7 @@ another type than the constructor's annotation or default.
 
 import inspect
 import re
+import traceback
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,11 +70,29 @@ def explained_failure(
     text = lines[0] if lines else ""
     text = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
-    remedy = "; say logging: true in the variants" if "no logger" in text else ""
-    failed = f"{what} failed with {reason}{where and f' ({where})'}{remedy}"
+    failed = f"{what} failed with {reason}{where and f' ({where})'}{_remedy(error, text)}"
     likely = "; ".join(explained(error, given, takers))
     return f"{likely} ({failed})" if likely else failed
+
+
+# What a plain Trainer has by default, and a run has where a config says so.
+REMEDIES = {
+    ".logger": "a run has no logger but what `trainer.logger` names",
+    ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
+}
+
+
+def _remedy(error: BaseException, text: str) -> str:
+    """Name the key of a config by which a training has what the code misses in its Trainer."""
+    # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
+    if "no logger" in text:
+        return "; say logging: true in the variants"
+    if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
+        # The innermost: what is None is looked at there.
+        *_, frame = [None, *traceback.extract_tb(error.__traceback__)]
+        line = frame.line or "" if frame else ""
+        return next((f"; {remedy}" for word, remedy in REMEDIES.items() if word in line), "")
+    return ""
 
 
 def explained(

@@ -157,13 +157,18 @@ class FirstStep(pl.Callback):
                 f"module: training_step of {name} returns nothing for the first {self.count} "
                 f"batches; under automatic optimization it must return the loss"
             )
-        elif not any(group["params"] for o in trainer.optimizers for group in o.param_groups):
+        elif module.automatic_optimization and not _has_parameters(trainer):
             yield f"module: configure_optimizers of {name} returns no optimizer"
         elif self.parameters and len(self.unchanged) == len(self.parameters):
             self.notes.append(
                 f"{name}: the first step changes no parameter, as with a learning rate that "
                 f"begins at 0"
             )
+
+
+def _has_parameters(trainer: pl.Trainer) -> bool:
+    """Say whether any optimizer of Lightning's has something to update."""
+    return any(group["params"] for o in trainer.optimizers for group in o.param_groups)
 
 
 def trainer_of_first_step(

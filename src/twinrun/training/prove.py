@@ -204,7 +204,7 @@ def train_shortly(asked: ShortTraining) -> ShortlyTrained:
         compiler_switches() if variant.compile != "none" else nullcontext(),
         tempfile.TemporaryDirectory(prefix="twinrun-") as empty,
     ):
-        module, data = build(training)
+        module, data, _ = build(training)
         speed = Speed(module, variant)
         shorten(data)
         if variant.accumulate > 1:

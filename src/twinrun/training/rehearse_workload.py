@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.config.definitions import Training
-from twinrun.errors import TwinrunError
+from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import determinism
 from twinrun.process.imported_code import imported_files
 from twinrun.training.assemble import of_run_in
@@ -61,8 +61,7 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
                 note_failures(part, found, list(of_step))
     except SystemExit as error:
         # An Exception is caught where it is raised; this is none.
-        text = f"module: the code ends the program (sys.exit({error.code!r}))"
-        note_failures(part, found, [text])
+        note_failures(part, found, [f"module: {sentence_of(error)}"])
     found["seconds"] = round(time.perf_counter() - started, 3)
     # Parts share a process: the next one's peak of memory is to be its own.
     gc.collect()

@@ -134,6 +134,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "weights_sha256": artifacts.sha256(files.weights),
         "steps": team.tracer.steps,
         "epochs": len(watchers.metrics.rows),
+        "whole_epochs": watchers.happened.whole_epochs,
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
         "actual": watchers.happened.actual,

@@ -42,6 +42,8 @@ class WhatHappened(pl.Callback):
         """Where the training departs from its variant."""
         self.code: dict[str, ImportedFile] = {}
         """The user's modules, as they were when the training had imported them."""
+        self.whole_epochs = 0
+        """So many epochs, from the first on, took every batch that their loader had."""
         self._variant, self._told = variant, told
         # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = switches()
@@ -50,6 +52,8 @@ class WhatHappened(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
         self.look_at_code()
+        # Of a resumed training: an epoch that was not whole would have ended it.
+        self.whole_epochs = 0 if _is_limited(trainer) else trainer.current_epoch
         workers = [_workers_of(loader) for loader in tree_leaves(trainer.train_dataloader)]
         now = switches()
         actual: Actual = {
@@ -96,7 +100,12 @@ class WhatHappened(pl.Callback):
             self._layouts.note_batch(laid_out, self._variant.layout)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find what the first epoch has imported; later ones hardly import more."""
+        """Note whether the epoch was whole; find what the first one has imported."""
+        is_next = self.whole_epochs == trainer.current_epoch
+        is_whole = trainer.fit_loop.epoch_loop.batch_progress.is_last_batch
+        if is_next and is_whole and not _is_limited(trainer):
+            self.whole_epochs += 1
+        # Later ones hardly import more.
         if trainer.current_epoch == 0:
             self.look_at_code()
 
@@ -146,6 +155,12 @@ class WhatHappened(pl.Callback):
     ) -> None:
         """Take the hooks of optimizers away."""
         self._forms.stop()
+
+
+def _is_limited(trainer: pl.Trainer) -> bool:
+    """Say whether an epoch takes a part of the loader's batches: 1 is a batch, 1.0 all of them."""
+    limit = trainer.limit_train_batches  # of `overfit_batches` too
+    return not (isinstance(limit, float) and limit == 1.0)
 
 
 def _batch_norm_of(module: torch.nn.Module) -> str:

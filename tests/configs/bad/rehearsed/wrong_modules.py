@@ -63,6 +63,24 @@ class Detached(Net):
         return self(batch[0]).detach().mean()
 
 
+class OwnSteps(Net):
+    """Right: updates by an optimizer of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.automatic_optimization = False
+        self.own = torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.own.zero_grad()
+        self.manual_backward(loss)
+        self.own.step()
+
+    def configure_optimizers(self):
+        return None
+
+
 class NoOptimizer(Net):
     def configure_optimizers(self):
         return None
