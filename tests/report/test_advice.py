@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from example_comparisons import DIVERGENCE, compared
 from example_timings import timing_summary
+from ranked import ranking
 from standard_config import resolved
 
 from twinrun.report.advice import MOST_SENTENCES, advice, chosen
@@ -115,9 +116,9 @@ class TestRepeats:
         first, second = says(repeated(pairs, cost=cost(0.65, 0.67, 0.69)))
         assert first == (
             "denoiser: training does not repeat under nondeterministic; switch deterministic "
-            "algorithms on (deterministic: true): with them it repeats, bit for bit (2 runs, 95 "
-            "steps); it is faster, 33% less time (0.670 times the time of a step, 95% interval "
-            "0.650 to 0.690)"
+            "algorithms on (deterministic: true): with them everything repeats, bit for bit (2 "
+            "runs, 95 steps); it is faster, 33% less time (0.670 times the time of a step, 95% "
+            "interval 0.650 to 0.690)"
         )
         assert second == (
             "denoiser: the runs of nondeterministic diverge at step 3 in the gradients of "
@@ -170,6 +171,12 @@ class TestRepeats:
         assert says(repeated(pairs)) == [
             "denoiser: the runs of nondeterministic have equal weights, and other predictions"
         ]
+
+    def test_predictions_alone_are_mended_too(self):
+        differ = {"answer": "differs", "compared": 9, "differing": 2, "measured": "2 of 9 differ"}
+        pairs = [pair("nondeterministic", "equal", predictions=differ)]
+        said = says(repeated([*pairs, pair("deterministic", "equal")]))
+        assert said[0].startswith("denoiser: predictions do not repeat under nondeterministic; sw")
 
     @pytest.mark.parametrize("answer", ["not comparable", "not run"])
     def test_nothing_is_said_of_what_could_not_be_compared(self, answer):
@@ -275,6 +282,32 @@ def test_what_could_not_run_is_named_with_its_reason():
     assert says(results(("devices", rows))) == [
         "peaks: not run here: gpu and gpu-fast (no GPU on this machine)"
     ]
+
+
+def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
+    values = {"wide/serial": [0.9, 0.91, 0.92], "narrow/serial": [0.7, 0.72, 0.71]}
+    sure, unsure = ranking(values, contestants=values), {**values, "narrow/serial": [0.7, 0.9, 1]}
+    for found, number in ((sure, 1), (ranking(unsure, contestants=unsure), 0)):
+        rows = studies.contest([Evidence(path="contests/it.json", found=found)], [], [])
+        said = says(results(("contest", rows), contests={"contests/it.json": found}))
+        assert len(said) == number
+        for one in said:
+            start = (
+                "wide: wide/serial is better than narrow/serial, by more than luck: acc is apart"
+            )
+            assert one.startswith(f"{start} by 0.200 (95% interval ")
+
+
+@pytest.mark.parametrize("other", ["equal", "differs"])
+def test_a_checkpoint_that_loses_bits_is_named(other):
+    row = {"workload": "digits", "variant": "serial", "question": "", "measured": ""}
+    rows = [
+        {**row, "key": key, "answer": answer, "evidence": ""}
+        for key, answer in (("resumes_lightning", "differs"), ("resumes_twinrun", other))
+    ]
+    (said,) = says(results(("resume", rows)))
+    assert "resumes from Lightning's checkpoint ends otherwise" in said
+    assert ("it ends in the same bits" in said) == (other == "equal")
 
 
 def test_six_sentences_are_chosen_by_kind_and_then_by_rank():

@@ -200,6 +200,20 @@ def test_no_other_run_is_remarked_on_in_the_place_of_the_one_that_is_drawn(own_e
     assert remark not in Page(own_example.report()).text
 
 
+def test_of_datasets_that_one_function_makes_the_first_is_drawn(own_example):
+    for path in files_of(own_example, "factorization/deterministic/seed1/repeat1/run.json"):
+        edit(path, lambda run: run["settings"]["workload"].update(dataset="digits-few"))
+    own_example.config["datasets"]["digits-few"] = own_example.config["datasets"]["digits"]
+    copies = []
+    for name in ("data/digits.json", "figures/data/digits.svg"):
+        copies.append(own_example.results / name.replace("digits", "digits-few"))
+        shutil.copy(own_example.results / name, copies[-1])
+    files = [*own_example.files, *map(str, copies)]
+    page = Page(replace(own_example, files=files).report())
+    assert "Its images are made as those of digits are, which are shown above." in page.text
+    assert page.text.count("One row per class") == 1
+
+
 def test_equal_pairs_are_a_sentence_instead_of_flat_lines(own_example):
     for path in files_of(own_example, ".json"):
         if "/comparisons/" in path:

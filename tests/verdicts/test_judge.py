@@ -83,8 +83,8 @@ def test_lines_for_the_terminal_go_by_question(judged):
         "Are all learnable parameters equal, bit for bit?",
         "  denoiser       plain          equal    0 of 36 parameters differ (2 runs, 6 steps)",
         "  denoiser       on_gpu         not run  no GPU on this machine",
-        "  factorization  plain          differs  12 of 36 parameters differ by up to 3.00 "
-        "(8.39×10⁶ ULP), at no step, so after the last one (2 runs, 6 steps)",
+        "  factorization  plain          differs  12 of 36 parameters differ by up to 3.00, "
+        "at no step, so after the last one (2 runs, 6 steps)",
         "  factorization  on_gpu         not run  no GPU on this machine",
         "Are the values logged in every epoch equal, bit for bit, validation included?",
         "  denoiser       plain          equal    0 of 4 values differ",

@@ -47,6 +47,7 @@ def breaking(results: Results) -> list[Sentence]:
         for found in (strict or broken)[:1]:
             ranked += [(2 if is_mended else 0, said) for said in _origin(results, found.row)]
     ranked += [(1, said) for row in results.verdicts for said in _changes(results, row)]
+    ranked += [(2, said) for row in results.verdicts for said in _resumed(results, row)]
     return [found for _, found in sorted(ranked, key=lambda entry: entry[0])]
 
 
@@ -93,7 +94,7 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     differing = [cell for cell in cells if cell["answer"] == "differs"]
     compared = len(differing) + sum(cell["answer"] == "equal" for cell in cells)
     if row["answer"] == "yes":
-        yield sentence(row, f"training withstands all {plural(compared, 'change')} of one setting")
+        yield sentence(row, f"every bit withstands {_all(compared)} of one setting that ran")
     elif row["answer"] == "no":
         labels = listed(f"`{cell['label']}`" for cell in differing)
         says = (
@@ -105,6 +106,24 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
             first, cause = own[0]["label"], own[0]["cause"] or "not traced"
             says += f". Look at your own code under `{first}`: {OF_A_CHANGE[cause]}"
         yield sentence(row, says)
+
+
+def _all(changes: int) -> str:
+    return f"all {count(changes)} changes" if changes > 1 else "the one change"
+
+
+def _resumed(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    """Say that Lightning's checkpoint loses bits, and whether Twinrun's keeps them."""
+    if (row["key"], row["answer"]) != ("resumes_lightning", "differs"):
+        return
+    says = (
+        f"training under {row['variant']} that resumes from Lightning's checkpoint ends otherwise"
+    )
+    same = {**row, "key": "resumes_twinrun", "answer": "equal"}
+    names = ("study", "workload", "variant", "key", "answer")
+    if any(all(other[name] == same[name] for name in names) for other in results.verdicts):
+        says += "; from Twinrun's (`resume: twinrun`) it ends in the same bits"
+    yield sentence(row, says)
 
 
 def of_cell(cell: MatrixCell) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from twinrun.formatting import measure, plural
-from twinrun.luck.contest import candidates
+from twinrun.luck.contest import candidates, contest
 from twinrun.luck.floor import Floor, floors
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, listed, sentence
@@ -58,8 +58,12 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     if ranking is None or row["answer"] not in ("better", "worse"):
         return
     first, second = (choice["label"] for choice in candidates(ranking))
-    than = f"{first} is {row['answer']} than {second}"
-    yield sentence(row, f"{than} by more than luck, by {ranking['metric']}")
+    apart = contest(ranking).difference
+    if apart is None:
+        return
+    low, high = (measure(end) for end in apart.interval)
+    by = f"{ranking['metric']} is apart by {measure(apart.mean)} (95% interval {low} to {high})"
+    yield sentence(row, f"{first} is {row['answer']} than {second}, by more than luck: {by}")
 
 
 def not_measured(results: Results) -> list[Sentence]:

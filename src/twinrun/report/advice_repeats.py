@@ -13,7 +13,8 @@ from twinrun.verdicts.rows import VerdictRow
 
 REPEATS = "training repeats, bit for bit,"
 MENDED = (
-    "switch deterministic algorithms on (`deterministic: true`): with them it repeats, bit for bit"
+    "switch deterministic algorithms on (`deterministic: true`): with them everything repeats, bit "
+    "for bit"
 )
 
 
@@ -102,15 +103,16 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         return 2, _whole(results, whole)
     if not whole:
         return 1, _broken(results, broken)
-    # What is nearest to what is broken: the fewest settings to change.
+    # First whose weights differ, then what is nearest to it: the fewest settings to change.
     first, mended, otherwise = min(
         ((b, w, _set_otherwise(results, b.name, w.name)) for b in broken for w in whole),
-        key=lambda entry: len(entry[2]),
+        key=lambda entry: (entry[0].is_equal, len(entry[2])),
     )
     how, cost = _how_much(results, mended.row), _cost(results, first, mended)
     cost = f"; {cost}" if cost else ""
     if otherwise == {"deterministic": True}:
-        says = f"training does not repeat under {first.name}; {MENDED}{how}{cost}"
+        what = f"{listed(first.differing)} do" if first.is_equal else "training does"
+        says = f"{what} not repeat under {first.name}; {MENDED}{how}{cost}"
     else:
         settings = ", ".join(setting(key, value) for key, value in otherwise.items())
         settings = f" ({settings})" if settings else ""

@@ -33,9 +33,8 @@ from twinrun.report.missing import Failure, Missing, by_cause
 from twinrun.report.results import Results, read_results
 from twinrun.report.tables import without_empty_columns
 from twinrun.timing import ratio_words
+from twinrun.verdicts.equality import MOST_ULP
 from twinrun.verdicts.rows import read_rows
-
-MOST_ULP = 1_000_000  # a change of sign is beyond it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TypeAlias, cast
 
 import pandas as pd
+from markupsafe import Markup
 
 from twinrun.process.environment import Context
 from twinrun.report.results import ReportedRun, Results
@@ -104,22 +105,33 @@ def _values(values: Iterable[Value]) -> str:
 
 
 def datasets(results: Results) -> list[dict[str, object]]:
-    """Return the datasets that the runs name: how made, and the contact sheet if there is one."""
+    """Return the datasets that the runs name: how made, and the contact sheet if there is one.
+
+    Of several that one function makes the first one's is shown.
+    """
     hashes: dict[str, dict[str, None]] = {}
     for run in results.runs:
         name = workload_of(run).dataset
         if run["data"] and name is not None:
             hashes.setdefault(name, {})[run["data"]["sha256"]] = None
-    return [
-        {
-            "name": name,
-            "hashes": list(found),
-            "settings": results.config["datasets"][name],
-            "manifest": results.datasets.get(name),
-            "figure": results.figures.get(f"data/{name}"),
-        }
-        for name, found in hashes.items()
-    ]
+    drawn: dict[str, str] = {}
+    found: list[dict[str, object]] = []
+    for name, different in hashes.items():
+        settings, figure = results.config["datasets"][name], results.figures.get(f"data/{name}")
+        # What is made alike looks alike.
+        like = drawn.setdefault(f"{settings.get('make')} {settings.get('shows')}", name)
+        is_again = like != name and isinstance(figure, Markup) and settings.get("make") is not None
+        found.append(
+            {
+                "name": name,
+                "hashes": list(different),
+                "settings": settings,
+                "manifest": results.datasets.get(name),
+                "figure": None if is_again else figure,
+                "like": like if is_again else None,
+            }
+        )
+    return found
 
 
 def without_dataset(results: Results) -> list[str]:

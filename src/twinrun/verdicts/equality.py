@@ -37,6 +37,7 @@ OUTPUTS: Mapping[Literal["logged", "metrics", "predictions"], tuple[Key, str]] =
 }
 SEED_MATTERS = "Does the seed change the training?"
 FIRST_OPERATION = "Which operation diverged first?"
+MOST_ULP = 1_000_000  # that is said
 CLOSED = ("equal", "not compared")  # answers of a location that leave no operation to name
 
 
@@ -233,9 +234,9 @@ def _difference(comparison: Comparison) -> str:
     clauses = [_share(parameters, "parameter")]
     if parameters["elements_differing"]:
         ulp = comparison["max_ulp"] or 0
-        # Beyond a million, which a change of sign easily is, no digit but the first ones matters.
-        steps = count(ulp) if ulp < 1_000_000 else measure(ulp)
-        clauses[0] += f" by up to {measure(comparison['max_abs'])} ({steps} ULP)"
+        clauses[0] += f" by up to {measure(comparison['max_abs'])}"
+        # Beyond a million, which a change of sign easily is, the number says nothing.
+        clauses[0] += f" ({count(ulp)} ULP)" if ulp < MOST_ULP else ""
     # Buffers alone: statistics may differ where nothing that is learned does.
     elif buffers["elements_differing"]:
         clauses.append(_share(buffers, "buffer element"))
