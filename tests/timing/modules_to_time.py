@@ -5,6 +5,7 @@ import types
 
 import pytorch_lightning as pl
 import torch
+import torchmetrics
 from ordinary_modules import OneBatch as OneBatch
 from ordinary_modules import Plain
 from ordinary_modules import Points as TrainingPoints
@@ -151,6 +152,86 @@ class LossOfItselfOnce(LossOfItself):
         if self.number > 1:
             raise RuntimeError("was constructed already")
         super().__init__()
+
+
+class Dictionaries(Points):
+    """Gives batches as Hugging Face's models take them."""
+
+    def train_dataloader(self):
+        rows = [{"inputs": x, "labels": y} for x, y in self.dataset]
+        return DataLoader(rows, batch_size=8)
+
+    predict_dataloader = train_dataloader
+
+
+class TakesFromItsBatch(Predicts):
+    def training_step(self, batch, batch_idx):
+        labels = batch.pop("labels")
+        return self.loss((batch["inputs"], labels))
+
+    def predict_step(self, batch, batch_idx):
+        del batch["labels"]
+        return self(batch["inputs"])
+
+
+class ChangesItsBatch(Predicts):
+    """Doubles its inputs in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest = set()
+
+    def training_step(self, batch, batch_idx):
+        batch["inputs"].mul_(2)
+        self.largest.add(round(batch["inputs"].abs().max().item(), 4))
+        return self.loss((batch["inputs"], batch["labels"]))
+
+
+class ChangesLate(ChangesItsBatch):
+    def training_step(self, batch, batch_idx):
+        if self.global_step > 40:
+            return super().training_step(batch, batch_idx)
+        return self.loss((batch["inputs"], batch["labels"]))
+
+
+class LogsAMetric(Predicts):
+    """Hands a metric to `log`, as torchmetrics' guide has it: Lightning resets it."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = torchmetrics.CatMetric()
+        self.most = 0
+
+    def training_step(self, batch, batch_idx):
+        loss = self.loss(batch)
+        self.values(loss.detach())
+        self.log("values", self.values, on_step=False, on_epoch=True)
+        self.most = max(self.most, len(self.values.value))
+        return loss
+
+
+class ByHand(Predicts):
+    """Updates at an epoch's last batch alone, and steps a schedule that has an end."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+        self.lasts = set()
+        self.steps = 0
+
+    def training_step(self, batch, batch_idx):
+        self.manual_backward(self.loss(batch))
+        if self.trainer.is_last_batch:
+            self.optimizers().step()
+            self.optimizers().zero_grad()
+        self.lasts.add((len(batch[0]), self.trainer.is_last_batch))
+        self.steps += 1
+        self.lr_schedulers().step()
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        steps = self.trainer.estimated_stepping_batches
+        return [optimizer], [lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=steps + 1)]
 
 
 class AsksTheTrainer(Predicts):

@@ -146,6 +146,38 @@ def test_every_layer_is_trained_in_the_mode_that_the_module_has_given_it():
     assert torch.equal(found.backbone[0].running_mean, start)
 
 
+def rounds_of(name, data="Points", rounds=3):
+    """Time bare steps; return the module."""
+    with closing(initial_of(name, data)) as initial:
+        timed = TimedVariant(initial, PLAIN)
+        timed.prepare("train")
+        timed.warm_up("train")
+        for number in range(1, 1 + rounds):
+            timed.round("train", number, 30, stretch=15)
+        return timed._fits["train"].module
+
+
+def test_every_step_is_given_its_batch_as_a_loader_gives_it(tmp_path):
+    """Red before: KeyError at the second time round; 4 became 67,760,472 in two rounds."""
+    assert timed(tmp_path, "TakesFromItsBatch", "Dictionaries")[:2] == (PHASES, [])
+    found = rounds_of("ChangesItsBatch", "Dictionaries")
+    assert len(found.largest) == 3  # one of each batch
+    with pytest.raises(TwinrunError, match="changes its batch in place, which no first call did"):
+        rounds_of("ChangesLate", "Dictionaries")
+
+
+def test_a_metric_that_is_logged_begins_anew_with_each_epoch():
+    """Red before: it grew with every step, and the steps took longer."""
+    assert rounds_of("LogsAMetric").most <= 3 + 15  # of an epoch, and of a stretch that ends it
+
+
+def test_the_last_batch_is_told_and_a_schedule_ends_with_its_training():
+    """Red before: no batch was the last one, and a schedule was stepped beyond its end."""
+    found = rounds_of("ByHand")
+    assert found.steps > 2 * 3  # than the training has
+    assert found.lasts == {(8, False), (5, True)}
+
+
 def test_several_loaders_in_one(tmp_path):
     found = timed(tmp_path, "TakesBoth", "SeveralLoaders", phases=["train", "trainer"])
     assert found[:2] == (["train", "trainer"], [])

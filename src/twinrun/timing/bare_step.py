@@ -91,9 +91,11 @@ class LeanStep:
         self._step = TrainingStep(within, fit.optimizer, variant, module)
         # What `global_step` counts, which a module may read in its step.
         self._updates = trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer
+        self._loop = trainer.fit_loop
 
     def __call__(self, batch: object, index: int) -> object:
         """Do a step."""
+        self._loop.epoch_loop.batch_progress.is_last_batch = index + 1 == self._loop.max_batches
         loss = self._step(batch, index)
         self._updates.step.increment_completed()
         return loss
@@ -122,6 +124,7 @@ class HookedStep:
             self._done += 1
         loop.batch_progress.current.ready = index
         loop.batch_progress.increment_ready()
+        loop.batch_progress.is_last_batch = index + 1 == trainer.num_training_batches
         call._call_callback_hooks(trainer, "on_train_batch_start", batch, index)
         if call._call_lightning_module_hook(trainer, "on_train_batch_start", batch, index) == -1:
             return None

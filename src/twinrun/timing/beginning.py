@@ -1,7 +1,8 @@
 """The beginning of a training, to which a timing of more steps than the training goes back."""
 
 import copy
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 import pytorch_lightning as pl
@@ -56,6 +57,45 @@ class Beginning:
                     del own[added]
         for name, parameter in trainer.lightning_module.named_parameters():
             parameter.requires_grad_(self._trained.get(name, parameter.requires_grad))
+
+
+class Recurring:
+    """Has a training of bare steps begin again where it is over.
+
+    That matters where a module steps its schedules by itself, which may not be stepped beyond their
+    end: in manual optimization. Otherwise the Trainer's loop does it, which bare steps have not.
+    """
+
+    def __init__(self, trainer: pl.Trainer, epochs: int) -> None:
+        """Keep the beginning; before the first step."""
+        self._trainer, self._epochs = trainer, epochs
+        self._beginning = Beginning(trainer)
+        self._done = 0  # batches since the training began, or began again
+
+    def cut(self, calls: int) -> Iterator[int]:
+        """Yield parts of some steps, each to be done before the next one is asked for."""
+        if self._trainer.lightning_module.automatic_optimization:
+            yield calls
+            return
+        while calls:
+            part = max(1, int(min(calls, self._left())))
+            yield part
+            calls -= part
+            self._done += part
+            if self._left() < 1:
+                self._beginning.restore(self._trainer)
+                self._done = 0
+
+    def _left(self) -> float:
+        """Return how many batches the training still takes; infinity where nobody knows."""
+        trainer, done = self._trainer, self._done
+        epochs = self._epochs if self._epochs > -1 else math.inf
+        left = epochs * trainer.num_training_batches - done
+        if trainer.max_steps > -1:
+            # The first batch shows how many updates one has: each optimizer's count.
+            of_batch = trainer.global_step / done if done else trainer.max_steps
+            left = min(left, (trainer.max_steps - trainer.global_step) / max(of_batch, 1e-9))
+        return left
 
 
 def _hooks(optimizer: torch.optim.Optimizer) -> list[dict[int, Callable[..., object]]]:

@@ -25,11 +25,12 @@ from pytorch_lightning.trainer import call
 from pytorch_lightning.trainer.states import TrainerFn, TrainerStatus
 from pytorch_lightning.utilities.model_helpers import _ModuleMode, is_overridden
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
+from torchmetrics import Metric
 
 from twinrun.acceleration.placement import device_of
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
-from twinrun.timing.beginning import Beginning
+from twinrun.timing.beginning import Beginning, Recurring
 from twinrun.timing.initial_state import InitialState
 from twinrun.training.assemble import trainer_of
 from twinrun.training.without_checkpoints import without_checkpoints
@@ -65,6 +66,7 @@ class Fit:
         self.untimed_seconds = 0.0
         """That were spent so far in what is no part of a training step."""
         self._initial, self._data, self._epochs = initial, initial.data, initial.epochs
+        self._recurring: Recurring | None = None
         without_checkpoints(module)
         with initial.seeded():  # layers that are made now get the same weights for each variant
             self.trainer = trainer_of(
@@ -155,8 +157,18 @@ class Fit:
         call._call_callback_hooks(trainer, "on_train_epoch_end", monitoring_callbacks=True)
         trainer._logger_connector.on_epoch_end()
         trainer._logger_connector.update_train_epoch_metrics()
+        # Lightning does so with those that are logged, and here nobody knows which these are.
+        for part in self.module.modules():
+            if isinstance(part, Metric):
+                part.reset()
         trainer.should_stop = False
         self.begin_epoch()
+
+    def until_over(self, calls: int) -> Iterator[int]:
+        """Cut bare steps where the training is over: there it begins again (see `Recurring`)."""
+        if self._recurring is None:
+            self._recurring = Recurring(self.trainer, self._epochs)
+        return self._recurring.cut(calls)
 
     def steps(self) -> Iterator[None]:
         """Begin, and train for ever; each time something is taken from here, one step.

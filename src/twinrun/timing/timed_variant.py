@@ -24,6 +24,7 @@ from twinrun.config.definitions import Variant
 from twinrun.errors import sentence_of
 from twinrun.run_records import CompilationCounts
 from twinrun.timing.bare_step import Call, bare_step, in_precision, pass_epoch
+from twinrun.timing.circulating import Circulating
 from twinrun.timing.conditions import OwnConditions, wake
 from twinrun.timing.fit import Fit
 from twinrun.timing.initial_state import MOST_BATCHES, InitialState
@@ -78,8 +79,7 @@ class TimedVariant:
         self._fits: dict[str, Fit] = {}
         self._loop: TrainerLoop | None = None
         self._calls: dict[Phase, Call] = {}
-        self._batches: dict[str, list[object]] = {}
-        self._next: dict[str, int] = {}
+        self._batches: dict[str, Circulating] = {}
         self._since_epoch = 0
         self.without_epoch_hooks: str | None = None
         """Why no epoch ended between bare steps, where a hook failed that waits for more."""
@@ -114,7 +114,6 @@ class TimedVariant:
                 fit = self._fits[phase] = self._predicting_fit()
                 step = in_precision(fit.module.predict_step, fit.trainer.precision_plugin)
                 self._calls[phase] = Prediction(step, self._variant)
-            self._next[phase] = 0
             self._move(phase, most)
 
     def warm_up(self, phase: Phase) -> None:
@@ -134,15 +133,17 @@ class TimedVariant:
                 with self._cache(), self._must_take_effect(phase):
                     self._first_call += self._seconds(phase, self._first_calls)
                 self._seconds(phase, self._warming_up - self._first_calls)
-            shapes = [_shapes(batch) for batch in self._batches[phase]]
+            batches = self._batches[phase]
+            shapes = [_shapes(batch) for batch in batches.batches]
             # Each shape once, in the order of the batches: that of a set is left to chance.
             for shape in dict.fromkeys(shapes):
                 for _ in range(self._warming_up):
-                    self._next[phase] = shapes.index(shape)
+                    batches.next = shapes.index(shape)
                     self._seconds(phase, 1)
+            batches.settle()
             # The jumps to the shapes are undone: all variants begin their rounds with the same
             # batch, and bare steps with that of the Trainer's loop.
-            self._next[phase] = self._warming_up
+            batches.next = self._warming_up
             self.seconds_per_step[phase] = self._seconds(phase, WARM_UP_CALLS) / WARM_UP_CALLS
 
     def output(self) -> list[torch.Tensor]:
@@ -150,9 +151,10 @@ class TimedVariant:
         with self._conditions():
             self.epsilon = epsilon_of(self._variant.precision, self._variant.accelerator)
             fit, predict = self._fits["predict"], self._calls["predict"]
+            batch = self._batches["predict"].first()
             with fit.predicting(), self._cache():
                 started = timer()
-                result = predict(self._batches["predict"][0], 0)
+                result = predict(batch, 0)
                 self._first_prediction = timer() - started
         return [tensor.cpu() for tensor in tensors(result)]
 
@@ -215,8 +217,9 @@ class TimedVariant:
         self._initial.data.trainer = trainer
         trainer.training, trainer.predicting = phase == "train", phase == "predict"
         started = timer()
-        self._batches[phase] = [self._moved(batch, fit) for batch in batches]
+        moved = [self._moved(batch, fit) for batch in batches]
         self._transfer += timer() - started
+        self._batches[phase] = Circulating(moved)
         trainer.training = True
 
     def _moved(self, batch: object, fit: Fit) -> object:
@@ -236,11 +239,10 @@ class TimedVariant:
         if (variant.optimizer, variant.layout) == ("default", "default"):
             return nullcontext()
         fit = self._fits[phase] if self._loop is None or phase != "trainer" else self._loop.fit
-        batches = self._batches.get(phase)
-        if batches is None:
-            loaded = self._initial.batches("train", fit.trainer, 1)
-            batches = [lay_out_batch(copied(batch), variant.layout) for batch in loaded]
-        return must_take_effect(variant, fit.module, batches)
+        if phase in self._batches:
+            return must_take_effect(variant, fit.module, self._batches[phase].batches)
+        (batch,) = self._initial.batches("train", fit.trainer, 1)
+        return must_take_effect(variant, fit.module, [lay_out_batch(copied(batch), variant.layout)])
 
     @contextmanager
     def _conditions(self) -> Iterator[None]:
@@ -254,18 +256,18 @@ class TimedVariant:
         if phase == "trainer":
             assert self._loop is not None  # noqa: S101  `prepare` has made it
             return self._loop.seconds(calls)
-        call, batches = self._calls[phase], self._batches[phase]
-        first = self._next[phase]
-        # Chosen before the clock starts: only the calls themselves are inside it.
-        chosen = [((first + i) % len(batches)) for i in range(calls)]
-        self._next[phase] += calls
+        fit, call, batches = self._fits[phase], self._calls[phase], self._batches[phase]
         if phase == "train":
             self._count(calls)
-        with self._fits[phase].predicting() if phase == "predict" else nullcontext():
-            started = timer()
-            for index in chosen:
-                call(batches[index], index)
-            return timer() - started
+        seconds = 0.0
+        for some in fit.until_over(calls) if phase == "train" else [calls]:
+            for part in batches.parts(some):
+                with fit.predicting() if phase == "predict" else nullcontext():
+                    started = timer()
+                    for batch, index in part:
+                        call(batch, index)
+                    seconds += timer() - started
+        return seconds
 
     def _count(self, calls: int) -> None:
         """Let an epoch end before these steps, where those before have been as many as it has.
