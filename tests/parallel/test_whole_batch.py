@@ -16,6 +16,7 @@ import psutil
 import pytest
 import torch
 from example_trainings import FILES, VARIANT, WORKLOAD, arguments
+from sampled import one_in
 from small import Measured, Points, Small
 
 from twinrun import artifacts
@@ -198,7 +199,7 @@ def test_buffers_that_diverge_after_the_first_step_end_the_run(tmp_path):
         run(tmp_path, module="small:LateMean", epochs=1)
 
 
-@pytest.mark.parametrize("module", ["Unfreezing", "Freezing"])
+@pytest.mark.parametrize("module", one_in(2, ["Unfreezing", "Freezing"]))
 def test_other_parameters_under_way_are_refused_when_they_come(tmp_path, module):
     """Red before: refused after the whole training, or told to freeze what is frozen."""
     with pytest.raises(TwinrunError, match=r"hidden\.bias was frozen, unfrozen, added or taken"):
@@ -291,7 +292,7 @@ def ended(launcher, workers):
 
 
 @pytest.mark.parametrize(
-    ("request_stop", "devices"), [("file", 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)]
+    ("request_stop", "devices"), one_in(2, [("file", 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)])
 )
 def test_a_stop_ends_all_workers_after_the_same_step(tmp_path, request_stop, devices):
     launcher, workers = start(tmp_path, devices=devices)

@@ -8,6 +8,7 @@ from importlib import metadata
 
 import pytest
 from example_trainings import VARIANT, WORKLOAD, arguments
+from sampled import one_in
 
 from twinrun.process.launching import environment_of, launch
 from twinrun.run_files import read_run
@@ -145,7 +146,7 @@ TOP_ALONE = """
 """
 
 
-@pytest.mark.parametrize("installs", [True, False])
+@pytest.mark.parametrize("installs", one_in(2, [True, False]))
 def test_submodules_are_there_without_an_import_of_their_own(tmp_path, installs):
     """`L.pytorch.callbacks.EarlyStopping`, as Lightning's own documentation writes it."""
     folders = [installed(tmp_path, VERSION)] if installs else []
@@ -153,7 +154,7 @@ def test_submodules_are_there_without_an_import_of_their_own(tmp_path, installs)
     assert done.stdout == "as it should be\n", done.stderr
 
 
-@pytest.mark.parametrize("first", ["pytorch_lightning", "torch"])
+@pytest.mark.parametrize("first", one_in(2, ["pytorch_lightning", "torch"]))
 def test_it_does_not_matter_what_is_imported_first(first):
     done = python(f"import {first}\n" + UNITE + textwrap.dedent(USES))
     assert done.stdout == "as it should be\n", done.stderr

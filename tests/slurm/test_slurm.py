@@ -122,6 +122,7 @@ def test_the_rehearsal_is_a_job_and_the_others_wait_for_it(project):
     assert not list((project.directory / ".snakemake").rglob("rehearsal-*"))
 
 
+@pytest.mark.exhaustive  # minutes
 def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     """The fake GPU is granted, and torch, which finds none, ends the job with one sentence."""
     target = "results/runs/factorization/deterministic/seed1/repeat1/run.json"

@@ -121,6 +121,7 @@ class Workflow:
         return training
 
 
+@pytest.mark.exhaustive  # minutes; test_resuming.py kills and retries, tests/parallel stop
 def test_from_fault_to_fault_a_run_is_made_at_last(project, config):
     workflow, run = Workflow(project, config), project.directory / NEXT
 

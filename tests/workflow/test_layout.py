@@ -133,6 +133,7 @@ def test_another_workflow_uses_one_of_our_rules(project, tmp_path):
     assert jobs_of(done.stdout) == {"prepare": 1}
 
 
+@pytest.mark.exhaustive  # tests/commands/test_wheel.py runs one
 def test_a_module_from_a_repository_runs(project, tmp_path):
     """Its scripts come from there; the package, with schema and templates, is the installed one."""
     repository = tmp_path / "hosted/owner/twinrun"

@@ -44,7 +44,7 @@ def test_a_change_of_the_users_module_reruns_his_runs(project):
     assert project.jobs(*arguments) == {"train": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # as a changed sister package of test_reruns.py does
 def test_what_only_the_training_imports_is_a_part_of_the_next_plan(project):
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")
     arguments = ("results/runs/mine/deterministic/seed1/repeat1/run.json", "--configfile")
