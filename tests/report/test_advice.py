@@ -9,8 +9,10 @@ from example_timings import timing_summary
 from ranked import ranking
 from standard_config import resolved
 
+from twinrun.comparison.advice import ADVICE
+from twinrun.comparison.causes import CAUSES
 from twinrun.report.advice import MOST_SENTENCES, advice, chosen
-from twinrun.report.advice_causes import of_cell
+from twinrun.report.advice_causes import OF_A_CHANGE, of_cell
 from twinrun.report.measured_sizes import one_row_of_sizes
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence
@@ -319,6 +321,11 @@ def test_six_sentences_are_chosen_by_kind_and_then_by_rank():
     found = [of.says for of in chosen(sentences)]
     assert found == ["a0", "a1", "a2", "b0", "c0", "c1"]
     assert len(found) == MOST_SENTENCES
+
+
+def test_every_cause_has_its_words():
+    """Red before: a class that was added later ended the page."""
+    assert OF_A_CHANGE.keys() == ADVICE.keys() == {*CAUSES}
 
 
 def cell(label, answer, cause=None, size=None, *, name="change"):

@@ -24,6 +24,8 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "its random numbers",
     "data content": "the samples are others: if your dataset draws from a global generator in "
     "`__getitem__`, seed one for each index",
+    "data order or content": "the samples are others, or come in another order: look at the "
+    "sampler and at what your dataset draws in `__getitem__`",
     "forward": "the forward pass computes otherwise",
     "backward": "the backward pass computes otherwise",
     "collective": "the workers' gradients are summed otherwise",
@@ -34,7 +36,9 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "not traced": "where it begins is not known: trace every step (`trace: {every: 1}`)",
 }
 # Causes that lie in what a training is given, and so in its own code.
-OWN_CODE: tuple[Cause, ...] = ("data content", "data order", "RNG state", "initial weights")
+OWN_CODE: tuple[Cause, ...] = (
+    *("data content", "data order", "data order or content", "RNG state", "initial weights"),
+)
 
 
 def breaking(results: Results) -> list[Sentence]:
