@@ -324,7 +324,7 @@ def test_six_sentences_are_chosen_by_kind_and_then_by_rank():
 
 
 def test_every_cause_has_its_words():
-    """Red before: a class that was added later ended the page."""
+    """One without them would end the page."""
     assert OF_A_CHANGE.keys() == ADVICE.keys() == {*CAUSES}
 
 
