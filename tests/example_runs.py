@@ -246,6 +246,7 @@ def write_manifest(run, manifest, *beside):
         "weights_sha256": "a" * 64,
         "steps": 3,
         "epochs": 1,
+        "whole_epochs": 1,
         "metrics": {},
         "not_evaluated": {},
         "actual": None,

@@ -139,6 +139,7 @@ def _verdicts(
         comparisons=comparisons,
         timings=timings,
         not_run=not_run,
+        untimed={},
         workloads=["denoiser"],
         locations=locations,
         results=results,

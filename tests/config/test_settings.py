@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from standard_config import resolved
 
 from twinrun.config import sweep_trials
 from twinrun.config.reference import SCHEMA, reference
@@ -398,3 +399,35 @@ def test_accumulation_by_epochs_is_taken_as_the_docs_write_it(page):
     config = changed(("workloads.denoiser.trainer", {"accumulate_grad_batches": schedule}))
     found = resolve(config, SCHEMA, gpus=0).workloads["denoiser"]
     assert found.trainer.accumulation() == schedule
+
+
+def test_no_variant_takes_the_place_of_a_baseline_that_cannot_be_timed():
+    """Red at a14b1c7: the second one did, without a word, and the gate judged its ratios."""
+    variants = {"det-env": {"deterministic": True, "environment": {"MKL_CBWR": "COMPATIBLE"}}}
+    variants |= {"cut": {"accumulate": 4}}
+    of_env = "a timing is one process that does whole steps, without environment"
+    of_cut = "a timing is one process that does whole steps, without accumulate: 4"
+
+    def left_out(study, *names):
+        settings = resolved(studies=[study], variants=variants, **{study: {"variants": [*names]}})
+        timed = {name for timing in settings.timings.values() for name in timing.variants}
+        assert not timed & settings.untimed_of(study).keys()
+        return timed, settings.untimed_of(study)
+
+    two = {"nondeterministic", "deterministic"}
+    assert left_out("reproducibility", *sorted(two), "det-env") == (two, {"det-env": of_env})
+    assert left_out("reproducibility", "det-env", "deterministic", "cut") == (
+        set(),
+        {
+            "det-env": of_env,
+            "deterministic": f"the baseline, det-env, cannot be timed: {of_env}",
+            "cut": of_cut,
+        },
+    )
+    assert left_out("acceleration", "eager", "cut") == (set(), {"cut": of_cut})
+    assert left_out("devices", "cpu", "cut") == ({"cpu"}, {"cut": of_cut})
+    # A first one that no machine of this kind runs leaves its place, as in the comparisons.
+    assert left_out("devices", "gpu", "cpu", "cut") == ({"cpu"}, {"cut": of_cut})
+    # One variant alone has nobody to be compared with, and parallel takes its times from its runs.
+    assert left_out("reproducibility", "det-env") == (set(), {})
+    assert left_out("parallel", "one-worker", "two-workers") == (set(), {})

@@ -14,6 +14,7 @@ from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs
 from twinrun.config.reference import SCHEMA
 from twinrun.config.studies import STUDIES
+from twinrun.config.timed_variants import why_untimed
 from twinrun.verdicts.studies import STUDIES as VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -126,17 +127,18 @@ def test_figures_of_reproducibility():
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_timed"),
+    ("changes", "without"),
     [
-        ({}, True),
-        ({"devices": 2}, False),
-        ({"accumulate": 2}, False),
-        ({"environment": {"MKL_CBWR": "COMPATIBLE"}}, False),
-        ({"stop": "epoch_end"}, False),
+        ({"devices": 2}, "devices: 2"),
+        ({"accumulate": 2}, "accumulate: 2"),
+        ({"environment": {"MKL_CBWR": "COMPATIBLE"}}, "environment"),
+        ({"stop": "epoch_end", "accumulate": 4}, "accumulate: 4 and stop: epoch_end"),
     ],
 )
-def test_one_process_that_does_whole_steps_is_timed(changes, is_timed):
-    assert msgspec.convert(VARIANT | changes, Variant).is_timed == is_timed
+def test_one_process_that_does_whole_steps_is_timed(changes, without):
+    assert why_untimed(msgspec.convert(VARIANT, Variant)) is None
+    why = why_untimed(msgspec.convert(VARIANT | changes, Variant))
+    assert why == f"a timing is one process that does whole steps, without {without}"
 
 
 def test_images_are_drawn_of_what_shows_them():

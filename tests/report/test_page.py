@@ -300,6 +300,16 @@ class TestMissingParts:
         assert "factorization: not run here: deterministic (no GPU on this machine)." in page.text
         assert page.text.count("Not measured: a timing needs at least two variants") == 2
 
+    def test_a_variant_that_cannot_be_timed_says_so_where_its_times_would_stand(self, own_example):
+        (table,) = files_of(own_example, "verdicts.csv")
+        rows = read_rows(table)
+        of_cost = next(row for row in rows if row["key"] == "cost")
+        of_cost |= {"answer": "not run", "measured": "without environment", "evidence": ""}
+        write_rows(table, rows)
+        page = Page(own_example.report())
+        said = "deterministic: not timed, without environment. Its times would stand here."
+        assert page.text.count(said) == 1
+
     def test_nothing_ran(self, own_example):
         not_run = dict.fromkeys(VARIANTS, "no GPU on this machine")
         files = files_of(own_example, "verdicts.csv")

@@ -34,6 +34,7 @@ def judged(tmp_path):
         comparisons=comparisons,
         timings=[str(measured)],
         not_run={"on_gpu": "no GPU on this machine"},
+        untimed={},
         workloads=["denoiser", "factorization"],
         output=str(output),
     )

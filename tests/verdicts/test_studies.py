@@ -4,8 +4,10 @@ import pytest
 from example_comparisons import compared, median, timed
 from ranked import ranking
 
+from twinrun.gate.costs import costs
 from twinrun.verdicts import studies
 from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.judge import verdicts_of
 
 MISSING = {"workload": "denoiser", "variant": "on_gpu", "reason": "no GPU on this machine"}
 
@@ -51,6 +53,33 @@ def test_acceleration_asks_for_training_and_prediction_apart():
         "Does it train faster than eager?",
         "Does it predict faster than eager?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("study", "keys"),
+    [
+        ("reproducibility", ["cost"]),
+        ("devices", ["speed"]),
+        ("acceleration", ["speed", "prediction_speed"]),
+    ],
+)
+def test_a_variant_that_no_timing_measures_has_its_rows(study, keys, tmp_path):
+    """Red at a14b1c7: none, and a gate on the cost passed without it."""
+    rows = verdicts_of(
+        study,
+        comparisons=[],
+        timings=[],
+        locations=[],
+        not_run={},
+        untimed={"cut": "a timing does whole steps"},
+        workloads=["denoiser"],
+        results=tmp_path,
+    )
+    assert summed_up(rows) == [(key, "cut", "not run") for key in keys]
+    assert {row["measured"] for row in rows} == {"a timing does whole steps"}
+    judged = costs([], "<= 1.25", rows, ["denoiser"])
+    of_cost = [("not comparable", "denoiser cut: a timing does whole steps")]
+    assert [*judged] == of_cost * (study == "reproducibility")
 
 
 def test_parallel_asks_no_question_about_determinism():

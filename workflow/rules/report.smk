@@ -29,6 +29,7 @@ rule judge:
     params:
         source=hash_of("scripts/judge.py", "twinrun.verdicts.judge"),
         not_run=lambda wildcards: SETTINGS.not_run_of(wildcards.study),
+        untimed=lambda wildcards: SETTINGS.untimed_of(wildcards.study),
         workloads=lambda wildcards: SETTINGS.config[wildcards.study]["workloads"],
     script:
         "../scripts/judge.py"

@@ -8,6 +8,7 @@ if __name__ == "__main__":
             comparisons=snakemake.input.comparisons,
             timings=snakemake.input.timings,
             not_run=snakemake.params.not_run,
+            untimed=snakemake.params.untimed,
             workloads=snakemake.params.workloads,
             locations=snakemake.input.locations,
             output=snakemake.output.verdicts,

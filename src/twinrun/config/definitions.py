@@ -155,12 +155,6 @@ class Variant:
         """The steps that are traced."""
         return traced_steps(self.trace)
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether a timing, which is one process that does whole steps, can measure it."""
-        is_plain = self.accumulate == 1 and not self.environment and self.stop == "none"
-        return self.devices == 1 and is_plain
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:

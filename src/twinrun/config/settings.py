@@ -31,6 +31,7 @@ from twinrun.config.schema_check import listed, validate
 from twinrun.config.sound_part import sound_part
 from twinrun.config.studies import STUDIES
 from twinrun.config.sweep_trials import trials
+from twinrun.config.timed_variants import untimed
 from twinrun.config.trainer_consistency import with_epochs
 from twinrun.errors import TwinrunError
 
@@ -108,6 +109,14 @@ class Settings:
         """Name the variants of a study that cannot run here, and why."""
         names = self.config[study].get("variants", [])
         return {name: self.not_run[name] for name in names if name in self.not_run}
+
+    def untimed_of(self, study: str) -> dict[str, str]:
+        """Name the variants of a study that run here and no timing of it measures, and why."""
+        asked = self.config[study]
+        # A growth over sizes is worth measuring alone, a ratio takes two.
+        if STUDIES[study].timing is None or not ("sizes" in asked or len(asked["variants"]) > 1):
+            return {}
+        return untimed(self.variants_of(study), self.variants)
 
     def pair_of_cell(self, name: str) -> list[dict[str, Any]]:
         """Return variant, seed and repeat of the baseline's run and of a cell's."""
@@ -259,10 +268,8 @@ def _timings(settings: Settings) -> Iterator[tuple[str, Timing]]:
         if study not in settings.studies or kind.timing is None:
             continue
         asked = settings.config[study]
-        variants = [
-            name for name in settings.variants_of(study) if settings.variants[name].is_timed
-        ]
-        # A growth over sizes is worth measuring alone, a ratio takes two.
+        left_out = settings.untimed_of(study)
+        variants = [name for name in settings.variants_of(study) if name not in left_out]
         if len(variants) < (1 if "sizes" in asked else 2):
             continue
         cost = asked.get("cost", asked)

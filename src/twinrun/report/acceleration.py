@@ -24,6 +24,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "module": settings["module"],
         "length": results.length_of(workload),
         "absent": results.absent("acceleration"),
+        "untimed": results.untimed("acceleration", workload),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
         "timing": _timing(results.timings.get(f"acceleration_{workload}"), settings),
         "metrics": metrics(results, "acceleration", workload),

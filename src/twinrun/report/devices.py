@@ -33,6 +33,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "module": settings["module"],
         "length": results.length_of(workload),
         "absent": results.absent("devices"),
+        "untimed": results.untimed("devices", workload),
         "figures": {
             name: results.figures.get(f"{folder}/{name}") for name in ("sizes", "surfaces")
         },

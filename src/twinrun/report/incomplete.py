@@ -102,6 +102,7 @@ def _judged(
             timings=there[1],
             locations=there[2],
             not_run=settings.not_run_of(name),
+            untimed=settings.untimed_of(name),
             workloads=settings.config[name]["workloads"],
             results=RESULTS,
         )

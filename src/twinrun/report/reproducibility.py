@@ -47,6 +47,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "worse": _worse(results, workload, settings["shows"].get("images", [])),
         "figures": {name: results.figures.get(f"{folder}/{name}") for name in FIGURES},
         "metrics": metrics(results, "reproducibility", workload),
+        "untimed": results.untimed("reproducibility", workload),
         "cost": _cost(results.timings.get(f"determinism_{workload}")),
     }
 

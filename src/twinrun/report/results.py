@@ -159,6 +159,18 @@ class Results:
         names = [name for name in self.config[study]["variants"] if name in self.not_run]
         return [{"name": name, "reason": self.not_run[name]} for name in names]
 
+    def untimed(self, study: str, workload: str) -> list[dict[str, str]]:
+        """Return the variants that no timing of a study can measure, `name` and `reason`."""
+        return [
+            {"name": row["variant"], "reason": row["measured"]}
+            for row in self.verdicts
+            if (row["study"], row["workload"], row["answer"]) == (study, workload, "not run")
+            # No timing tried: of one that did, the row names its file.
+            and row["key"] in ("cost", "speed")
+            and not row["evidence"]
+            and row["variant"] not in self.not_run
+        ]
+
 
 def read_results(
     config: Section,

@@ -20,6 +20,7 @@ def judge(
     comparisons: Sequence[str],
     timings: Sequence[str],
     not_run: Mapping[str, str],
+    untimed: Mapping[str, str],
     workloads: Sequence[str],
     output: str,
     locations: Sequence[str] = (),
@@ -31,6 +32,7 @@ def judge(
         comparisons: JSON of its comparisons.
         timings: JSON of its timings.
         not_run: its variants that this machine cannot run, and why.
+        untimed: those that run here and that no timing measures, and why.
         workloads: its workloads.
         output: path of the CSV.
         locations: JSON that says where its pairs diverge.
@@ -40,6 +42,7 @@ def judge(
         comparisons=comparisons,
         timings=timings,
         not_run=not_run,
+        untimed=untimed,
         workloads=workloads,
         locations=locations,
         # The table lies in results/verdicts/.
@@ -54,6 +57,7 @@ def verdicts_of(
     comparisons: Sequence[str],
     timings: Sequence[str],
     not_run: Mapping[str, str],
+    untimed: Mapping[str, str],
     workloads: Sequence[str],
     locations: Sequence[str],
     results: Path,
@@ -65,24 +69,33 @@ def verdicts_of(
         comparisons: JSON of its comparisons; one file may hold those of several seeds.
         timings: JSON of its timings.
         not_run: its variants that this machine cannot run, and why.
+        untimed: those that run here and that no timing measures, and why.
         workloads: its workloads, in the order of the config.
         locations: JSON that says where its pairs diverge, likewise.
         results: the results folder.
     """
-    missing: list[VariantNotRun] = [
-        {"workload": workload, "variant": variant, "reason": reason}
-        for workload in workloads
-        for variant, reason in not_run.items()
-    ]
-    rows = STUDIES[study](
-        StudyFiles(comparisons=comparisons, timings=timings, missing=missing, results=results)
+    files = StudyFiles(
+        comparisons=comparisons,
+        timings=timings,
+        missing=_of_each(workloads, not_run),
+        untimed=_of_each(workloads, untimed),
+        results=results,
     )
+    rows = STUDIES[study](files)
     # Of every study whose pairs are located, whatever else it asks.
     rows += first_operations(read(locations, read_locations, results=results))
     order = {workload: position for position, workload in enumerate(workloads)}
     # Sorting is stable: within a workload the questions stay in the order of the study.
     rows.sort(key=lambda row: order[row["workload"]])
     return [{"study": study, **row} for row in rows]
+
+
+def _of_each(workloads: Sequence[str], reasons: Mapping[str, str]) -> list[VariantNotRun]:
+    return [
+        {"workload": workload, "variant": variant, "reason": reason}
+        for workload in workloads
+        for variant, reason in reasons.items()
+    ]
 
 
 def collect(studies: Sequence[str], *, output: str) -> None:

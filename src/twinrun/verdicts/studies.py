@@ -45,6 +45,7 @@ SecondKind = TypeVar("SecondKind")
 # Where nothing was timed, so that no baseline is known.
 COSTS_TIME = "Does it cost time?"
 IS_FASTER = "Does it train faster?"
+PREDICTS = "Does it predict faster?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +58,23 @@ class StudyFiles:
     """JSON of its timings, or of the epochs of its runs."""
     missing: Sequence[VariantNotRun]
     """Its variants that could not run here, for each workload."""
+    untimed: Sequence[VariantNotRun]
+    """Its variants that run here and that no timing measures, likewise."""
     results: Path
     """The results folder, in which all files lie."""
 
 
 def reproducibility(
-    comparisons: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[VariantNotRun]
+    comparisons: Sequence[Compared],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
+    untimed: Sequence[VariantNotRun] = (),
 ) -> list[Verdict]:
     """Say for each workload and variant whether it repeats, and what determinism costs."""
     rows = [*repeats(comparisons), *not_run(missing, "repeats", REPEATS)]
     rows += [row for timing in timings for of in (costs, computations) for row in of(timing)]
     baselines = {timing.found["workload"]: timing.found["baseline"] for timing in timings}
-    for found in missing:
+    for found in (*missing, *untimed):
         baseline = baselines.get(found["workload"])
         question = COSTS.format(baseline=baseline) if baseline else COSTS_TIME
         rows += not_run([found], "cost", question)
@@ -76,7 +82,10 @@ def reproducibility(
 
 
 def devices(
-    contrasts: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[VariantNotRun]
+    contrasts: Sequence[Compared],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
+    untimed: Sequence[VariantNotRun] = (),
 ) -> list[Verdict]:
     """Say for each variant and size whether it is faster than the baseline, and what it changes."""
     rows = [
@@ -85,11 +94,15 @@ def devices(
         for verdicts_of in (training_speeds, trainer_costs, computations, agreements)
         for row in verdicts_of(timing)
     ]
-    return [*rows, *not_run(missing, "speed", IS_FASTER), *same_parameters(contrasts)]
+    rows += not_run([*missing, *untimed], "speed", IS_FASTER)
+    return [*rows, *same_parameters(contrasts)]
 
 
 def acceleration(
-    contrasts: Sequence[Compared], timings: Sequence[Timing], missing: Sequence[VariantNotRun]
+    contrasts: Sequence[Compared],
+    timings: Sequence[Timing],
+    missing: Sequence[VariantNotRun],
+    untimed: Sequence[VariantNotRun] = (),
 ) -> list[Verdict]:
     """Say for each variant whether it trains and predicts faster, and what it changes."""
     rows = [
@@ -104,7 +117,9 @@ def acceleration(
         )
         for row in verdicts_of(timing)
     ]
-    return [*rows, *not_run(missing, "speed", IS_FASTER), *same_parameters(contrasts)]
+    rows += not_run([*missing, *untimed], "speed", IS_FASTER)
+    rows += not_run(untimed, "prediction_speed", PREDICTS)
+    return [*rows, *same_parameters(contrasts)]
 
 
 def parallel(
@@ -206,12 +221,36 @@ def _study(
     return judged
 
 
+def _timed_study(
+    verdicts: Callable[
+        [
+            Sequence[Compared],
+            Sequence[Timing],
+            Sequence[VariantNotRun],
+            Sequence[VariantNotRun],
+        ],
+        list[Verdict],
+    ],
+) -> Callable[[StudyFiles], list[Verdict]]:
+    """Do likewise for a study with timings, which may leave some of its variants out."""
+
+    def judged(files: StudyFiles) -> list[Verdict]:
+        return verdicts(
+            read(files.comparisons, read_comparisons, results=files.results),
+            read(files.timings, _timing, results=files.results),
+            files.missing,
+            files.untimed,
+        )
+
+    return judged
+
+
 _timing, _scaling = _one(summary.read), _one(epoch_times.read)
 # One signature for all: a study without timings gets an empty list of them.
 STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
-    "reproducibility": _study(reproducibility, read_comparisons, _timing),
-    "devices": _study(devices, read_comparisons, _timing),
-    "acceleration": _study(acceleration, read_comparisons, _timing),
+    "reproducibility": _timed_study(reproducibility),
+    "devices": _timed_study(devices),
+    "acceleration": _timed_study(acceleration),
     "parallel": _study(parallel, read_comparisons, _scaling),
     "sweep": _study(sweep, _one(read_ranking), _timing),
     "contest": _study(contest, _one(read_ranking), _timing),
