@@ -51,14 +51,14 @@ def measure(value: float | None, digits: int = 3) -> str:
 def percent(share: float) -> str:
     """Write a share; what is neither nothing nor everything is never rounded to it.
 
-    >>> percent(0.5), percent(1e-5), percent(0.99999), percent(1)
-    ('50%', '< 0.1%', '> 99.9%', '100%')
+    >>> percent(0.5), percent(1e-5), percent(0.99999), percent(1), percent(12.5)
+    ('50%', '< 0.1%', '> 99.9%', '100%', '1,250%')
     """
     if 0 < share < 0.001:
         return "< 0.1%"
     if 0.999 < share < 1:
         return "> 99.9%"
-    return f"{100 * share:.3g}%"
+    return f"{_short(100 * share)}%"
 
 
 def seconds(value: float) -> str:
@@ -67,13 +67,14 @@ def seconds(value: float) -> str:
     >>> seconds(0.0123), seconds(4.21), seconds(185)
     ('12.3 ms', '4.21 s', '3 min 5 s')
     """
-    if value < 1e-3:
+    rounded = float(f"{value:.2e}")  # 0.9996 s are 1.00 s, and not 1,000 ms
+    if rounded < 1e-3:
         return f"{measure(1e6 * value)} µs"
-    if value < 1:
+    if rounded < 1:
         return f"{measure(1e3 * value)} ms"
-    if value < 100:
+    if rounded < 100:
         return f"{measure(value)} s"
-    if value < 7200:
+    if rounded < 7200:
         minutes, rest = divmod(round(value), 60)
         return f"{minutes} min {rest} s"
     return f"{measure(value / 3600)} h"
@@ -86,6 +87,15 @@ def plural(number: int, noun: str) -> str:
     ('1 step', '1,200 steps')
     """
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def verb(plain: str, number: int, whole: int) -> str:
+    """Write what some of a whole do; one does it, and so do all or none of one.
+
+    >>> [verb("differ", number, whole) for number, whole in ((0, 1), (1, 36), (0, 36), (2, 2))]
+    ['differs', 'differs', 'differ', 'differ']
+    """
+    return f"{plain}s" if 1 in (number, whole) else plain
 
 
 def training_length(epochs: int, max_steps: int) -> str:
@@ -110,4 +120,10 @@ def size_in_bytes(number: int) -> str:
         return plural(number, "byte")
     # Powers of 1024, and so KiB: a KB is 1,000 bytes.
     unit = next((n for n in (30, 20, 10) if number >= 2**n), 10)
-    return f"{number / 2**unit:.3g} {'KMG'[unit // 10 - 1]}iB"
+    return f"{_short(number / 2**unit)} {'KMG'[unit // 10 - 1]}iB"
+
+
+def _short(value: float) -> str:
+    """Write three significant digits, without zeros behind the point."""
+    text = f"{value or 0:.3g}"  # minus zero is 0
+    return measure(value) if "e" in text else text

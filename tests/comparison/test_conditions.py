@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from comparing import compared
 from example_runs import example_parameters, write_run
 
 from twinrun.comparison.compare import compare_seeds
@@ -290,3 +291,12 @@ def test_a_pair_says_whether_it_compiled_twice(folders, is_own, words, tmp_path)
     assert row["answer"] == "equal"
     assert ("compil" in row["measured"]) == (words is not None)
     assert (words or "") in row["measured"]
+
+
+def test_one_of_one_and_none_of_one_are_one(tmp_path):
+    """Red at da7ce76: "0 of 1 metric differ"."""
+    changes = [{"metrics": {"accuracy": value}} for value in (0.5, 0.25)]
+    runs = [write_run(tmp_path, repeat, changes=changes[0]) for repeat in (1, 2)]
+    runs.append(write_run(tmp_path / "other", 2, changes=changes[1]))
+    said = [compared(tmp_path, runs[0], run)[0]["metrics"]["measured"] for run in runs[1:]]
+    assert said == ["0 of 1 metric differs", "1 of 1 metric differs, first accuracy: 0.5 and 0.25"]

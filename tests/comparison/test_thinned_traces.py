@@ -50,6 +50,12 @@ def test_equal_runs_say_which_steps_were_traced(tmp_path):
     assert measured == "0 of 36 parameters differ (2 runs, 24 steps); traced every 10th step"
 
 
+def test_a_training_shorter_than_its_thinning_was_not_traced(tmp_path):
+    """Red at da7ce76: "traced every 100th step", of 24 steps."""
+    _, measured = found(tmp_path, *runs_of(tmp_path, {**TENTH, "every": 100}))
+    assert measured.endswith("not traced, as every 100th step is none of 24")
+
+
 def test_runs_without_a_trace_are_compared_at_the_end(tmp_path):
     summary, measured = found(tmp_path, *runs_of(tmp_path, None))
     assert summary["answer"] == "equal"

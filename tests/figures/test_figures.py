@@ -114,14 +114,14 @@ class TestFirstLayer:
         assert len(tall) == 1
         assert len(drawing.bytes) < 100_000
         assert "(a line spans the extremes of 125)" in drawing.texts
-        assert "nondeterministic: 1 of 32,000 differ, at most 0.500" in drawing.texts
+        assert "nondeterministic: 1 of 32,000 differs, at most 0.500" in drawing.texts
 
     def test_signed_zero_differs_though_its_difference_is_none(self, write_pairs, output):
         first = {"weight": np.zeros(5, np.float32)}
         second = {"weight": np.array([0, 0, -0.0, 0, 0], np.float32)}
         first_layer(write_pairs(first, second), variants=VARIANTS, output=output)
         drawing = Drawing(output)
-        assert "nondeterministic: 1 of 5 differ, at most 0" in drawing.texts
+        assert "nondeterministic: 1 of 5 differs, at most 0" in drawing.texts
         assert "equal" not in drawing.text
 
     def test_nan_is_equal_to_itself_and_infinity_is_drawn_as_nothing(self, write_pairs, output):

@@ -170,7 +170,7 @@ def test_a_refused_pair_gives_the_reason():
         (
             [refused(seed=1), differing(seed=2), compared(seed=3)],
             "differs",
-            "1 of 3 seeds differ; 1 of 3 seeds not comparable; seed 2: 12,001 of",
+            "1 of 3 seeds differs; 1 of 3 seeds not comparable; seed 2: 12,001 of",
         ),
     ],
 )
@@ -237,7 +237,7 @@ def not_run(**changes):
             "not comparable",
             "1 of 2 seeds not comparable; 1 of 2 seeds not run; seed 2: data.sha256 is 'a'",
         ),
-        ([not_run(seed=1), differing(seed=2)], "differs", "1 of 2 seeds differ; 1 of 2 seeds not"),
+        ([not_run(seed=1), differing(seed=2)], "differs", "1 of 2 seeds differs; 1 of 2 seeds not"),
     ],
 )
 def test_a_training_that_failed_is_never_equal(seeds, answer, measured):

@@ -138,13 +138,13 @@ class TestMatrix:
         ("answers", "answer", "measured"),
         [
             (["equal", "equal"], "yes", "2 of 2 changes leave it equal"),
-            (["equal", "differs"], "no", "1 of 2 changes leave it equal; differs: change 2"),
+            (["equal", "differs"], "no", "1 of 2 changes leaves it equal; differs: change 2"),
             (
                 ["equal", "not comparable"],
                 "undecided",
-                "1 of 1 change leave it equal; not comparable: change 2",
+                "1 of 1 change leaves it equal; not comparable: change 2",
             ),
-            (["equal", "not run"], "yes", "1 of 1 change leave it equal; not run: change 2"),
+            (["equal", "not run"], "yes", "1 of 1 change leaves it equal; not run: change 2"),
             (["not run", "not run"], "not run", "no GPU"),
             (["not comparable"], "not comparable", "no setting was changed"),
         ],
@@ -186,8 +186,8 @@ class TestResume:
             "bit?"
         )
         assert lightning["measured"] == (
-            "1 of 2 kinds of stop lose nothing; differs: between two mini-batches of an epoch; not "
-            "run: just before validation"
+            "1 of 2 kinds of stop loses nothing; differs: between two mini-batches of an epoch; "
+            "not run: just before validation"
         )
         assert (twinrun["key"], twinrun["answer"]) == ("resumes_twinrun", "equal")
         assert twinrun["measured"] == "3 of 3 kinds of stop lose nothing"
@@ -195,7 +195,7 @@ class TestResume:
     @pytest.mark.parametrize(
         ("answers", "answer", "measured"),
         [
-            (["equal", "not comparable"], "not comparable", "1 of 2 kinds of stop lose nothing"),
+            (["equal", "not comparable"], "not comparable", "1 of 2 kinds of stop loses nothing"),
             (["not comparable", "not run"], "not comparable", "0 of 1 kind of stop loses nothing"),
             (["not comparable", "differs"], "differs", "0 of 2 kinds of stop lose nothing"),
             (["not run", "equal"], "equal", "1 of 1 kind of stop loses nothing"),

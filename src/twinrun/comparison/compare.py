@@ -189,7 +189,7 @@ def _compared(
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
-    traced = traced_clause(run_files.variant_of(manifests[0]).traced)
+    traced = traced_clause(run_files.variant_of(manifests[0]).traced, compared["steps"])
     if traced is not None and not reason:
         compared["traced"] = traced
     # The empty table is for no pair at all: among full ones it would change their columns' types.

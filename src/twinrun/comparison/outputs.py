@@ -13,7 +13,7 @@ import numpy as np
 from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.pair_records import OutputComparison
-from twinrun.formatting import count, plural
+from twinrun.formatting import count, plural, verb
 from twinrun.run_files import FINGERPRINT, verified
 from twinrun.run_records import RunManifest
 
@@ -155,7 +155,8 @@ def _form(array: np.ndarray) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _counted(differing: int, compared: int, noun: str) -> str:
-    return f"{count(differing)} of {plural(compared, noun)} differ{'s' if differing == 1 else ''}"
+    said = verb("differ", differing, compared)
+    return f"{count(differing)} of {plural(compared, noun)} {said}"
 
 
 def _failures(manifests: Sequence[RunManifest], *, of_test: bool) -> list[str]:

@@ -6,18 +6,22 @@ from twinrun.formatting import count
 UNTRACED = "parameters and buffers compared before the first step and at the end only; not traced"
 
 
-def traced_clause(traced: TracedSteps) -> str | None:
-    """Say which steps were traced; None where all were.
+def traced_clause(traced: TracedSteps, steps: int) -> str | None:
+    """Say which steps of a training were traced; None where all were.
 
-    >>> traced_clause(TracedSteps(every=10))
+    >>> traced_clause(TracedSteps(every=10), 40)
     'traced every 10th step'
-    >>> traced_clause(TracedSteps(every=None, first=100))
+    >>> traced_clause(TracedSteps(every=None, first=100), 400)
     'traced at the first 100 steps alone'
+    >>> traced_clause(TracedSteps(every=100), 10).rpartition("; ")[2]
+    'not traced, as every 100th step is none of 10'
     """
     if traced.are_all:
         return None
     if traced.are_none:
         return UNTRACED
+    if traced.every is not None and not traced.number(steps):
+        return f"{UNTRACED}, as every {ordinal(traced.every)} step is none of {count(steps)}"
     first = f"the first {count(traced.first)} steps" if traced.first > 1 else "the first step"
     if traced.every is None:
         return f"traced at {first} alone"

@@ -24,7 +24,7 @@ from twinrun.figures.style import (
     note,
     shorten,
 )
-from twinrun.formatting import count, measure, percent, plural, power_of_ten
+from twinrun.formatting import count, measure, percent, plural, power_of_ten, verb
 from twinrun.run_files import failure_of, read_ended, read_run, verified
 
 MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
@@ -145,7 +145,8 @@ def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:
 
 
 def _finding(variant: str, differing: np.ndarray, largest: float) -> str:
-    text = f"{variant}: {count(int(differing.sum()))} of {count(differing.size)} differ"
+    number, whole = int(differing.sum()), differing.size
+    text = f"{variant}: {count(number)} of {count(whole)} {verb('differ', number, whole)}"
     return f"{text}, at most {measure(largest)}" if differing.any() else text
 
 

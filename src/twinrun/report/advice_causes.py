@@ -7,7 +7,7 @@ from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, remedy_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
 from twinrun.comparison.study_records import MatrixCell
-from twinrun.formatting import count, plural
+from twinrun.formatting import count, plural, verb
 from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_of
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, listed, sentence
@@ -102,8 +102,10 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     elif row["answer"] == "no":
         labels = listed(f"`{cell['label']}`" for cell in differing)
         says = (
-            f"{count(len(differing))} of {plural(compared, 'change')} of one setting give other "
-            f"bits ({labels}): keep them as they are to have the same bits again"
+            f"{count(len(differing))} of {plural(compared, 'change')} of one setting "
+            f"{verb('give', len(differing), compared)} other bits ({labels}): keep "
+            f"{'it as it is' if len(differing) == 1 else 'them as they are'} to have the same bits "
+            f"again"
         )
         own = [cell for cause in OWN_CODE for cell in differing if cell["cause"] == cause]
         if own:

@@ -100,7 +100,7 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "measure", "percent", "plural", "seconds"):
+    for name in ("count", "measure", "percent", "plural", "seconds", "verb"):
         jinja.filters[name] = getattr(formatting, name)
     for name in ("interval_of_speed", "interval_of_time", "meaning"):
         jinja.filters[name] = getattr(ratio_words, name)

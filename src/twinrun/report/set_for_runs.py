@@ -69,7 +69,9 @@ def set_for_runs(runs: Sequence[ReportedRun], *, is_rehearsed: bool) -> SetForRu
 
 def _of_trace(run: ReportedRun) -> str:
     """Say at which steps a run took fingerprints."""
-    return traced_clause(variant_of(run).traced) or "a fingerprint taken at every step"
+    return (
+        traced_clause(variant_of(run).traced, run["steps"]) or "a fingerprint taken at every step"
+    )
 
 
 def _set(run: ReportedRun) -> dict[str, str]:

@@ -12,7 +12,7 @@ from twinrun.comparison.conditions import conditions_of_seeds, listed, same_trai
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.outputs import WORST_FIRST
 from twinrun.comparison.pair_records import Comparison, Counts, FirstDifference, Location
-from twinrun.formatting import count, measure, plural
+from twinrun.formatting import count, measure, plural, verb
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
@@ -184,7 +184,7 @@ def _over_seeds(seeds: Sequence[Compared], key: Key, *, question: str, entirely:
         measured = _share(shown.found["parameters"], "parameter")
     if len(seeds) > 1:
         counts = [
-            (len(differing), "differ"),
+            (len(differing), verb("differ", len(differing), len(seeds))),
             (len(refused), "not comparable"),
             (len(failed), "not run"),
         ]
@@ -247,8 +247,8 @@ def _difference(comparison: Comparison) -> str:
 
 
 def _share(counts: Counts, noun: str) -> str:
-    number, whole = counts["elements_differing"], plural(counts["elements"], noun)
-    return f"{count(number)} of {whole} differ{'s' if number == 1 else ''}"
+    number, whole = counts["elements_differing"], counts["elements"]
+    return f"{count(number)} of {plural(whole, noun)} {verb('differ', number, whole)}"
 
 
 def _beginning(first: FirstDifference | None) -> str:

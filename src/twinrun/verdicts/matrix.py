@@ -1,7 +1,7 @@
 """Verdicts on a matrix: does its baseline repeat, and which changes leave every bit as it was?"""
 
 from twinrun.comparison.study_records import MatrixTable
-from twinrun.formatting import count, plural
+from twinrun.formatting import count, plural, verb
 from twinrun.verdicts.equality import REPEATS, SEED_MATTERS
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Verdict
@@ -98,7 +98,9 @@ def _changes(found: MatrixTable) -> tuple[Answer, str]:
     # One change that breaks equality is enough, whatever could not be compared.
     if labels["differs"]:
         answer = "no"
-    clauses = [f"{count(len(labels['equal']))} of {plural(compared, 'change')} leave it equal"]
+    number = len(labels["equal"])
+    leave = verb("leave", number, compared)
+    clauses = [f"{count(number)} of {plural(compared, 'change')} {leave} it equal"]
     for name in ("differs", "not comparable", "not run"):
         clauses += [f"{name}: {', '.join(labels[name])}"] if labels[name] else []
     # Said once: every cell is compared with the same run of the baseline.

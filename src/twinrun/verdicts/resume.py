@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from twinrun.comparison.study_records import ResumeTable, StoppedRun
 from twinrun.config.resume_variants import RESUMES, STOPS
-from twinrun.formatting import plural
+from twinrun.formatting import plural, verb
 from twinrun.verdicts.evidence import Evidence, VariantNotRun
 from twinrun.verdicts.rows import Answer, Key, Verdict, not_run
 
@@ -60,8 +60,9 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
         answer = "differs"
     elif stops_of["not comparable"]:
         answer = "not comparable"
-    loses = "loses" if number == 1 else "lose"
-    clauses = [f"{len(stops_of['equal'])} of {plural(number, 'kind')} of stop {loses} nothing"]
+    equal = len(stops_of["equal"])
+    lose = verb("lose", equal, number)
+    clauses = [f"{equal} of {plural(number, 'kind')} of stop {lose} nothing"]
     for name in ("differs", "not comparable", "not run"):
         clauses += [f"{name}: {', '.join(stops_of[name])}"] if stops_of[name] else []
     return answer, "; ".join(clauses)
