@@ -86,6 +86,7 @@ def submitted(project):
     return jobs
 
 
+@pytest.mark.exhaustive  # minutes; two workers, below, are trained by jobs too
 def test_a_study_runs_on_slurm(project):
     # Figures and page are jobs like the others: up to the answers is enough.
     answers = "results/verdicts.csv"

@@ -259,6 +259,7 @@ def replaced(project, scripts):
             file.write_text(code)
 
 
+@pytest.mark.exhaustive  # minutes; what it leaves is shown above of each rule
 def test_a_workflow_that_breaks_off_leaves_its_page_and_the_next_run_the_whole_one(
     demo, demo_config
 ):

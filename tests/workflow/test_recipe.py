@@ -35,7 +35,7 @@ def test_the_recipe_of_a_study_has_four_places():
     assert len(snippets()) == 5  # the section of the page is a module and a template
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # minutes, and changes with the docs alone
 def test_a_study_added_by_the_recipe_runs_and_is_reported(project):
     settings, kind, verdicts, section, template = snippets()
     package = project.source / "src/twinrun"
