@@ -161,6 +161,84 @@ def test_a_stream_that_does_not_go_on_is_noticed(tmp_path, data, how):
     assert rows[0]["step"] == 1
 
 
+class BeginsAnew(Restless):
+    """Writes weights, a rate and a callback's count where a training begins; reads what it logs."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = 1.0
+
+    def configure_callbacks(self):
+        return [Counts()]
+
+    def on_fit_start(self):
+        with torch.no_grad():
+            for parameter in list(self.parameters())[:1]:
+                parameter.fill_(0.01)
+
+    def on_train_start(self):
+        self.trainer.optimizers[0].param_groups[0]["lr"] = 0.07
+        for buffer in self.buffers():
+            buffer.zero_()
+
+    def training_step(self, batch, batch_idx):
+        seen = self.trainer.logged_metrics.get("seen", torch.tensor(1.0))
+        count = self.trainer.callbacks[-1].count if self.trainer.callbacks else 0
+        found = super().training_step(batch, batch_idx)
+        self.log("seen", found.detach(), on_step=False, on_epoch=True, prog_bar=True)
+        bar = self.trainer.progress_bar_metrics.get("seen", 1.0)
+        return found * (1 + 0.1 * float(seen) + 0.1 * float(bar) + 0.01 * count)
+
+
+class Counts(pl.Callback):
+    """Counts from where the training begins."""
+
+    count = 0
+
+    def on_train_start(self, *_):
+        self.count = 0
+
+    def on_train_batch_end(self, *_):
+        self.count += 1
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state_dict):
+        self.count = state_dict["count"]
+
+
+def test_what_hooks_write_where_a_training_begins_is_put_back(tmp_path):
+    """Red before: a resumed training went on with what its hooks had written anew."""
+    rows, hashes, _, _ = fit(tmp_path / "whole", module=BeginsAnew)
+    fit(tmp_path / "killed", kill=12, module=BeginsAnew)
+    assert fit(tmp_path / "killed", module=BeginsAnew) == (rows, hashes, [10], [])
+
+
+class AddsAGroup(Restless):
+    """Trains one of its layers from the second epoch on, in a group of its own."""
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(list(self.parameters())[1:], lr=0.05)
+
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        if self.current_epoch == 1:
+            self.trainer.optimizers[0].add_param_group({"params": [next(self.parameters())]})
+
+
+def test_a_checkpoint_that_cannot_be_loaded_costs_one_attempt(tmp_path):
+    """Red before: each attempt found it again, and failed."""
+    fit(tmp_path, kill=12, module=AddsAGroup)
+    with pytest.raises(ValueError, match="parameter group"):
+        fit(tmp_path, module=AddsAGroup)
+    resumable = Resumable(tmp_path)
+    assert resumable.last() is None
+    assert "could not be loaded (ValueError" in resumable.refused
+    rows, _, resumed_at, _ = fit(tmp_path, module=AddsAGroup)
+    assert (rows[0]["step"], resumed_at) == (1, [])
+
+
 class StopsAtFirst(Restless):
     """Is stopped early at its first validation, but for the epochs that it must train."""
 

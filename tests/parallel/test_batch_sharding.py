@@ -6,7 +6,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+)
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import sharded as shard
@@ -224,6 +231,12 @@ SAMPLES = TensorDataset(torch.arange(20))
             "draws some samples more than once",
         ),
         (lambda: DataLoader(SAMPLES, batch_size=1), "partitioned", "a mini-batch of 1 is not"),
+        # Red before: half of the samples were trained on, without a word.
+        (
+            lambda: DataLoader(SAMPLES, 4, sampler=DistributedSampler(SAMPLES, 2, 0)),
+            "canonical",
+            "has a DistributedSampler, which gives each worker a part of the samples",
+        ),
     ],
 )
 def test_what_cannot_be_shared_is_one_sentence(make, sharding, sentence):

@@ -52,3 +52,23 @@ def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
     """Take from a checkpoint what no resumed training needs, and what may be of any type."""
     for key in ("hyper_parameters", "datamodule_hyper_parameters"):
         checkpoint.pop(key, None)
+
+
+def transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Name the buffers that are no part of the module's state_dict."""
+    kept = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name not in kept)
+
+
+def put_back_tensors(
+    module: torch.nn.Module,
+    buffers: Mapping[str, torch.Tensor],
+    left_out: Mapping[str, torch.Tensor],
+) -> None:
+    """Put back what a module's state_dict leaves out, by name."""
+    with torch.no_grad():
+        for name, buffer in transient_buffers(module):
+            buffer.copy_(buffers[name])
+        for name, tensor in tensors_of(module):
+            if name in left_out:
+                tensor.copy_(left_out[name])

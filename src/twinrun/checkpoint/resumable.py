@@ -18,17 +18,17 @@ checkpoint is remembered: where a resumed training gets another one, it is broke
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, NotRequired, TypedDict
 
 import pytorch_lightning as pl
-import torch
 
 from twinrun import artifacts
+from twinrun.checkpoint import left_out
 from twinrun.checkpoint.kept_beside import KeptBeside
-from twinrun.checkpoint.left_out import add_left_out, drop_hyperparameters, tensors_of
+from twinrun.checkpoint.loaded import Loaded, metrics_of, put_back_metrics
 from twinrun.checkpoint.plain_attributes import Attributes, restore_attributes
 from twinrun.checkpoint.refusals import (
     TensorShapes,
@@ -40,8 +40,9 @@ from twinrun.checkpoint.refusals import (
     tensor_shapes_of,
 )
 from twinrun.checkpoint.stream_position import positions_of, put_back
-from twinrun.errors import TwinrunError
+from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
+from twinrun.process.machine_faults import is_machine_fault
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 
@@ -206,14 +207,14 @@ class Resumable(pl.Callback):
         # The epoch has been made ready, but a resumed training makes it ready itself.
         for progress in checkpoint["loops"]["fit_loop"]["epoch_progress"].values():
             progress["ready"] -= 1
-        drop_hyperparameters(checkpoint)
+        left_out.drop_hyperparameters(checkpoint)
         checkpoint[KEY] = {
             "random": rng_states(),
             "generators": [each.get_state() for each in generators_of(loaders_of(trainer))],
-            "metrics": dict(trainer.callback_metrics),
+            "metrics": metrics_of(trainer),
             # Asked for before `min_epochs` or `min_steps` have been reached.
             "should_stop": trainer.should_stop,
-            "buffers": dict(_transient_buffers(pl_module)),
+            "buffers": dict(left_out.transient_buffers(pl_module)),
             "positions": positions_of(loaders_of(trainer)),
             "attributes": self._attributes,
         }
@@ -223,7 +224,17 @@ class Resumable(pl.Callback):
     ) -> None:
         """Keep what is to be put back later."""
         # Lightning restores callbacks before it asks for the training loader and its generators.
-        self._restored = checkpoint.get(KEY)
+        if KEY in checkpoint:
+            self._restored = {**checkpoint[KEY], "loaded": Loaded(checkpoint)}
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Leave a checkpoint alone that cannot be loaded: each attempt would fail like this one."""
+        is_of_loading = isinstance(exception, ValueError | RuntimeError | KeyError)
+        if self._restored is not None and is_of_loading and not is_machine_fault(exception):
+            self._entry.unlink(missing_ok=True)
+            self._give_up(f"it could not be loaded ({sentence_of(exception)})")
 
     def _break_off(self, how: str) -> NoReturn:
         why = f"the data does not go on where it was: {how}"
@@ -244,7 +255,7 @@ class Resumable(pl.Callback):
                 trainer.save_checkpoint(temporary, weights_only=False)
                 # Before it replaces an older one: `fit` loads it with weights_only=True.
                 saved = as_data(temporary)
-                add_left_out(temporary, saved, trainer.lightning_module, key=KEY)
+                left_out.add_left_out(temporary, saved, trainer.lightning_module, key=KEY)
             # After the checkpoint, so that an entry never names one that is not whole.
             entry = self._new = CheckpointEntry(
                 file=path.name,
@@ -270,31 +281,19 @@ class Resumable(pl.Callback):
     def _restore(
         self, trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
     ) -> None:
+        state["loaded"].put_back(trainer, module)
         put_back(loaders_of(trainer), state["positions"])
         found = generators_of(loaders_of(trainer))
         for generator, saved in zip(found, state["generators"], strict=True):
             generator.set_state(saved)
         # A callback may monitor what was logged before the stop.
-        trainer.callback_metrics.update(
-            {name: value.to(module.device) for name, value in state["metrics"].items()}
-        )
+        put_back_metrics(trainer, state["metrics"], module.device)
         trainer.should_stop = state.get("should_stop", False)
-        with torch.no_grad():
-            for name, buffer in _transient_buffers(module):
-                buffer.copy_(state["buffers"][name])
-            left_out = state.get("left_out", {})  # most checkpoints have none
-            for name, tensor in tensors_of(module):
-                if name in left_out:
-                    tensor.copy_(left_out[name])
+        # Most checkpoints have none that were left out.
+        left_out.put_back_tensors(module, state["buffers"], state.get("left_out", {}))
         restore_attributes(module, state["attributes"])
         restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
         # With `max_steps` it takes the epoch before for one that was broken off, however whole.
         trainer.fit_loop._restarting = trainer.fit_loop.epoch_loop.restarting = False
-
-
-def _transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name the buffers that are no part of the module's state_dict."""
-    kept = module.state_dict().keys()
-    return ((name, buffer) for name, buffer in module.named_buffers() if name not in kept)

@@ -211,6 +211,12 @@ def sharded(
     batches = getattr(loader, key)
     # What Lightning would tell the epoch to, were it not for us.
     told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
+    # A user's own for several processes, as `use_distributed_sampler=False` wants it.
+    if getattr(told, "num_replicas", 1) != 1:
+        raise _not_sharded(
+            f"has a {type(told).__name__}, which gives each worker a part of the samples; Twinrun "
+            f"cuts the mini-batches of one process itself: leave that sampler out"
+        )
     options = {
         "scale": scale,
         "workers": workers,

@@ -1,0 +1,65 @@
+"""What Lightning has loaded from a checkpoint, to be put back once more where the training goes on.
+
+Lightning loads it before the hooks that begin a training. A module that writes weights there (a
+teacher set to its student, a bias set to a prior), a learning rate, or a callback that begins anew
+would undo it; in the uninterrupted training they had done so long before the checkpoint.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+METRICS = ("_callback_metrics", "_logged_metrics", "_progress_bar_metrics")
+
+
+class Loaded:
+    """Weights, state of optimizers, schedules and callbacks as a checkpoint has them."""
+
+    def __init__(self, checkpoint: Mapping[str, Any]) -> None:
+        """Copy them: an optimizer may go on with the very tensors of the checkpoint."""
+        keys = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks")
+        self._held: dict[str, Any] = {key: copy.deepcopy(checkpoint[key]) for key in keys}
+
+    def put_back(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Put them back; what a module names otherwise than in its state_dict is not among them."""
+        own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        with torch.no_grad():
+            for name, saved in self._held["state_dict"].items():
+                if name in own and _is_like(own[name], saved):
+                    own[name].copy_(saved)
+        trainer.strategy.load_optimizer_state_dict(self._held)
+        for config, state in zip(
+            trainer.lr_scheduler_configs, self._held["lr_schedulers"], strict=True
+        ):
+            config.scheduler.load_state_dict(state)
+        for callback in vars(trainer)["callbacks"]:
+            # Ours have theirs from before the hooks, and do not begin anew.
+            is_own = type(callback).__module__.partition(".")[0] == __name__.partition(".")[0]
+            if not is_own and callback.state_key in self._held["callbacks"]:
+                callback.load_state_dict(self._held["callbacks"][callback.state_key])
+
+
+def metrics_of(trainer: pl.Trainer) -> dict[str, dict[str, Any]]:
+    """Return what was logged last, as the Trainer shows it to callbacks, loggers and bars."""
+    trainer.callback_metrics  # noqa: B018  which takes in what was logged just now
+    return {name: dict(getattr(trainer._logger_connector, name)) for name in METRICS}
+
+
+def put_back_metrics(
+    trainer: pl.Trainer, metrics: Mapping[str, Mapping[str, Any]], device: torch.device
+) -> None:
+    """Have the Trainer show what was logged before the stop."""
+    for name, held in metrics.items():
+        getattr(trainer._logger_connector, name).update(
+            {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in held.items()}
+        )
+
+
+def _is_like(own: torch.Tensor, saved: object) -> bool:
+    """Say whether the one can be written into the other as it is."""
+    if not isinstance(saved, torch.Tensor) or saved.layout is not torch.strided:
+        return False
+    return (own.layout, own.dtype, own.shape) == (saved.layout, saved.dtype, saved.shape)
