@@ -34,7 +34,7 @@ from torchmetrics import SumMetric
 from tracing import rows_of
 
 from twinrun import artifacts
-from twinrun.checkpoint import resumable
+from twinrun.checkpoint import left_out, resumable
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
@@ -299,16 +299,16 @@ def test_generators_of_loaders_and_samplers_go_on(tmp_path, data):
 
 
 @pytest.mark.parametrize(
-    ("lost", "column"),
+    ("module", "lost", "column"),
     [
-        ("restore_rng_states", "batch"),  # the order is drawn first
-        ("_transient_buffers", "loss_fingerprint"),
+        (resumable, "restore_rng_states", "batch"),  # the order is drawn first
+        (left_out, "transient_buffers", "loss_fingerprint"),
     ],
 )
-def test_what_is_not_restored_would_be_noticed(whole, tmp_path, monkeypatch, lost, column):
+def test_what_is_not_restored_would_be_noticed(whole, tmp_path, monkeypatch, module, lost, column):
     rows = whole[0]
     fit(tmp_path, kill=12, look=None)
-    monkeypatch.setattr(resumable, lost, lambda _: ())
+    monkeypatch.setattr(module, lost, lambda _: ())
     again = fit(tmp_path, look=None)[0]
     differing = [(a, b) for a, b in zip(rows, again, strict=True) if a != b]
     first, other = differing[0]

@@ -19,7 +19,7 @@ class Loaded:
     """Weights, state of optimizers, schedules and callbacks as a checkpoint has them."""
 
     def __init__(self, checkpoint: Mapping[str, Any]) -> None:
-        """Copy them: an optimizer may go on with the very tensors of the checkpoint."""
+        """Copy them: an optimizer may use the very tensors of the checkpoint."""
         keys = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks")
         self._held: dict[str, Any] = {key: copy.deepcopy(checkpoint[key]) for key in keys}
 

@@ -23,11 +23,13 @@ class Repeated:
     """Whether the runs of a variant repeat."""
 
     name: str
+    """The variant's."""
     is_equal: bool
     """In parameters, buffers and steps."""
     differing: Sequence[str]
     """Of those: which outputs are not equal."""
     row: VerdictRow
+    """The verdict that says so."""
 
     @property
     def repeats(self) -> bool:

@@ -20,7 +20,7 @@ class Circulating:
     """Some batches, the first after the last."""
 
     def __init__(self, batches: Sequence[object]) -> None:
-        """Keep them; until `settle`, what is given are copies."""
+        """Keep them; until `trust`, what is given are copies."""
         self.batches = batches
         self.next = 0
         """How many were given; may be set."""
@@ -39,7 +39,7 @@ class Circulating:
         """Return a copy of the first one."""
         return copied(self.batches[0])
 
-    def settle(self) -> None:
+    def trust(self) -> None:
         """End the first calls: tensors that none of them has changed are given as they are."""
         self._is_watched = False
         self._versions = [_versions(tensors(batch)) for batch in self.batches]

@@ -140,7 +140,7 @@ class TimedVariant:
                 for _ in range(self._warming_up):
                     batches.next = shapes.index(shape)
                     self._seconds(phase, 1)
-            batches.settle()
+            batches.trust()
             # The jumps to the shapes are undone: all variants begin their rounds with the same
             # batch, and bare steps with that of the Trainer's loop.
             batches.next = self._warming_up
