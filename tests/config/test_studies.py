@@ -2,6 +2,7 @@
 
 import importlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs
 from twinrun.config.reference import SCHEMA
 from twinrun.config.studies import STUDIES
-from twinrun.config.timed_variants import why_untimed
+from twinrun.config.timed_variants import untimed, why_untimed
 from twinrun.verdicts.studies import STUDIES as VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +140,17 @@ def test_one_process_that_does_whole_steps_is_timed(changes, without):
     assert why_untimed(msgspec.convert(VARIANT, Variant)) is None
     why = why_untimed(msgspec.convert(VARIANT | changes, Variant))
     assert why == f"a timing is one process that does whole steps, without {without}"
+
+
+def test_what_changes_only_what_a_timing_leaves_out_is_not_timed():
+    """Red before: data workers were said to make no difference, by steps without loading."""
+    base = msgspec.convert(VARIANT, Variant)
+    loads, both = {"data_workers": 2, "logging": True}, {"data_workers": 2, "compile": "module"}
+    variants = {"base": base, "loads": replace(base, **loads), "both": replace(base, **both)}
+    assert untimed([*variants], variants) == {
+        "loads": "a timing leaves out data_workers and logging, and nothing else is other than "
+        "under base"
+    }
 
 
 def test_images_are_drawn_of_what_shows_them():

@@ -154,7 +154,10 @@ def test_where_no_run_moves_a_metric_a_change_that_does_is_not_called_rounding()
     assert worth(0.0, 0.9, **nothing).answer == "no more than rounding"
     found = worth(0.0, 0.901, **nothing)
     assert found.answer == "undecided"
-    assert found.needed == 80  # by its rank alone: 2 / (n + 1) for two measures
+    assert found.needed == 40  # by its rank alone: 1 / (n + 1), twice for two measures
+    # Red before: no number of them decided, and 80 were said to.
+    many = {"rounding": [0.0] * 40, "accuracy": still | {"perturbation": [0.9] * 40}}
+    assert worth(0.0, 0.901, **many).answer == "no more than another seed"
     # Far beyond the smallest share that can be told, it is more, whatever was not seen to scatter.
     assert worth(0.3, 0.9, **nothing).answer == "no more than another seed"
 

@@ -3,6 +3,7 @@
 import threading
 import types
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 import torchmetrics
@@ -192,6 +193,41 @@ class ChangesLate(ChangesItsBatch):
         if self.global_step > 40:
             return super().training_step(batch, batch_idx)
         return self.loss((batch["inputs"], batch["labels"]))
+
+
+class AsksForGradients(Predicts):
+    """Takes the gradient of its loss by its inputs, as adversarial and physics-informed ones do."""
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        assert inputs.numpy().shape[1] == 3  # which a tensor that requires a gradient refuses
+        assert inputs.grad is None
+        inputs.requires_grad_()
+        (slope,) = torch.autograd.grad(self.loss((inputs, targets)), inputs, create_graph=True)
+        return slope.square().mean() + self.loss((inputs, targets))
+
+
+class ByStep(Predicts):
+    """Has a rate for each step of its training, and no more; and a schedule of its own."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        self.rates = [0.1] * self.trainer.estimated_stepping_batches
+        self.schedule = lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=len(self.rates) + 1)
+        return optimizer
+
+    def training_step(self, batch, batch_idx):
+        self.schedule.step()
+        return self.loss(batch) * self.rates[self.global_step]
+
+
+class Unseeded(Predicts):
+    """Draws weights that no seed decides."""
+
+    def __init__(self):
+        super().__init__()
+        drawn = np.random.default_rng().normal(size=(4, 3)).astype(np.float32)
+        self.first.weight = torch.nn.Parameter(torch.from_numpy(drawn))
 
 
 class LogsAMetric(Predicts):

@@ -68,3 +68,14 @@ def test_a_nan_in_a_later_tensor_is_no_agreement():
 @pytest.mark.parametrize("other", [[torch.ones(3)], [torch.ones(3), torch.ones(3, 1)]])
 def test_a_prediction_of_other_tensors_is_no_agreement(other):
     assert distance(other, [torch.ones(3), torch.ones(3)]) == math.inf
+
+
+def test_masked_values_that_both_have_are_no_distance():
+    """Red before: minus infinity less itself is no number."""
+    masked = torch.tensor([1.0, -math.inf, math.nan, 2.0])
+    assert distance([masked], [masked.clone()]) == 0.0
+    moved = masked + torch.tensor([0.0, 0.0, 0.0, 0.1])
+    assert distance([moved], [masked]) == pytest.approx(0.1 / math.sqrt(5))
+    assert distance([torch.ones(4)], [masked]) == math.inf or math.isnan(
+        distance([torch.ones(4)], [masked])
+    )

@@ -166,6 +166,19 @@ def test_every_step_is_given_its_batch_as_a_loader_gives_it(tmp_path):
         rounds_of("ChangesLate", "Dictionaries")
 
 
+@pytest.mark.parametrize("name", ["AsksForGradients", "ByStep"])
+def test_a_step_finds_its_batch_and_its_number_as_in_a_training(name, tmp_path):
+    """Red before: the phase was lost."""
+    assert timed(tmp_path, name)[:2] == (PHASES, [])
+
+
+def test_variants_begin_with_the_same_weights_though_no_seed_decides_them(tmp_path):
+    variants = {"plain": PLAIN, "deterministic": replace(PLAIN, deterministic=True)}
+    _, _, summary = timed(tmp_path, "Unseeded", variants=variants)
+    (found,) = summary["agreement"]
+    assert found["distance"] <= found["tolerance"]
+
+
 def test_a_metric_that_is_logged_begins_anew_with_each_epoch():
     """Red before: it grew with every step, and the steps took longer."""
     assert rounds_of("LogsAMetric").most <= 3 + 15  # of an epoch, and of a stretch that ends it

@@ -78,7 +78,7 @@ def runs_to_decide(
     found = scatter(values)
     deviation = found.deviation or (UNSEEN if is_distance else 0.0)
     if not deviation:  # by its rank alone
-        return math.ceil(2 / below)
+        return math.ceil(1 / below)
     numbers = np.arange(len(values) + 1, MOST_RUNS)
     ratios = (value - found.mean) / (deviation * np.sqrt(1 + 1 / numbers))
     ps = t.sf(ratios, numbers - 1) if is_distance else 2 * t.sf(np.abs(ratios), numbers - 1)

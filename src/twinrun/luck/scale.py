@@ -35,7 +35,7 @@ class Tested:
     by: str
     """The measure that it is of."""
     unlike: str | None
-    """A metric that it moves, and that no run of the kind does: p does not count it."""
+    """A metric that it moves, and that no run of the kind does."""
     needed: int | None
     """Runs of the kind that would decide, if they go on as they are; None if no number does."""
 
@@ -67,12 +67,14 @@ class Scale:
             p = p_of(values, value, is_distance=is_distance)
             if p is None:
                 unlike = measure["name"]
-            found.append((1.0 if p is None else p, measure["name"], values, value, is_distance))
+                # By its rank alone: that it is the only one of all that is another.
+                p = 1 / (len(values) + 1)
+            found.append((p, measure["name"], values, value, is_distance))
         if not found:
             return None
         p, name, values, value, is_distance = min(found, key=lambda entry: entry[0])
         if unlike is not None:
-            needed: int | None = math.ceil(2 * len(found) / LEVEL)  # by its rank alone
+            needed: int | None = math.ceil(len(found) / LEVEL)
         else:
             needed = runs_to_decide(
                 values,

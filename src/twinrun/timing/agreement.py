@@ -48,7 +48,13 @@ def distance(output: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -
     """Return the largest relative L2 distance of a tensor from the expected one, in float64."""
     if [tensor.shape for tensor in output] != [tensor.shape for tensor in expected]:
         return math.inf
-    pairs = [(a.double(), b.double()) for a, b in zip(output, expected, strict=True)]
-    tiny = torch.finfo(torch.float64).tiny
     # torch's maximum is NaN where one value is; Python's depends on their order.
-    return float(torch.stack([(a - b).norm() / b.norm().clamp(min=tiny) for a, b in pairs]).max())
+    return float(torch.stack(list(map(_apart, output, expected))).max())
+
+
+def _apart(output: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    a, b = output.double(), expected.double()
+    # Masked logits: -inf in both is no distance, and none that others are measured by.
+    apart = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, a - b)
+    size = torch.where(b.isfinite(), b, 0.0).norm()
+    return apart.norm() / size.clamp(min=torch.finfo(torch.float64).tiny)

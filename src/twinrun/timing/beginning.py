@@ -8,6 +8,8 @@ from typing import cast
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loops.progress import _BaseProgress
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils._pytree import tree_leaves
 
 
 class Beginning:
@@ -23,6 +25,7 @@ class Beginning:
         self._schedules = [
             copy.deepcopy(config.scheduler.state_dict()) for config in trainer.lr_scheduler_configs
         ]
+        self._own_schedules = [(s, copy.deepcopy(s.state_dict())) for s in _held_schedules(trainer)]
         self._options = [
             [_options(group) for group in optimizer.param_groups]
             for optimizer in trainer.optimizers
@@ -45,6 +48,8 @@ class Beginning:
         trainer.strategy.lr_scheduler_configs = list(self._configs)
         for config, state in zip(self._configs, self._schedules, strict=True):
             config.scheduler.load_state_dict(copy.deepcopy(state))
+        for schedule, state in self._own_schedules:
+            schedule.load_state_dict(copy.deepcopy(state))
         for optimizer, options, hooks in zip(
             trainer.optimizers, self._options, self._hooks, strict=True
         ):
@@ -59,11 +64,17 @@ class Beginning:
             parameter.requires_grad_(self._trained.get(name, parameter.requires_grad))
 
 
+def _held_schedules(trainer: pl.Trainer) -> list[LRScheduler]:
+    """Return the schedules that a module keeps, and steps by itself."""
+    kept = tree_leaves(dict(vars(trainer.lightning_module)))
+    return [each for each in kept if isinstance(each, LRScheduler)]
+
+
 class Recurring:
     """Has a training of bare steps begin again where it is over.
 
-    That matters where a module steps its schedules by itself, which may not be stepped beyond their
-    end: in manual optimization. Otherwise the Trainer's loop does it, which bare steps have not.
+    A module may read the number of the step, or step schedules that may not be stepped beyond their
+    end.
     """
 
     def __init__(self, trainer: pl.Trainer, epochs: int) -> None:
@@ -74,9 +85,6 @@ class Recurring:
 
     def cut(self, calls: int) -> Iterator[int]:
         """Yield parts of some steps, each to be done before the next one is asked for."""
-        if self._trainer.lightning_module.automatic_optimization:
-            yield calls
-            return
         while calls:
             part = max(1, int(min(calls, self._left())))
             yield part

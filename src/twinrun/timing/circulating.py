@@ -64,7 +64,7 @@ class Circulating:
 
     def _given(self, number: int, is_copied: bool) -> object:
         batch = self.batches[number]
-        return copied(batch) if is_copied else with_tensors(batch, lambda tensor: tensor)
+        return copied(batch) if is_copied else with_tensors(batch, _anew)
 
     def _fitting(self, numbers: Sequence[int]) -> int:
         """Return how many copies are made at once, at least one."""
@@ -86,6 +86,11 @@ class Circulating:
                 "the step changes its batch in place, which no first call did: the batches that "
                 "go round are no more what they were"
             )
+
+
+def _anew(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the same numbers without what a step has noted on their tensor, such as `.grad`."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _words(found: Sequence[torch.Tensor]) -> list[str]:

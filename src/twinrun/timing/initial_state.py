@@ -22,7 +22,7 @@ from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import State, capture, restore_switches
 from twinrun.process.fresh_process import report_progress
-from twinrun.timing.closures import holds_itself
+from twinrun.timing.own_modules import give_weights, holds_itself
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import build, of_run_in
 from twinrun.training.build_workload import build_module
@@ -97,7 +97,9 @@ class InitialState:
                 return copy.deepcopy(self._module)
             with isolate_rng():
                 _set_rng_states(self._generators)
-                return self._constructed()
+                module = self._constructed()
+                give_weights(self._module, module)
+                return module
         except Exception as error:
             if self._is_copied or holds_itself(self._module):
                 raise TwinrunError(

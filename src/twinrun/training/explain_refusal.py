@@ -27,3 +27,9 @@ def explain_refusal(error: Exception, variant: str) -> None:
             f"variants.{variant}.devices: the module has parameters that its loss does not use; "
             f"freeze them (requires_grad_(False)) or train with devices: 1"
         ) from error
+    if "more than 1 value per channel" in text:
+        raise TwinrunError(
+            f"variants.{variant}.devices: batch normalisation was given a single sample, a "
+            f"mini-batch of one or a worker's shard of the last one; drop the last mini-batch "
+            f"(drop_last=True), or choose another batch_size or fewer workers"
+        ) from error

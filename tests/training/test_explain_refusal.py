@@ -1,0 +1,19 @@
+"""What torch refuses in mid-training is said by the key that helps."""
+
+import pytest
+import torch
+
+from twinrun.errors import TwinrunError
+from twinrun.training.explain_refusal import explain_refusal
+
+
+def test_a_shard_of_one_sample_is_told_from_a_fault_of_the_module():
+    """As torch words it today."""
+    with pytest.raises(ValueError, match="more than 1 value") as refused:
+        torch.nn.BatchNorm1d(3)(torch.ones(1, 3))
+    with pytest.raises(TwinrunError, match=r"^variants\.two\.devices: .*drop_last=True"):
+        explain_refusal(refused.value, "two")
+
+
+def test_another_failure_is_left_as_it_is():
+    explain_refusal(ValueError("something else"), "two")
