@@ -350,6 +350,8 @@ def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code():
         "data_workers: 2: the samples are others: if your dataset draws from a global generator "
         "in __getitem__, seed one for each index"
     )
+    in_parts = of_cell(cell("devices: 2", "differs", "forward", "algorithmic")) or ""
+    assert "batch normalisation, dropout and a loss that is no mean" in in_parts
     looks = [of_cell(found) for found in cells]
     assert looks[0] is looks[3] is looks[4] is None
     assert re.search("backward pass .* no code of yours", looks[1] or "")

@@ -35,6 +35,12 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "stopping, a time limit, a loader of another length)",
     "not traced": "where it begins is not known: trace every step (`trace: {every: 1}`)",
 }
+# Settings by which a mini-batch is computed in parts.
+IN_PARTS = ("devices", "accumulate", "sharding", "batch_norm")
+OF_PARTS = (
+    "a mini-batch is computed in parts, for which batch normalisation, dropout and a loss that is "
+    "no mean over the samples give something else"
+)
 # Causes that lie in what a training is given, and so in its own code.
 OWN_CODE: tuple[Cause, ...] = (
     *("data content", "data order", "data order or content", "RNG state", "initial weights"),
@@ -98,7 +104,8 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     differing = [cell for cell in cells if cell["answer"] == "differs"]
     compared = len(differing) + sum(cell["answer"] == "equal" for cell in cells)
     if row["answer"] == "yes":
-        yield sentence(row, f"every bit withstands {_all(compared)} of one setting that ran")
+        says = f"every parameter and buffer keeps its bits under {_all(compared)} of one setting"
+        yield sentence(row, f"{says} that ran")
     elif row["answer"] == "no":
         labels = listed(f"`{cell['label']}`" for cell in differing)
         says = (
@@ -142,8 +149,11 @@ def of_cell(cell: MatrixCell) -> str | None:
     if cause is None:
         return "nothing differs in a step: look for what changes weights after the last one"
     said = OF_A_CHANGE[cause]
-    if cause in ("forward", "backward", "collective") and cell["size"] is not None:
-        said += _in_own_code(cell["size"])
+    if cause in ("forward", "backward", "collective"):
+        if any(f"{setting}:" in cell["label"] for setting in IN_PARTS):
+            return f"{said}: {OF_PARTS}"
+        if cell["size"] is not None:
+            said += _in_own_code(cell["size"])
     return said
 
 

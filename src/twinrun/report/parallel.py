@@ -10,6 +10,7 @@ def section(results: Results) -> dict[str, object]:
     return {
         "seeds": study["seeds"],
         "repeats": study["repeats"],
+        "at_once": study["at_once"],
         "workloads": [_workload(results, name) for name in study["workloads"]],
     }
 

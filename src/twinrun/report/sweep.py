@@ -11,6 +11,7 @@ def section(results: Results) -> dict[str, object]:
     return {
         "metric": study["metric"],
         "best": study["best"],
+        "is_measured_in_test": any(r["measured_in"] == "test" for r in results.rankings.values()),
         "variants": study["variants"],
         "workloads": [_workload(results, name) for name in study["workloads"]],
     }
