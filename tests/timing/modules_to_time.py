@@ -189,8 +189,11 @@ class ChangesItsBatch(Predicts):
 
 
 class ChangesLate(ChangesItsBatch):
+    steps = 0
+
     def training_step(self, batch, batch_idx):
-        if self.global_step > 40:
+        self.steps += 1
+        if self.steps > 40:
             return super().training_step(batch, batch_idx)
         return self.loss((batch["inputs"], batch["labels"]))
 
