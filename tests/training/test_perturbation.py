@@ -60,10 +60,10 @@ def test_a_resumed_training_is_not_perturbed_again():
     first, second = Perturbation(1), Perturbation(1)
     module = torch.nn.Linear(2, 2)
     trainer = type("Trainer", (), {"optimizers": []})()
-    first.on_train_start(trainer, module)
+    first.on_train_epoch_start(trainer, module)
     second.load_state_dict(first.state_dict())
     weights = {name: value.clone() for name, value in module.state_dict().items()}
-    second.on_train_start(trainer, module)
+    second.on_train_epoch_start(trainer, module)
     assert second.found == first.found is not None
     assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
 
@@ -88,9 +88,6 @@ def test_a_run_begins_with_the_change_and_records_it(tmp_path):
     first, other = (pd.read_csv(f / "steps.csv").loc[0] for f in folders.values())
     assert first["before"] != other["before"]
     assert [first[of] for of in ("batch", "random")] == [other[of] for of in ("batch", "random")]
-    arrays = [np.load(folder / "fingerprints.npz") for folder in folders.values()]
-    moved = arrays[0]["names"][arrays[0]["initial"] != arrays[1]["initial"]]
-    assert moved.tolist() == [found["parameter"]]
     weights = [artifacts.read_tensors(f / "weights.safetensors") for f in folders.values()]
     apart = max(abs(weights[0][n] - weights[1][n]).max() for n in weights[0])
     assert 0 < apart < 1e-5

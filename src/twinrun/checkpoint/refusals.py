@@ -73,6 +73,10 @@ def refusals(trainer: pl.Trainer, at_start: TensorShapes) -> Iterator[str]:
         yield "several workers train, and only one worker's state would be kept"
     if any(getattr(loader, "persistent_workers", False) for loader in loaders_of(trainer)):
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
+    for callback in trainer.checkpoint_callbacks:
+        if getattr(callback, "monitor", None) is not None:
+            # Lightning forgets it where the folder is another one, as it is in each process.
+            yield f"{type(callback).__name__} would forget which of its checkpoints was the best"
     module = trainer.lightning_module
     if unheld_parameters(module.parameters(), trainer.optimizers):
         yield f"an optimizer trains parameters that {type(module).__name__} does not hold"

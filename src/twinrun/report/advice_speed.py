@@ -72,7 +72,7 @@ def _slower_at(results: Results, rows: Sequence[VerdictRow]) -> str | None:
     found = _slower_ones(results, rows)
     if not found:
         return None
-    return f"it is slower{_where(results, rows, found)}"
+    return f"it trains slower{_where(results, rows, found)}"
 
 
 def _slower_ones(results: Results, rows: Sequence[VerdictRow]) -> list[Measured]:

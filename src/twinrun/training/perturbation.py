@@ -20,15 +20,18 @@ BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Perturbation(pl.Callback):
-    """Changes one weight when the training starts; of a resumed training it did so before."""
+    """Changes one weight before the first step; of a resumed training it did so before."""
 
     def __init__(self, number: int) -> None:
         self.found: PerturbedWeight | None = None
         self._number = number
         self._is_done = False
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Change the weight, once all weights are made and in the type that they are trained in."""
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Change the weight, once all are made, in their type, and as the module begins with them.
+
+        It may write them in its own `on_train_start`, which is called after all callbacks'.
+        """
         if not self._is_done:
             self.found = perturb(parameters_of(pl_module, trainer.optimizers), self._number)
             self._is_done = True

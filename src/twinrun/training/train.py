@@ -225,7 +225,7 @@ def _watch(
         stop,
         Supported(),
         *team.callbacks,
-        # Before the tracer, whose fingerprints of the initial parameters are of what is trained.
+        # Before the tracer, which looks at what the first step starts with.
         *([perturbation] if run.identity.perturbation else []),
         team.tracer,
         metrics,
