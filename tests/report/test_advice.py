@@ -251,7 +251,7 @@ class TestSpeed:
     def test_the_size_from_which_on_something_is_faster(self):
         found = self.sizes({100: 3.0, 1000: 1.5, 10000: 0.5, 40000: 0.1})
         assert says(found) == [
-            "peaks: gpu trains 2.00 to 10.0 times as fast as cpu from 10,000 points on; it is "
+            "peaks: gpu trains 2.00 to 10.0 times as fast as cpu from 10,000 points on; it trains "
             "slower up to 1,000 points"
         ]
         rows = one_row_of_sizes(found.verdicts, found)
