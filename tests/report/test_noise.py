@@ -111,6 +111,7 @@ def page_of(folder, found):
         timings=[],
         locations=[],
         not_run={},
+        untimed={},
         workloads=["digits-few"],
         results=results,
     )

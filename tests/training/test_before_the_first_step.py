@@ -97,9 +97,9 @@ def test_an_import_draws_and_seeds_before_the_seed(tmp_path, monkeypatch, at_imp
     with torch.random.fork_rng():
         for seed in (1, 2, 1):
             monkeypatch.delitem(sys.modules, "drawing", raising=False)
-            module, _ = build(training(seed, folders=[tmp_path], **given))
+            module, *_ = build(training(seed, folders=[tmp_path], **given))
             found.append(module.hidden.weight.detach().clone())
-        again, _ = build(training(1, folders=[tmp_path], **given))  # imported already
+        again, *_ = build(training(1, folders=[tmp_path], **given))  # imported already
     monkeypatch.delitem(sys.modules, "drawing")
     assert torch.equal(found[0], found[2])
     assert torch.equal(found[0], again.hidden.weight)

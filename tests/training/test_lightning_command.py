@@ -97,7 +97,7 @@ def trained(text, folder, beside):
         search_path=[HERE],
     )
     assert list(wrong_values(asked.workload, [HERE])) == []
-    module, data = build(asked)
+    module, data, _ = build(asked)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     trainer = trainer_of(
         variant,

@@ -63,7 +63,7 @@ def training(given=GIVEN, **workload):
 
 
 def fitted(asked, folder, act=lambda module: None):
-    module, data = build(asked)
+    module, data, _ = build(asked)
     module = act(module) or module
     trainer = trainer_of(
         asked.variant, asked.workload.trainer, root=str(folder), callbacks=[], max_epochs=1
