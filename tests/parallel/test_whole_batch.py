@@ -183,6 +183,7 @@ def test_workers_repeat_what_they_did(measured):
         assert files[0].read_bytes() == files[1].read_bytes(), name
 
 
+@pytest.mark.exhaustive
 def test_metrics_of_validation_and_test_are_of_the_whole_set_once(tmp_path):
     """Red before: torchmetrics summed 70 over two workers to 140, though each had seen all."""
     folder = run(tmp_path, module="small:Counting", epochs=1, size=70)
@@ -206,6 +207,7 @@ def test_other_parameters_under_way_are_refused_when_they_come(tmp_path, module)
         run(tmp_path, module=f"small:{module}", epochs=3)
 
 
+@pytest.mark.exhaustive
 def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path):
     """Red before: each worker trained its own, and the run was written."""
     with pytest.raises(TwinrunError, match="an optimizer trains parameters that Hiding does not"):

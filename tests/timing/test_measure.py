@@ -297,6 +297,7 @@ def test_a_schedule_of_accumulation_is_not_timed(tmp_path):
     assert "changes what a step is from epoch to epoch" in skipped["reason"]
 
 
+@pytest.mark.exhaustive
 def test_fast_variants_predict_what_the_baseline_predicts(monkeypatch, tmp_path):
     monkeypatch.setattr(timed_variant, "empty_cache", nullcontext)  # seconds do not matter here
     variants = {"plain": PLAIN, "compiled": {**PLAIN, "compile": "step"}}
@@ -364,6 +365,7 @@ def test_a_variant_that_computes_something_else_is_refused_and_the_others_are_ti
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

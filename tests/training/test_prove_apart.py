@@ -79,6 +79,7 @@ def test_the_first_of_several_workers_proves_for_all(tmp_path):
     assert manifest["proof"]["steps"] == 6
 
 
+@pytest.mark.exhaustive
 def test_state_outside_of_the_module_is_no_obstacle(monkeypatch):
     """In one process the plain training would not even repeat by itself."""
     (exact, own) = prove_apart(training_of("state_outside:Outside"))[0]["legs"]
@@ -96,11 +97,13 @@ def test_the_process_that_asks_stays_as_it_is(monkeypatch):
     assert (state_of_this_process(), dict(os.environ)) == before
 
 
+@pytest.mark.exhaustive
 def test_the_users_modules_are_those_of_the_proofs_processes(tmp_path):
     code = prove_apart(training_of("state_outside:Outside"))[1]
     assert {"small", "state_outside"} <= code.keys()
 
 
+@pytest.mark.exhaustive
 def test_a_refusal_comes_across_in_the_same_words(monkeypatch, capfd):
     for module, variant in (("small:Signs", {"optimizer": "fused"}), ("small:Smal", {})):
         training = training_of(module, **variant)

@@ -210,6 +210,7 @@ def test_a_fast_run_keeps_its_proof(tmp_path):
     assert [leg["precision"] for leg in manifest["proof"]["legs"]] == ["64-true", "32-true"]
 
 
+@pytest.mark.exhaustive
 def test_a_proof_leaves_the_bits_of_a_run_as_they_are(tmp_path, monkeypatch):
     """One run proves its steps, the next one has nothing to prove."""
     (tmp_path / ".snakemake").mkdir()

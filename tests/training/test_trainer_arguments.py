@@ -196,6 +196,7 @@ def test_they_are_settings_of_the_run(tmp_path):
     assert settings["workload"]["trainer"] == asdict(TrainerArguments(**BY_NORM))
 
 
+@pytest.mark.exhaustive
 def test_two_workers_clip_what_one_does(tmp_path):
     """What is clipped is the gradient of the whole batch, not of each share."""
     exact = {"precision": "64-true"}
@@ -219,6 +220,7 @@ def test_two_workers_accumulate_what_one_does(tmp_path):
     assert artifacts.read_json(tmp_path / "two/run.json")["steps"] == 13
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("module", ["StopsInOne", "StopsEarly"])
 def test_two_workers_stop_at_once_in_the_middle_of_an_epoch(tmp_path, module):
     told = {"val_check_interval": 2}

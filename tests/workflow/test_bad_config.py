@@ -29,7 +29,7 @@ BY_THE_SNAKEFILE = [
 ]
 BY_THE_REHEARSAL = ["argument_is_a_text", "module_is_a_script", "module_raises", "maker_fails"]
 # The others differ in words alone, which are tested without Snakemake.
-SAMPLE = {"a_list", "no_yaml", *BY_THE_SNAKEFILE[1:3], "maker_fails"}
+SAMPLE = {"a_list", "no_yaml", *BY_THE_SNAKEFILE[1:3]}
 
 
 def words_and_config(stem):
@@ -134,6 +134,7 @@ def test_three_mistakes_are_three_lines(project):
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_variant_with_more_threads_than_cores_is_refused_not_clipped(project, demo_config):
     target = "results/runs/factorization/nondeterministic/seed1/repeat1/run.json"
     done = project.snakemake(target, config=demo_config, cores="1", check=1)

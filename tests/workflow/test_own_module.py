@@ -78,7 +78,7 @@ def test_a_folder_that_is_moved_reruns_nothing(project, tmp_path):
     moved.snakemake(target, "--configfile", elsewhere, "--forcerun", "train", check=0)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_module_with_two_optimizers_comes_to_a_matrix_and_through_the_gate(project):
     """Iterating a validation loader draws a number, so the order of the second epoch changes."""
     shutil.copytree(ROOT / "tests/own_module", project.directory / "mine")

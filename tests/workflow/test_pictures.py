@@ -44,6 +44,7 @@ def users(project):
     return project
 
 
+@pytest.mark.exhaustive
 def test_a_users_predictions_and_images_are_drawn(users):
     users.snakemake(*PICTURES.values(), config=CONFIG, check=0)
     for words in (["strip", "blurred", "restored", "sharp"], ["surfaces", "truth", "RMSE"]):

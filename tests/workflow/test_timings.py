@@ -11,7 +11,7 @@ from twinrun import artifacts
 from .conftest import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
     config = yaml.safe_load((ROOT / "tests/configs/timings.yaml").read_text())
     project.snakemake(config=config, check=0, CUDA_VISIBLE_DEVICES="")
