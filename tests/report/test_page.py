@@ -419,7 +419,7 @@ class TestSeveralWorkersAndTrials:
         own_example.files.extend(map(str, (compared / "parallel").glob("*/*.json")))
         study = {"workloads": ["denoiser"], "variants": VARIANTS, "seeds": [1]}
         own_example.config["studies"] += ["parallel", "sweep"]
-        own_example.config["parallel"] = {**study, "repeats": 2}
+        own_example.config["parallel"] = {**study, "repeats": 2, "at_once": 1}
         own_example.config["sweep"] = study | {"metric": "psnr", "best": "highest", "epochs": 3}
         for variant in VARIANTS:
             own_example.config["variants"][variant]["sharding"] = "canonical"

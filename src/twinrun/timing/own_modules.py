@@ -22,7 +22,7 @@ def _content(cell: CellType) -> object:
 
 
 def give_weights(first: torch.nn.Module, other: torch.nn.Module) -> None:
-    """Give a module the weights and buffers of another one of its class.
+    """Copy the weights and buffers of a module into another one of its class.
 
     Constructed from the same random numbers it has them, unless these decide less than all.
     """
