@@ -239,6 +239,26 @@ def test_a_checkpoint_that_cannot_be_loaded_costs_one_attempt(tmp_path):
     assert (rows[0]["step"], resumed_at) == (1, [])
 
 
+class FailsOnce(Restless):
+    """Fails at its second start, as where a service does not answer."""
+
+    starts = 0
+
+    def on_train_start(self):
+        type(self).starts += 1
+        if self.starts == 2:
+            raise ValueError("no answer")
+
+
+def test_a_failure_of_another_kind_leaves_the_checkpoint(tmp_path, monkeypatch):
+    """Red before: a hook that failed once cost all that was trained."""
+    monkeypatch.setattr(FailsOnce, "starts", 0)
+    fit(tmp_path, kill=12, module=FailsOnce)
+    with pytest.raises(ValueError, match="no answer"):
+        fit(tmp_path, module=FailsOnce)
+    assert fit(tmp_path, module=FailsOnce)[2] == [10]
+
+
 class StopsAtFirst(Restless):
     """Is stopped early at its first validation, but for the epochs that it must train."""
 

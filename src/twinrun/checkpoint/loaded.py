@@ -6,11 +6,15 @@ would undo it; in the uninterrupted training they had done so long before the ch
 """
 
 import copy
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.connectors import checkpoint_connector
+
+from twinrun.process.machine_faults import is_machine_fault
 
 METRICS = ("_callback_metrics", "_logged_metrics", "_progress_bar_metrics")
 
@@ -40,6 +44,16 @@ class Loaded:
             is_own = type(callback).__module__.partition(".")[0] == __name__.partition(".")[0]
             if not is_own and callback.state_key in self._held["callbacks"]:
                 callback.load_state_dict(self._held["callbacks"][callback.state_key])
+
+
+def cannot_be_loaded(error: BaseException) -> bool:
+    """Say whether a training failed where its checkpoint was loaded, and would again.
+
+    What a hook raises between that and the first epoch says nothing of the checkpoint.
+    """
+    files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+    is_of_loading = not files.isdisjoint({checkpoint_connector.__file__, __file__})
+    return isinstance(error, Exception) and is_of_loading and not is_machine_fault(error)
 
 
 def metrics_of(trainer: pl.Trainer) -> dict[str, dict[str, Any]]:

@@ -28,7 +28,7 @@ import pytorch_lightning as pl
 from twinrun import artifacts
 from twinrun.checkpoint import left_out
 from twinrun.checkpoint.kept_beside import KeptBeside
-from twinrun.checkpoint.loaded import Loaded, metrics_of, put_back_metrics
+from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded, metrics_of, put_back_metrics
 from twinrun.checkpoint.plain_attributes import Attributes, restore_attributes
 from twinrun.checkpoint.refusals import (
     TensorShapes,
@@ -42,7 +42,6 @@ from twinrun.checkpoint.refusals import (
 from twinrun.checkpoint.stream_position import positions_of, put_back
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
-from twinrun.process.machine_faults import is_machine_fault
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 
@@ -231,8 +230,7 @@ class Resumable(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
         """Leave a checkpoint alone that cannot be loaded: each attempt would fail like this one."""
-        is_of_loading = isinstance(exception, ValueError | RuntimeError | KeyError)
-        if self._restored is not None and is_of_loading and not is_machine_fault(exception):
+        if self._restored is not None and cannot_be_loaded(exception):
             self._entry.unlink(missing_ok=True)
             self._give_up(f"it could not be loaded ({sentence_of(exception)})")
 
