@@ -172,11 +172,11 @@ MODULE = {"compile": "module"}
 @pytest.mark.parametrize(
     ("workload", "baseline", "change", "reason"),
     [
-        (of("UpdatesItself"), {}, FUSED, "optimizer is for-loop (OwnStep), where the variant says"),
         (SHORT, {}, LAST, "layout is default, where the variant says channels_last: no parameter"),
         *(
             pytest.param(*others, marks=pytest.mark.exhaustive)
             for others in (
+                (of("UpdatesItself"), {}, FUSED, "optimizer is for-loop (OwnStep), where the vari"),
                 (of("MakesAnew"), {}, FUSED, "optimizer is for-loop (SGD), where the variant s"),
                 (of("UpdatesItself"), {}, FOREACH, "optimizer is for-loop (OwnStep), where the"),
                 (of("TakesTheForm"), {}, FOREACH, "optimizer is for-loop (SGD), where the variant"),
@@ -194,20 +194,22 @@ def test_a_form_of_the_step_that_never_was_is_not_run(
     assert (found["answer"], found["reason"][: len(reason)]) == ("not run", reason)
 
 
-@pytest.mark.parametrize("change", [FUSED, pytest.param(LAST, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("change", [FUSED, LAST])
 def test_repeats_under_a_form_that_never_was_are_not_equal(tmp_path, trained, change):
     runs = [trained(of("UpdatesItself"), **change) for _ in range(2)]
     found = compared(tmp_path, *runs)[0]
     assert found["answer"] == "not run"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("workload", "change"),
     [
         (SHORT, FOREACH),
-        pytest.param(of("Adaptive"), FUSED, marks=pytest.mark.exhaustive),
-        pytest.param(of("Adaptive"), FOREACH, marks=pytest.mark.exhaustive),
-        pytest.param(of("Images"), LAST, marks=pytest.mark.exhaustive),
+        (of("Adaptive"), FUSED),
+        (of("Adaptive"), FOREACH),
+        (of("Images"), LAST),
     ],
 )
 def test_a_form_of_the_step_that_was_is_compared(tmp_path, trained, workload, change):

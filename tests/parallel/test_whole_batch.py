@@ -103,7 +103,11 @@ def epoch_means(values, batches):
     return (np.reshape(values, sizes.shape) * sizes).sum(1) / sizes.sum(1)
 
 
-@pytest.fixture(scope="module", params=[(2, 71), (3, 65)], ids=["2 workers", "3 workers"])
+@pytest.fixture(
+    scope="module",
+    params=one_in(2, [(3, 65), (2, 71)]),
+    ids=["3 workers", "2 workers"],
+)
 def shared(request, tmp_path_factory):
     """A run of several workers, inside what looks like a Slurm job of one task; and its size."""
     devices, size = request.param
@@ -200,7 +204,8 @@ def test_buffers_that_diverge_after_the_first_step_end_the_run(tmp_path):
         run(tmp_path, module="small:LateMean", epochs=1)
 
 
-@pytest.mark.parametrize("module", one_in(2, ["Unfreezing", "Freezing"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("module", ["Unfreezing", "Freezing"])
 def test_other_parameters_under_way_are_refused_when_they_come(tmp_path, module):
     """Red before: refused after the whole training, or told to freeze what is frozen."""
     with pytest.raises(TwinrunError, match=r"hidden\.bias was frozen, unfrozen, added or taken"):
@@ -214,6 +219,7 @@ def test_weights_that_only_an_optimizer_holds_are_refused(tmp_path):
         run(tmp_path, module="small:Hiding", epochs=1)
 
 
+@pytest.mark.exhaustive
 def test_who_asks_for_the_training_data_finds_all_of_it(tmp_path):
     """Red before: a look ended the run, or held it up; validation and test saw a half."""
     folder = run(tmp_path, module="small:LooksAtData", data="small:OneLoader", epochs=2, size=70)
@@ -225,6 +231,7 @@ def test_who_asks_for_the_training_data_finds_all_of_it(tmp_path):
     assert test_loss == pytest.approx(epochs.val_loss, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_partitioned_training_ends_with_the_first_that_has_run_out(tmp_path):
     variant = {"sharding": "partitioned", "scale_batch_with_devices": True}
     # Parts of 35 in shards of 16.
@@ -294,7 +301,7 @@ def ended(launcher, workers):
 
 
 @pytest.mark.parametrize(
-    ("request_stop", "devices"), one_in(2, [("file", 2), (signal.SIGTERM, 2), (signal.SIGINT, 1)])
+    ("request_stop", "devices"), one_in(3, [(signal.SIGTERM, 2), ("file", 2), (signal.SIGINT, 1)])
 )
 def test_a_stop_ends_all_workers_after_the_same_step(tmp_path, request_stop, devices):
     launcher, workers = start(tmp_path, devices=devices)
@@ -320,6 +327,7 @@ def test_a_stop_ends_all_workers_after_the_same_step(tmp_path, request_stop, dev
     assert not (tmp_path / "STOP").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_second_request_ends_the_workers_at_once(tmp_path):
     launcher, workers = start(tmp_path, devices=1)
     psutil.Process(workers[0].pid).suspend()  # it cannot stop in good order
@@ -396,6 +404,7 @@ def test_time_covered_by_overlapping_intervals_counts_once():
     assert covered([]) == 0.0
 
 
+@pytest.mark.exhaustive
 def test_several_workers_that_took_other_steps_than_asked_for_are_refused(tmp_path):
     """What they would be compared with is a training on all mini-batches."""
     with pytest.raises(TwinrunError, match=r"4 epochs are 20 steps, but 16 were taken"):

@@ -86,7 +86,7 @@ def submitted(project):
     return jobs
 
 
-@pytest.mark.exhaustive  # minutes; two workers, below, are trained by jobs too
+@pytest.mark.exhaustive  # minutes
 def test_a_study_runs_on_slurm(project):
     # Figures and page are jobs like the others: up to the answers is enough.
     answers = "results/verdicts.csv"
@@ -136,6 +136,7 @@ def test_a_variant_on_a_gpu_asks_slurm_for_one(project):
     assert not (project.directory / target).exists()
 
 
+@pytest.mark.exhaustive  # minutes
 def test_two_workers_train_all_of_the_data_on_one_node_and_on_two(project):
     """Lightning's own detection of Slurm would start one worker with half of each mini-batch."""
     two = {"threads": 1, "devices": 2}

@@ -89,6 +89,7 @@ def test_state_outside_of_the_module_is_no_obstacle(monkeypatch):
         prove(training_of("state_outside:Outside"))
 
 
+@pytest.mark.exhaustive
 def test_the_process_that_asks_stays_as_it_is(monkeypatch):
     for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
         monkeypatch.setenv(name, "7")
@@ -122,6 +123,7 @@ def test_a_crash_is_a_refusal_and_not_the_end_of_a_timing():
         prove_apart(training_of("state_outside:Dies"))
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_done_in_a_forked_process_is_done_without():
     """Red before: no fast step of a module whose file asks for a GPU could be proven."""
     assert prove_apart(training_of("state_outside:NotInAFork"))[0]["steps"] > 0
@@ -150,9 +152,8 @@ def test_nothing_is_started_where_a_proof_is_remembered(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_who_ends_the_asking_process_ends_the_proof(number, tmp_path):
     file = tmp_path / "pid"
     code = (

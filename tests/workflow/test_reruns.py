@@ -277,6 +277,7 @@ def test_a_missing_artifact_is_made_again(demo, demo_config, file, rule):
     assert not others & set(jobs)
 
 
+@pytest.mark.exhaustive  # a minute; tests/gate/test_stale.py sees what is hashed
 def test_a_changed_sister_package_reruns_the_training(project):
     """A package beside the user's own, which he imports, decides what is trained."""
     mine = project.directory / "mine"
