@@ -81,6 +81,26 @@ def test_the_verdicts_of_a_study_rest_on_what_it_compared(name, expected):
 
 
 @pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, ["noise/peaks/serial.json"]),
+        ({"epochs": 2000}, ["noise/peaks/serial.json"]),
+        ({"epochs": 2}, []),
+        ({"seeds": [1, 2]}, []),
+        ({"variants": ["one-worker"]}, []),
+        ({"workloads": ["digits"]}, []),
+    ],
+)
+def test_a_sweep_of_one_seed_rests_on_the_noise_of_what_is_trained_alike(change, expected):
+    sweep = {"workloads": ["peaks"], "variants": ["serial"], "seeds": [1], "epochs": None}
+    noise = {"workloads": ["peaks"], "variants": ["serial"]}
+    names = ["sweep", "noise"]
+    found = study("sweep", studies=names, sweep={**sweep, **change}, noise=noise).compared()
+    assert found[1:] == [f"results/{path}" for path in expected]
+    assert study("sweep", studies=["sweep"], sweep=sweep, noise=noise).compared()[1:] == []
+
+
+@pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("reproducibility", ["timings/determinism_denoiser", "timings/determinism_factorization"]),

@@ -300,6 +300,24 @@ def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
             assert one.startswith(f"{start} by 0.200 (95% interval ")
 
 
+def test_the_best_of_a_sweep_is_named_where_it_is_no_luck():
+    """Red before: a sweep that had found its best was not spoken of."""
+    sure = {"a": [0.9, 0.91, 0.92], "b": [0.7, 0.72, 0.71]}
+    for values, expected in (
+        (
+            sure,
+            [
+                "digits: lr a is best of 2, by more than luck: acc in the test is 0.910 (0.885 to "
+                "0.935), and 0.710 (0.685 to 0.735) with the next, lr b"
+            ],
+        ),
+        ({**sure, "b": [0.9, 0.92, 0.91]}, []),
+    ):
+        found = ranking(values)
+        rows = studies.sweep([Evidence(path="sweeps/digits.json", found=found)], [], [])
+        assert says(results(("sweep", rows), rankings={"digits": found})) == expected
+
+
 @pytest.mark.parametrize("other", ["equal", "differs"])
 def test_a_checkpoint_that_loses_bits_is_named(other):
     row = {"workload": "digits", "variant": "serial", "question": "", "measured": ""}

@@ -21,7 +21,9 @@ from safetensors.numpy import load_file, save_file
 from twinrun import artifacts
 from twinrun.comparison.pair_records import read_comparisons, write_comparisons
 from twinrun.errors import TwinrunError
+from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import read_rows, write_rows
+from twinrun.verdicts.sweep import best
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>&{{ 7*7 }}'
 
@@ -110,8 +112,9 @@ class TestPage:
         assert "8 runs of training led to 6 verdicts." in page.text
         said = "denoiser and factorization: training does not repeat under nondeterministic; switch"
         assert page.text.index(said) < page.text.index("8 runs of training")
-        link = '<li><a href="#reproducibility-denoiser">denoiser</a> and <a href="#reproduci'
-        assert page.source.count(link) == 2
+        row = "#verdict-reproducibility-repeats-denoiser-nondeterministic"
+        assert f'<li><a href="{row}">denoiser</a> and <a href="' in page.source
+        assert row[1:] in page.ids
         assert "<code>deterministic: true</code>" in page.source
 
     def test_a_variant_is_defined_once_where_it_first_appears(self, page):
@@ -414,6 +417,10 @@ class TestSeveralWorkersAndTrials:
             path = own_example.results / name / "denoiser.json"
             artifacts.write_json(path, value)
             own_example.files.append(str(path))
+        verdicts = own_example.results / "verdicts.csv"
+        evidence = Evidence(path="sweeps/denoiser.json", found=ranking)
+        rows = [{"study": "sweep", **row} for row in best(evidence)]
+        write_rows(verdicts, [*read_rows(verdicts), *rows])
         compared = own_example.results / "comparisons"
         shutil.copytree(compared / "reproducibility/denoiser", compared / "parallel/denoiser")
         own_example.files.extend(map(str, (compared / "parallel").glob("*/*.json")))

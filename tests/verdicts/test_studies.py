@@ -12,6 +12,33 @@ from twinrun.verdicts.judge import verdicts_of
 MISSING = {"workload": "denoiser", "variant": "on_gpu", "reason": "no GPU on this machine"}
 
 
+def noise(*of_seeds):
+    """Return a scale of a metric, by seed."""
+    return {
+        "workload": "digits",
+        "variant": "serial",
+        "seed": 1,
+        "steps": 60,
+        "reason": None,
+        "measures": [{"name": "acc", "kind": "metric", "number": None, "floor": 0.0}],
+        "runs": [
+            {
+                "kind": "seed" if number else "reference",
+                "label": f"seed {number + 1}",
+                "study": "noise",
+                "run": "",
+                "answer": "differs",
+                "reason": None,
+                "values": {"acc": value},
+                "lacks": {},
+            }
+            for number, value in enumerate(of_seeds)
+        ],
+        "left_out": [],
+        "half_a_seed": None,
+    }
+
+
 def summed_up(rows):
     return [(row["key"], row["variant"], row["answer"]) for row in rows]
 
@@ -281,6 +308,31 @@ class TestSweep:
     def test_the_first_is_the_best_only_where_luck_is_told_from_it(self, values, answer, ground):
         _, best = self.rows(values)
         assert (best["key"], best["answer"]) == ("best", answer)
+        assert ground in best["measured"]
+
+    @pytest.mark.parametrize(
+        ("second", "others", "ground"),
+        [
+            (0.895, {}, "differences below 0.0139 are luck: list more under sweep.seeds"),
+            (0.7, {}, "are luck; but that is of the workload's own hyperparameters, and with oth"),
+            (0.895, {"metric": "loss"}, "from one seed only, so this order may be luck"),
+            (0.895, {"measured_in": "epoch", "epoch": 2}, "from one seed only"),
+            (0.895, {"workload": "others"}, "from one seed only"),
+        ],
+    )
+    def test_of_one_seed_the_noise_of_its_workload_says_what_may_be_luck(
+        self, second, others, ground
+    ):
+        """Red before: what the study noise had measured was not asked for."""
+        found = {**ranking({1: [0.9], 2: [second]}), **others}
+        measured = {name: noise(0.9, 0.905, 0.9, 0.895, 0.9) for name in ("digits", "peaks")}
+        tables = [
+            Evidence(path=f"noise/{name}/serial.json", found={**table, "workload": name})
+            for name, table in measured.items()
+        ]
+        rows = studies.sweep([Evidence(path="sweeps/x.json", found=found)], tables, [])
+        (best,) = [row for row in rows if row["key"] == "best"]
+        assert best["answer"] == "undecided"
         assert ground in best["measured"]
 
     def test_the_lowest_may_be_best(self):

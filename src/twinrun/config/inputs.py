@@ -97,6 +97,23 @@ class Inputs:
         name = wildcards["dataset"]
         return self.settings.datasets[name].file or f"results/data/{name}.npz"
 
+    def noise_of_sweep(self) -> list[str]:
+        """List how far seeds move the workloads of a sweep that has one seed itself.
+
+        Where the study `noise` is asked for and trains them as long, under a variant of the sweep.
+        """
+        settings, asked = self.settings, self.settings.config["sweep"]
+        if "noise" not in settings.studies or len(asked["seeds"]) > 1:
+            return []
+        of_noise = settings.config["noise"]["workloads"]
+        alike = [
+            name
+            for name in asked["workloads"]
+            if name in of_noise and asked["epochs"] in (None, settings.workloads[name].epochs)
+        ]
+        variants = [v for v in settings.variants_of("noise") if v in settings.variants_of("sweep")]
+        return filled(NOISE, workload=alike, variant=variants)
+
     # One training, or one timing
 
     def dataset_of_run(self, wildcards: Wildcards) -> list[str]:

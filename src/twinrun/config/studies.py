@@ -172,7 +172,7 @@ class Sweep(Study):
     question = "Which hyperparameters do best?"
 
     def compared(self) -> list[str]:
-        return self.inputs.of_study(self.name, RANKING)
+        return [*self.inputs.of_study(self.name, RANKING), *self.inputs.noise_of_sweep()]
 
     def runs(self) -> list[str]:
         workloads = [{"workload": name} for name in self._workloads()]

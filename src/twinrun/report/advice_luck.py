@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 
-from twinrun.formatting import measure, plural
+from twinrun.formatting import count, measure, plural
 from twinrun.luck.contest import candidates, contest
 from twinrun.luck.floor import Floor, floors
+from twinrun.luck.standing import standing
 from twinrun.report.results import Results
-from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.report.sentence import Sentence, each_once, listed, sentence
 from twinrun.verdicts.noise import luck, outliers_of
 from twinrun.verdicts.rows import VerdictRow
+from twinrun.verdicts.sweep import metric_in, spread
 
 FEWEST_SEEDS = 3  # of which a noise floor is told
 SIDE = 5  # seeds a side
@@ -16,7 +18,12 @@ SIDE = 5  # seeds a side
 
 def lucks(results: Results) -> list[Sentence]:
     """Say which differences are luck; then which seeds are, and which candidates are better."""
-    of_keys = {"seed_or_rounding": _floor, "lucky_seed": _outlier, "contest": _contest}
+    of_keys = {
+        "seed_or_rounding": _floor,
+        "lucky_seed": _outlier,
+        "contest": _contest,
+        "best": _best,
+    }
     return [
         said
         for key, of in of_keys.items()
@@ -66,6 +73,20 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     yield sentence(row, f"{first} is {row['answer']} than {second}, by more than luck: {by}")
 
 
+def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
+    ranking = results.rankings.get(row["workload"])
+    if ranking is None or row["answer"] != "yes":
+        return
+    found = standing(ranking)
+    first, second = found.placed[:2]
+    yield sentence(
+        row,
+        f"{first.label} is best of {count(len(found.placed))}, by more than luck: "
+        f"{metric_in(ranking)} is {spread(first.scatter)}, and {spread(second.scatter)} with the "
+        f"next, {second.label}",
+    )
+
+
 def not_measured(results: Results) -> list[Sentence]:
     """Say what could not be measured here, and why; what is most often in the way first."""
     reasons: dict[str, list[VerdictRow]] = {}
@@ -76,7 +97,7 @@ def not_measured(results: Results) -> list[Sentence]:
     for reason, rows in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
         names = [row["variant"] for row in rows if row["variant"]]
         what = listed(names) if names else rows[0]["question"].removesuffix("?").lower()
-        subjects = [of for row in rows for of in sentence(row, "").subjects]
+        subjects = each_once(of for row in rows for of in sentence(row, "").subjects)
         says = f"not run here: {what} ({reason})"
-        found.append(Sentence(subjects=list(dict.fromkeys(subjects)), says=says))
+        found.append(Sentence(subjects=subjects, says=says))
     return found

@@ -1,5 +1,6 @@
-"""A sentence of advice: what it is about, with the sections it rests on, and what it says."""
+"""A sentence of advice: what it is about, with the verdicts it rests on, and what it says."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,17 +10,39 @@ from twinrun.wording import shown
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """One sentence; what it says rests on verdicts in the sections of its subjects."""
+    """One sentence; what it says rests on the verdicts of its subjects."""
 
     subjects: Sequence[tuple[str, str]]
-    """Workloads, each with the id of its section."""
+    """Workloads, each with the id of a verdict's row."""
     says: str
     """The rest, without the full stop; code stands between backticks."""
 
 
 def sentence(row: VerdictRow, says: str) -> Sentence:
     """Say something that rests on a verdict."""
-    return Sentence(subjects=[(row["workload"], f"{row['study']}-{row['workload']}")], says=says)
+    return Sentence(subjects=[(row["workload"], row_id(row))], says=says)
+
+
+def row_id(row: VerdictRow) -> str:
+    """Name the row of a verdict in the page; those of several sizes or seeds are one.
+
+    >>> row_id({"study": "matrix", "key": "repeats", "workload": "lr~0.1", "variant": "serial"})
+    'verdict-matrix-repeats-lr~0.1-serial'
+    """
+    names = "-".join((row["study"], row["key"], row["workload"], row["variant"]))
+    return f"verdict-{re.sub(r'[^A-Za-z0-9~._-]', '-', names)}"
+
+
+def each_once(subjects: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Name each workload once, with the first of its rows.
+
+    >>> each_once([("digits", "a"), ("peaks", "b"), ("digits", "c")])
+    [('digits', 'a'), ('peaks', 'b')]
+    """
+    by_name: dict[str, str] = {}
+    for name, row in subjects:
+        by_name.setdefault(name, row)
+    return list(by_name.items())
 
 
 def merged(sentences: Iterable[Sentence]) -> list[Sentence]:
@@ -33,7 +56,7 @@ def merged(sentences: Iterable[Sentence]) -> list[Sentence]:
     for found in sentences:
         known = by_words.get(found.says)
         subjects = [*known.subjects, *found.subjects] if known else [*found.subjects]
-        by_words[found.says] = replace(found, subjects=list(dict.fromkeys(subjects)))
+        by_words[found.says] = replace(found, subjects=each_once(subjects))
     return list(by_words.values())
 
 

@@ -2,7 +2,8 @@
 
 from twinrun.luck.standing import standing
 from twinrun.report.results import Results
-from twinrun.verdicts.sweep import ground, metric_in
+from twinrun.verdicts.rows import VerdictRow
+from twinrun.verdicts.sweep import metric_in
 
 
 def section(results: Results) -> dict[str, object]:
@@ -17,12 +18,16 @@ def section(results: Results) -> dict[str, object]:
     }
 
 
+def _is_best_of(row: VerdictRow, workload: str) -> bool:
+    return (row["study"], row["key"], row["workload"]) == ("sweep", "best", workload)
+
+
 def _workload(results: Results, workload: str) -> dict[str, object]:
     study, settings = results.config["sweep"], results.config["workloads"][workload]
     ranking = results.rankings.get(workload)
     trials = ranking["trials"] if ranking else []
     found = standing(ranking) if ranking else None
-    answer, said = ground(ranking, found) if ranking and found and found.placed else (None, None)
+    row = next((row for row in results.verdicts if _is_best_of(row, workload)), None)
     return {
         "name": workload,
         "module": settings["module"],
@@ -34,6 +39,6 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "finished": ranking["finished"] if ranking else 0,
         "standing": found,
         "metric_in": metric_in(ranking) if ranking else None,
-        "answer": answer,
-        "ground": said,
+        "answer": row["answer"] if row else None,
+        "ground": row["measured"] if row else None,
     }

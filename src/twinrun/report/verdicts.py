@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from twinrun.formatting import count
 from twinrun.report.measured_sizes import one_row_of_sizes
 from twinrun.report.results import Results
+from twinrun.report.sentence import row_id
 from twinrun.report.set_for_runs import SetForRuns, set_for_runs
 from twinrun.verdicts.rows import VerdictRow
 
@@ -18,6 +19,8 @@ class ShownVerdict(VerdictRow):
 
     is_file: bool
     """Whether the evidence is a file of ours, so that it may be a link."""
+    id: str | None
+    """By which the advice names it; None of a further row of the same question."""
     rests_on: SetForRuns | None
     """What was set for the runs behind it, in the first verdict of a comparison; else None."""
 
@@ -36,6 +39,7 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
     files |= {f"matrix/{name}.json" for name in results.matrices}
     files |= {f"resumes/{found['workload']}/{found['variant']}.json" for found in results.resumes}
     said: set[tuple[str, str]] = set()
+    ids: set[str] = set()
     # Of a study that broke off before its first verdict too: it says there what is missing.
     studies: dict[str, list[ShownVerdict]] = {
         study: [] for study in results.config["studies"] if results.missing
@@ -45,10 +49,12 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
         shown: ShownVerdict = {
             **row,
             "is_file": row["evidence"] in files,
+            "id": None if row_id(row) in ids else row_id(row),
             # Once for all verdicts that one comparison gives.
             "rests_on": None if subject in said else _rests_on(row, results),
         }
         said |= {subject} if shown["rests_on"] else set()
+        ids.add(row_id(row))
         studies.setdefault(row["study"], []).append(shown)
     return studies
 

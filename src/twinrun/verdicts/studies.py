@@ -141,13 +141,14 @@ def parallel(
 
 def sweep(
     rankings: Sequence[Evidence[Ranking]],
-    timings: Sequence[Timing],
+    noises_of_it: Sequence[Evidence[NoiseTable]],
     missing: Sequence[VariantNotRun],
 ) -> list[Verdict]:
     """Say of each sweep whether its trials finished, and whether its winner is more than luck."""
-    rows = [
-        row for ranking in rankings for row in [sweeps.finished(ranking), *sweeps.best(ranking)]
-    ]
+    rows: list[Verdict] = []
+    for ranking in rankings:
+        tables = [of.found for of in noises_of_it]
+        rows += [sweeps.finished(ranking), *sweeps.best(ranking, tables)]
     return [*rows, *not_run(missing, "finished", sweeps.FINISHED)]
 
 
@@ -245,6 +246,17 @@ def _timed_study(
     return judged
 
 
+def _of_sweep(files: StudyFiles) -> list[Verdict]:
+    """Read the rankings of a sweep apart from the study `noise` of its workloads."""
+    of_noise = [p for p in files.comparisons if Path(p).is_relative_to(files.results / "noise")]
+    rankings = [path for path in files.comparisons if path not in of_noise]
+    return sweep(
+        read(rankings, _one(read_ranking), results=files.results),
+        read(of_noise, _one(read_noise), results=files.results),
+        files.missing,
+    )
+
+
 _timing, _scaling = _one(summary.read), _one(epoch_times.read)
 # One signature for all: a study without timings gets an empty list of them.
 STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
@@ -252,7 +264,7 @@ STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
     "devices": _timed_study(devices),
     "acceleration": _timed_study(acceleration),
     "parallel": _study(parallel, read_comparisons, _scaling),
-    "sweep": _study(sweep, _one(read_ranking), _timing),
+    "sweep": _of_sweep,
     "contest": _study(contest, _one(read_ranking), _timing),
     "matrix": _study(matrix, _one(read_matrix), _timing),
     "resume": _study(resume, _one(read_stops), _timing),

@@ -7,8 +7,10 @@ is called the best.
 
 from collections.abc import Sequence
 
+from twinrun.comparison.noise_records import NoiseTable
 from twinrun.comparison.study_records import Ranking
 from twinrun.formatting import count, measure, plural
+from twinrun.luck.floor import Floor, floors
 from twinrun.luck.forecast import MOST_SEEDS
 from twinrun.luck.standing import Placed, Standing, standing
 from twinrun.luck.welch import Scatter
@@ -33,12 +35,17 @@ def _and(labels: Sequence[str]) -> str:
     return f"{', '.join(labels[:-1])} and {labels[-1]}"
 
 
-def best(ranking: Evidence[Ranking]) -> list[Verdict]:
-    """Name the best choice, or those between which it is undecided; nothing if none finished."""
+def best(ranking: Evidence[Ranking], noises: Sequence[NoiseTable] = ()) -> list[Verdict]:
+    """Name the best choice, or those between which it is undecided; nothing if none finished.
+
+    Args:
+        ranking: of one workload.
+        noises: how far seeds move workloads that are trained as long.
+    """
     found = ranking.found
     if not any(choice["rank"] is not None for choice in found["choices"]):
         return _unranked(ranking)
-    answer, measured = ground(found, standing(found))
+    answer, measured = ground(found, standing(found), _floor(found, noises))
     return [_verdict(ranking, "best", BEST, answer, measured)]
 
 
@@ -79,12 +86,27 @@ def metric_in(ranking: Ranking) -> str:
     return f"{ranking['metric']} {where}"
 
 
-def ground(ranking: Ranking, found: Standing) -> tuple[Answer, str]:
+def _floor(ranking: Ranking, noises: Sequence[NoiseTable]) -> Floor | None:
+    """Return how far seeds move the metric of a ranking: of several variants, the furthest."""
+    if ranking["measured_in"] != "test":
+        return None
+    known = [
+        floor
+        for table in noises
+        if table["workload"] == ranking["workload"] and table["reason"] is None
+        for floor in floors(table)
+        if floor.metric == ranking["metric"] and floor.luck
+    ]
+    return max(known, key=lambda floor: floor.luck, default=None)
+
+
+def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tuple[Answer, str]:
     """Say whether the first choice is the best, and what that rests on.
 
     Args:
         ranking: at least one choice has a rank.
         found: how its choices stand.
+        floor: how far seeds move its metric, where that was measured.
     """
     first, rivals = found.placed[0], found.rivals
     measured_as, beside = f"{ranking['best']} {metric_in(ranking)}", _beside(ranking, found)
@@ -92,8 +114,7 @@ def ground(ranking: Ranking, found: Standing) -> tuple[Answer, str]:
     if len(found.placed) < 2:
         return "undecided", f"{alone}; there is no other choice to compare it with{beside}"
     if found.seeds < 2:
-        luck = "from one seed only, so this order may be luck: list more under sweep.seeds"
-        return "undecided", f"{alone}; {luck}{beside}"
+        return "undecided", f"{alone}; {_from_one_seed(found, floor)}{beside}"
     mean = f"{measured_as}, mean over {count(found.seeds)} seeds"
     if not rivals:
         most = max(choice.p or 0 for choice in found.placed[1:])
@@ -104,6 +125,24 @@ def ground(ranking: Ranking, found: Standing) -> tuple[Answer, str]:
     more = len(names) - MOST_NAMED
     named = _and(names) if more <= 0 else _and([*names[:MOST_NAMED], f"{more} more"])
     return "undecided", f"undecided between {named}; {mean}; {_still(found)}{beside}"
+
+
+def _from_one_seed(found: Standing, floor: Floor | None) -> str:
+    """Say how far the first is from the next, beside what is luck; one seed decides nothing."""
+    first, second = found.placed[:2]
+    apart = abs(first.scatter.mean - second.scatter.mean)
+    if floor is None:
+        return "from one seed only, so this order may be luck: list more under sweep.seeds"
+    known = (
+        f"the next, {second.label}, is apart by {measure(apart)}; by the study noise, with one "
+        f"run a side, differences below {measure(floor.luck)} are luck"
+    )
+    if apart < floor.luck:
+        return f"{known}: list more under sweep.seeds"
+    return (
+        f"{known}; but that is of the workload's own hyperparameters, and with others seeds may "
+        f"matter more: list more under sweep.seeds"
+    )
 
 
 def _still(found: Standing) -> str:
