@@ -21,6 +21,7 @@ from safetensors.numpy import load_file, save_file
 from twinrun import artifacts
 from twinrun.comparison.pair_records import read_comparisons, write_comparisons
 from twinrun.errors import TwinrunError
+from twinrun.report.used_settings import used
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import read_rows, write_rows
 from twinrun.verdicts.sweep import best
@@ -167,7 +168,8 @@ class TestPage:
 
     def test_settings_can_be_read_back(self, example, page):
         settings = re.search(r"<pre.*?><code>(.*?)</code></pre>", page.source, re.DOTALL)[1]
-        assert yaml.safe_load(html.unescape(settings)) == example.config
+        assert yaml.safe_load(html.unescape(settings)) == used(example.config)
+        assert "*id" not in settings
 
     def test_names_environment_data_and_each_run(self, page):
         for text in ("2.13.0+cpu", "Example CPU @ 2.1 GHz", "d" * 64, "612 MiB"):

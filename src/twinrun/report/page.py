@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -32,6 +31,7 @@ from twinrun.report.definitions import definitions
 from twinrun.report.missing import Failure, Missing, by_cause
 from twinrun.report.results import Results, read_results
 from twinrun.report.tables import without_empty_columns
+from twinrun.report.used_settings import as_yaml, used
 from twinrun.timing import ratio_words
 from twinrun.verdicts.equality import MOST_ULP
 from twinrun.verdicts.rows import read_rows
@@ -125,12 +125,7 @@ def write_page(
         datasets=runs.datasets(results),
         unidentified=runs.without_dataset(results),
         data_gaps=_data_gaps(results),
-        settings=yaml.safe_dump(
-            dict(broken_off.config if broken_off else config),
-            sort_keys=False,
-            allow_unicode=True,
-            width=88,
-        ),
+        settings=as_yaml(used(broken_off.config if broken_off else config)),
     )
     write_text(output, page)
 
