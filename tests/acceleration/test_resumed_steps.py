@@ -7,7 +7,6 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from example_trainings import VARIANT
-from sampled import one_in
 
 from twinrun.acceleration.compilation import traced_only
 from twinrun.checkpoint.resumable import Resumable
@@ -116,8 +115,8 @@ def test_code_that_depends_on_what_came_first_is_not_resumed(tmp_path):
     assert {path.name for path in tmp_path.glob("*.ckpt")} <= {"epoch1.ckpt"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", one_in(3, ["Dropout", "StepSchedule", "Convolution"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["Dropout", "StepSchedule", "Convolution"])
 def test_generated_code_is_resumed_to_the_same_bits(name, tmp_path):
     weights, _, _ = train(name, tmp_path / "whole")
     train(name, tmp_path / "stopped", stop=2)

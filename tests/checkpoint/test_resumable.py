@@ -838,6 +838,7 @@ def start(folder, death):
     )
 
 
+@pytest.mark.exhaustive  # tests/workflow/test_resuming.py kills one, too
 def test_a_run_killed_with_signal_9_ends_in_the_same_files(tmp_path):
     death, folders = tmp_path / "death", [tmp_path / "whole", tmp_path / "killed"]
     start(folders[0], death)

@@ -98,13 +98,13 @@ def assert_resolved_or_refused(config):
     assert set(found.active_workloads()) <= set(found.workloads)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(edited_configs())
 def test_an_edited_config_resolves_or_is_refused(config):
     assert_resolved_or_refused(config)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(words, values, max_size=6))
 def test_an_arbitrary_config_resolves_or_is_refused(config):
     assert_resolved_or_refused(config)

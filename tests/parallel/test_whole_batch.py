@@ -105,7 +105,7 @@ def epoch_means(values, batches):
 
 @pytest.fixture(
     scope="module",
-    params=one_in(2, [(3, 65), (2, 71)]),
+    params=[(3, 65), pytest.param((2, 71), marks=pytest.mark.exhaustive)],
     ids=["3 workers", "2 workers"],
 )
 def shared(request, tmp_path_factory):

@@ -146,7 +146,8 @@ TOP_ALONE = """
 """
 
 
-@pytest.mark.parametrize("installs", one_in(2, [True, False]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("installs", [True, False])
 def test_submodules_are_there_without_an_import_of_their_own(tmp_path, installs):
     """`L.pytorch.callbacks.EarlyStopping`, as Lightning's own documentation writes it."""
     folders = [installed(tmp_path, VERSION)] if installs else []

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from example_trainings import HERE, VARIANT, WORKLOAD, arguments
 from safetensors.torch import load_file
+from sampled import one_in
 from small import Points, Small
 
 from twinrun import artifacts
@@ -181,7 +182,7 @@ def test_it_is_so_of_micro_batches_but_for_rounding(trainer):
         torch.testing.assert_close(found[name], expected[name], rtol=1e-12, atol=1e-13, msg=name)
 
 
-@pytest.mark.parametrize("trainer", CLIPPING, ids=["norm", "value"])
+@pytest.mark.parametrize("trainer", one_in(2, CLIPPING), ids=["norm", "value"])
 def test_a_run_is_the_training_of_a_script_with_the_same_arguments(tmp_path, trainer):
     with torch.random.fork_rng():
         expected, unbounded = weights_of_script(trainer), weights_of_script({})
@@ -208,6 +209,7 @@ def test_two_workers_clip_what_one_does(tmp_path):
     assert any(not torch.allclose(one[name], unbounded[name]) for name in one)
 
 
+@pytest.mark.exhaustive
 def test_two_workers_accumulate_what_one_does(tmp_path):
     """Their shards of the last mini-batch, of 4 and of 3 samples, have other weights."""
     told = {"accumulate_grad_batches": {"0": 2, "1": 3}, "max_steps": 6, "val_check_interval": 2}
@@ -319,7 +321,7 @@ class Kept(StepRecorder):
         self._set_phase("forward")
 
 
-@pytest.mark.parametrize("step", [6, 7])
+@pytest.mark.parametrize("step", one_in(2, [7, 6]))
 def test_a_step_of_an_accumulation_is_replayed(tmp_path, monkeypatch, step):
     """The first one of the second epoch accumulates, the second updates: in every repeat."""
     told = {"accumulate_grad_batches": {"1": 2}, "limit_train_batches": 5, "max_steps": 9}

@@ -101,6 +101,7 @@ def test_a_start_that_is_refused_leaves_no_pass_of_an_earlier_one(project, stem)
     assert not gate.exists(), done.text
 
 
+@pytest.mark.exhaustive  # tests/training/test_rehearsal.py sees what is remembered
 def test_the_rehearsal_is_remembered_and_can_be_switched_off(project):
     config = {
         "studies": ["reproducibility"],
