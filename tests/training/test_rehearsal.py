@@ -267,6 +267,12 @@ def counted(monkeypatch, tmp_path):
     return count
 
 
+@pytest.fixture
+def code(monkeypatch):
+    """Code that stays as it is: to find what a module imports takes a process."""
+    monkeypatch.setattr(start_rehearsal, "hash_of_code", lambda *_: "code")
+
+
 def test_it_is_remembered_until_code_config_or_data_change(counted, tmp_path):
     assert counted() == 1
     assert counted() == 0
@@ -281,6 +287,7 @@ def test_it_is_remembered_until_code_config_or_data_change(counted, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] == ".") == [".snakemake"]
 
 
+@pytest.mark.usefixtures("code")
 def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
     """Red before: a cache that the rehearsal wrote was read by all runs, and nothing said so."""
     said = []
@@ -305,6 +312,7 @@ def test_another_data_file_is_rehearsed_again(counted, tmp_path):
     assert start_rehearsal._key(part, settings, [], memory) != first
 
 
+@pytest.mark.usefixtures("code")
 def test_a_mistake_is_not_remembered(counted):
     counted.fake.mistakes = ["workloads.mine: is wrong"]
     for _ in range(2):
@@ -314,6 +322,7 @@ def test_a_mistake_is_not_remembered(counted):
     assert counted() == 1
 
 
+@pytest.mark.usefixtures("code")
 def test_a_corrupt_memory_is_as_none(counted, tmp_path):
     assert counted() == 1
     (tmp_path / ".snakemake/twinrun/rehearsal.json").write_text("{")
