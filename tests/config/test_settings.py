@@ -401,6 +401,20 @@ def test_accumulation_by_epochs_is_taken_as_the_docs_write_it(page):
     assert found.trainer.accumulation() == schedule
 
 
+def test_what_no_timing_measures_is_said_before_any_job():
+    """Red before: in the results alone, which take hours."""
+    variants = {"loads": {"data_workers": 2}, "cut": {"accumulate": 4}}
+    settings = resolved(
+        studies=["acceleration"],
+        variants=variants,
+        acceleration={"variants": ["nondeterministic", "deterministic", "cut"]},
+    )
+    assert settings.notes == [
+        "acceleration: the variant cut is trained and not timed: a timing is one process that does "
+        "whole steps, without accumulate: 4"
+    ]
+
+
 def test_no_variant_takes_the_place_of_a_baseline_that_cannot_be_timed():
     """Red at a14b1c7: the second one did, without a word, and the gate judged its ratios."""
     variants = {"det-env": {"deterministic": True, "environment": {"MKL_CBWR": "COMPATIBLE"}}}

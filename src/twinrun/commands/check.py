@@ -30,6 +30,8 @@ def check_config(files: Sequence[str | Path]) -> None:
     config, mistakes = merged(files)
     settings = resolve(config, SCHEMA, gpus=count_gpus(), mistakes=mistakes)
     if not settings.config["rehearsal"]:
+        for said in settings.notes:
+            say(said)
         print("The config is right. Its workloads were not rehearsed (rehearsal: false).")
         return
     # Anew: who asks wants to see it, remembered or not.

@@ -222,7 +222,15 @@ def _settings(config: dict[str, Any], gpus: int, notes: list[str]) -> Settings:
             hyperparameters={**workload.hyperparameters, **hyperparameters},
             epochs=config["sweep"]["epochs"] or workload.epochs,
         )
+    settings.notes.extend(_untimed_notes(settings))
     return settings
+
+
+def _untimed_notes(settings: Settings) -> Iterator[str]:
+    """Say which variants of the studies no timing measures, before any job starts."""
+    for study in settings.studies:
+        for name, why in settings.untimed_of(study).items():
+            yield f"{study}: the variant {name} is trained and not timed: {why}"
 
 
 def _made_of_each(sections: Section) -> dict[str, dict[str, object]]:

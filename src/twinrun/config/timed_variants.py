@@ -5,8 +5,9 @@ to the study's own baseline: where that one cannot be timed none of the others i
 baseline would answer another question.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from twinrun.config.definitions import Variant
 
@@ -33,14 +34,34 @@ def untimed(names: Sequence[str], variants: Mapping[str, Variant]) -> dict[str, 
     return {name: reasons.get(name, of_baseline) for name in names}
 
 
+def timed_without(name: str, baseline: str, variants: Mapping[str, Variant]) -> str | None:
+    """Say what a timing leaves out of that in which a variant differs from its baseline.
+
+    Args:
+        name: of a variant that is timed.
+        baseline: the name of its baseline.
+        variants: by name; None is said of one that is not among them.
+    """
+    if not {name, baseline} <= variants.keys():
+        return None
+    variant, other = variants[name], variants[baseline]
+    found = []
+    for key in _changed(other, variant):
+        if key in LEFT_OUT:
+            own, of_other = (json.dumps(getattr(v, key), default=asdict) for v in (variant, other))
+            found.append(f"{key} ({own}, under {baseline} {of_other})")
+    return f"timed without {' and '.join(found)}" if found else None
+
+
 def _left_out(baseline: Variant, variant: Variant) -> list[str]:
     """Return what a variant changes, if a timing does none of it."""
-    changed = [
-        field.name
-        for field in fields(variant)
-        if getattr(variant, field.name) != getattr(baseline, field.name)
-    ]
+    changed = _changed(baseline, variant)
     return changed if set(changed) <= LEFT_OUT else []
+
+
+def _changed(baseline: Variant, variant: Variant) -> list[str]:
+    names = [field.name for field in fields(variant)]
+    return [name for name in names if getattr(variant, name) != getattr(baseline, name)]
 
 
 def why_untimed(variant: Variant) -> str | None:

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.formatting import count, seconds
-from twinrun.report.measured_sizes import Measured, measured, size_of, times, timing_of, where
+from twinrun.report.measured_sizes import (
+    Measured,
+    measured,
+    size_of,
+    times,
+    timing_of,
+    where,
+    without,
+)
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, sentence
 from twinrun.timing.ratio_words import interval_of_speed
@@ -53,7 +61,7 @@ def _faster(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
         return
     row, clauses = rows[0], [f"{rows[0]['variant']} {' and '.join(of_both)}"]
     clauses += [said for said in (_slower_at(results, rows), _pays(results, rows, trains)) if said]
-    clauses += _bits(results, row)
+    clauses += [*_without(results, row), *_bits(results, row)]
     yield sentence(row, "; ".join(clauses))
 
 
@@ -64,7 +72,13 @@ def _slower(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
     found = _slower_ones(results, rows)
     if found:
         says = f"{rows[0]['variant']} is slower: it trains {_how_fast(results, rows, found)}"
-        yield sentence(rows[0], says)
+        yield sentence(rows[0], "; ".join([says, *_without(results, rows[0])]))
+
+
+def _without(results: Results, row: VerdictRow) -> list[str]:
+    """Say what the timing left out of a variant."""
+    timing = timing_of(results, row)
+    return [] if timing is None else without(timing, row["variant"])
 
 
 def _slower_at(results: Results, rows: Sequence[VerdictRow]) -> str | None:

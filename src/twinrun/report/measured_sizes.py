@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure
 from twinrun.report.results import Results
 from twinrun.timing.ratio_words import effect_of
@@ -111,6 +112,12 @@ def times(found: Sequence[Measured]) -> str:
     return f"{' to '.join(ends)} times as fast"
 
 
+def without(timing: TimingSummary, variant: str) -> list[str]:
+    """Say what a timing left out of a variant, if it left out something."""
+    said = timed_without(variant, timing["baseline"], timing["settings"]["variants"])
+    return [said] if said else []
+
+
 def one_row_of_sizes(rows: Sequence[VerdictRow], results: Results) -> list[VerdictRow]:
     """Make one row of those that give one answer at several sizes, in the first one's place."""
     groups: dict[tuple[str, ...], list[VerdictRow]] = {}
@@ -140,6 +147,7 @@ def _joined(
         clauses.append(times(found))
         if unstable := sum(m.unstable for m in found):
             clauses.append(f"unstable at {count(unstable)} of {count(len(found))} sizes")
+        clauses += without(timing, first["variant"])
     else:
         clauses += dict.fromkeys(row["measured"] for row in group)
     question = TRAINS_FASTER.format(baseline=timing["baseline"])

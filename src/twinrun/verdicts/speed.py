@@ -8,6 +8,7 @@ machine with neighbours a factor of three is still one, and a tenth is not.
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
+from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, percent, seconds
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
@@ -49,7 +50,8 @@ def costs(timing: Timing) -> list[Verdict]:
     rows = []
     for ratio in _of_phase(timing, "train"):
         behind = medians_behind(timing.found, ratio)
-        answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
+        measured = time_ratio(ratio) + _doubts(ratio, behind) + _left_out(timing, ratio)
+        answered = answer(ratio, behind, yes="slower"), measured
         rows.append(verdict_of(timing, "cost", ratio["variant"], question, *answered))
     return rows + [
         verdict_of(timing, "cost", variant, question, *answered)
@@ -136,7 +138,8 @@ def _speeds(timing: Timing, phase: str) -> Iterator[Answered]:
     """Answer whether variants are faster than the baseline in a phase."""
     for ratio in _of_phase(timing, phase):
         behind = medians_behind(timing.found, ratio)
-        answered = answer(ratio, behind, yes="faster"), speed_up(ratio) + _doubts(ratio, behind)
+        measured = speed_up(ratio) + _doubts(ratio, behind) + _left_out(timing, ratio)
+        answered = answer(ratio, behind, yes="faster"), measured
         yield ratio["variant"], ratio["size"], answered
 
 
@@ -201,6 +204,13 @@ def _widened(ratio: Interval, medians: Sequence[Steadiness]) -> Interval:
         return ratio
     # Divided and multiplied, so that a ratio and its inverse are widened alike.
     return {"time_ratio": ratio["time_ratio"], "low": low / factor, "high": high * factor}
+
+
+def _left_out(timing: Timing, ratio: Ratio) -> str:
+    """Say which settings of a variant are no part of what was timed."""
+    found = timing.found
+    said = timed_without(ratio["variant"], found["baseline"], found["settings"]["variants"])
+    return f"; {said}" if said else ""
 
 
 def _doubts(ratio: Interval, medians: Sequence[Median]) -> str:
