@@ -132,6 +132,7 @@ def write_run(
         "departures": [],
         "code": {},
         "not_fingerprinted": [],
+        "not_compared": [],
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
         "compilation": None,
         "compiler_cache": None,
@@ -231,6 +232,7 @@ def write_comparison(
             "non_finite_loss": [None, None],
             "non_finite_parameters": [0, 0],
             "not_fingerprinted": [],
+            "not_compared": [],
             "departures": [],
             "same_as_seeds": [],
             "runs": [

@@ -5,9 +5,11 @@ An optimizer may hold what no module does: a network in a list, say, which a mod
 layer or add one while it trains.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
+
+_DEEPEST, _MOST = 4, 64  # a list in a list; more items are data rather than layers
 
 
 def parameters_of(
@@ -36,3 +38,46 @@ def unheld_parameters(
                     known.add(id(parameter))  # one may be in several optimizers
                     found[f"optimizer {position}, group {number}, parameter {index}"] = parameter
     return found
+
+
+def uncompared_weights(
+    module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+) -> list[str]:
+    """Name the tensors in attributes that require gradients and are not among `parameters_of`.
+
+    A module may train them by itself: by an optimizer that it keeps to itself, or by hand.
+
+    >>> module = torch.nn.Linear(2, 1)
+    >>> module.scale = torch.ones((), requires_grad=True)
+    >>> module.apart = [torch.nn.Linear(2, 1, bias=False)]
+    >>> uncompared_weights(module, [])
+    ['apart[0].weight', 'scale']
+    >>> uncompared_weights(module, [torch.optim.SGD([module.scale, *module.parameters()])])
+    ['apart[0].weight']
+    """
+    known = {id(parameter) for parameter in parameters_of(module, optimizers).values()}
+    found = {}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            for where, tensor in _trainable(value, f"{path}.{name}" if path else name, 0):
+                if id(tensor) not in known:
+                    found.setdefault(id(tensor), where)
+    return sorted(found.values())
+
+
+def _trainable(value: object, path: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        if value.requires_grad and value.is_leaf:
+            yield path, value
+    elif isinstance(value, torch.nn.Module):
+        for name, parameter in value.named_parameters():
+            yield from _trainable(parameter, f"{path}.{name}", depth)
+    elif isinstance(value, torch.optim.Optimizer):
+        for number, group in enumerate(value.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                where = f"{path}, group {number}, parameter {index}"
+                yield from _trainable(parameter, where, depth)
+    elif isinstance(value, list | tuple | dict) and len(value) <= _MOST and depth < _DEEPEST:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _trainable(item, f"{path}[{key!r}]", depth + 1)

@@ -226,6 +226,8 @@ class RunManifest(Origin):
     """Where the training departs from its variant."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into."""
+    not_compared: list[str]
+    """Tensors that require gradients and that neither the module nor its optimizers hold."""
     code: dict[str, ImportedFile]
     """The user's modules as the process imported them, by file."""
     seconds: RunSeconds

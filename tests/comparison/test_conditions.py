@@ -263,6 +263,14 @@ def test_what_nobody_could_look_into_is_said_beside_equal(tmp_path):
     assert "could not" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
 
 
+def test_weights_that_were_not_compared_are_named_beside_equal(tmp_path):
+    """Red before: an equal pair said nothing of weights that a module trains by itself."""
+    by_hand = {"changes": {"not_compared": ["apart[0].weight", "scale"]}}
+    measured = verdicts(tmp_path, *pair(tmp_path, by_hand))["repeats"]["measured"]
+    assert measured.endswith("was not compared (2 tensors: apart[0].weight, scale)")
+    assert "not compared" not in verdicts(tmp_path, *pair(tmp_path))["repeats"]["measured"]
+
+
 def test_a_training_that_was_not_as_its_variant_says_is_named_once(tmp_path):
     sentence = "data_workers is 2, where the variant says 0: the data module decides it"
     departure = {"setting": "data_workers", "sentence": sentence}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from twinrun.comparison.pair_records import Comparison, NonFiniteLoss
 from twinrun.formatting import count, plural
+from twinrun.wording import some
 
 
 def conditions(found: Comparison) -> list[str]:
@@ -34,6 +35,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
         *_weights(found),
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
+        *_beside(found["not_compared"]),
         *[f"not as its variant says: {departure['sentence']}" for departure in found["departures"]],
         *_compilers(found),
     ]
@@ -148,6 +150,14 @@ def _unseen(classes: Sequence[str]) -> Iterator[str]:
         *others, last = classes
         named = f"{', '.join(others)} and {last}" if others else last
         yield f"but what objects of {named} hold in the batches could not be compared"
+
+
+def _beside(names: Sequence[str]) -> Iterator[str]:
+    """Name what a module may train by itself: its bits are in no answer."""
+    if names:
+        held = "neither parameters of the module nor held by an optimizer of Lightning's"
+        whose = plural(len(names), "tensor")
+        yield f"but what requires gradients and is {held} was not compared ({whose}: {some(names)})"
 
 
 def _outputs(found: Comparison) -> Iterator[str]:

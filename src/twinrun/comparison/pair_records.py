@@ -156,6 +156,8 @@ class Comparison(TypedDict):
     """For each run how many elements of parameters are infinite or NaN after training."""
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
+    not_compared: list[str]
+    """Tensors that a run may have trained and that are no parameters, and so not compared."""
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
     traced: NotRequired[str]

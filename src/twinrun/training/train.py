@@ -28,6 +28,7 @@ from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, RunFiles, Variant
 from twinrun.errors import JobError, sentence_of
 from twinrun.parallel.team import check_same_parameters
+from twinrun.parameters import uncompared_weights
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
 from twinrun.run_records import Origin, RunManifest
@@ -109,6 +110,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         # Now: a test would give the Trainer no optimizers, and may add to the module.
         tensors = tensors_of(module, trainer.optimizers)
         entries = entries_of(tensors)
+        not_compared = uncompared_weights(module, trainer.optimizers)
         files = _moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
             if is_whole:
@@ -142,6 +144,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "departures": watchers.happened.departures,
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
+        "not_compared": not_compared,
         "seconds": {
             "setup": round(setup_ended - started, 3),
             "fit": round(fit_ended - setup_ended, 3),
