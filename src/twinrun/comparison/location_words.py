@@ -6,8 +6,9 @@ Does without torch.
 from twinrun.comparison.advice import remedy_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
+from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Training
-from twinrun.formatting import count, measure, plural
+from twinrun.formatting import count, plural
 
 PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 OUTSIDE = "a clock, a set, NumPy, another library"
@@ -98,8 +99,6 @@ def _size(op: Operation) -> str:
     # Of a large output only a sample is measured, which may be equal where the whole is not.
     if "elements" not in op or not op["elements_differing"]:
         return ""
+    how_many = f", {count(op['elements_differing'])} of {plural(op['elements'], 'element')}"
     ulp = op["max_ulp"]
-    return (
-        f", {count(op['elements_differing'])} of {plural(op['elements'], 'element')} by up to "
-        f"{count(ulp) if ulp < 1_000_000 else measure(ulp)} ULP"
-    )
+    return f"{how_many} by up to {count(ulp)} ULP" if ulp < MOST_ULP else how_many

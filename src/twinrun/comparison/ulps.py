@@ -6,6 +6,8 @@ bfloat16 comes as its uint16 bits, which is why every function is told the dtype
 
 import numpy as np
 
+MOST_ULP = 1_000_000  # that is said: beyond it a distance says nothing of rounding
+
 
 def ulps(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
     """Count the steps from one value to the other through all numbers of the type; flat, uint64.

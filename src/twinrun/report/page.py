@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from twinrun import formatting
 from twinrun.artifacts import write_text
 from twinrun.comparison.conditions import conditions
+from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Section
 from twinrun.config.studies import STUDIES
 from twinrun.errors import JobError, sentence_of
@@ -33,7 +34,6 @@ from twinrun.report.results import Results, read_results
 from twinrun.report.tables import without_empty_columns
 from twinrun.report.used_settings import as_yaml, used
 from twinrun.timing import ratio_words
-from twinrun.verdicts.equality import MOST_ULP
 from twinrun.verdicts.rows import read_rows
 
 

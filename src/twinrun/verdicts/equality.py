@@ -12,6 +12,7 @@ from twinrun.comparison.conditions import conditions_of_seeds, listed, same_trai
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.outputs import WORST_FIRST
 from twinrun.comparison.pair_records import Comparison, Counts, FirstDifference, Location
+from twinrun.comparison.ulps import MOST_ULP
 from twinrun.formatting import count, measure, plural, verb
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
@@ -37,7 +38,6 @@ OUTPUTS: Mapping[Literal["logged", "metrics", "predictions"], tuple[Key, str]] =
 }
 SEED_MATTERS = "Does the seed change the training?"
 FIRST_OPERATION = "Which operation diverged first?"
-MOST_ULP = 1_000_000  # that is said
 CLOSED = ("equal", "not compared")  # answers of a location that leave no operation to name
 
 
