@@ -239,6 +239,7 @@ class TestSpeed:
 
     def test_a_variant_that_predicts_otherwise_is_no_faster_one(self):
         other = {"variant": "compiled", "size": None, "distance": 0.5, "tolerance": 1e-5}
+        other |= {"integers": 0, "integers_differing": 0}
         assert says(compiled(agreement=[other])) == []
 
     def sizes(self, ratios, **changes):

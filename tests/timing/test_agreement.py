@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from twinrun.acceleration.roundings import epsilon_of
-from twinrun.timing.agreement import agreement, distance, tolerance_of
+from twinrun.timing.agreement import agreement, apart, tolerance_of
+
+
+def distance(output, expected):
+    return apart(output, expected).distance
 
 
 @pytest.fixture
@@ -47,9 +51,9 @@ def test_the_coarser_of_two_variants_decides():
     ones = [torch.ones(4)]
     outputs = {"fine": (ones, 2.0**-23), "coarse": ([torch.ones(4) * 1.01], 2.0**-10)}
     for baseline, other in (("fine", "coarse"), ("coarse", "fine")):
-        ((name, apart, tolerance),) = agreement(outputs, baseline)
+        ((name, found, tolerance),) = agreement(outputs, baseline)
         assert name == other
-        assert apart == pytest.approx(0.01, rel=0.02)
+        assert found.distance == pytest.approx(0.01, rel=0.02)
         assert tolerance == tolerance_of(2.0**-10)
 
 
@@ -79,3 +83,21 @@ def test_masked_values_that_both_have_are_no_distance():
     assert distance([torch.ones(4)], [masked]) == math.inf or math.isnan(
         distance([torch.ones(4)], [masked])
     )
+
+
+def test_labels_are_counted_and_scores_measured():
+    """Red before: labels of which rounding turned over 1 in 100 were 0.1 apart."""
+    labels = torch.arange(100)
+    turned = labels.index_fill(0, torch.tensor([7]), 99)
+    assert apart([turned], [labels]) == (None, 100, 1)
+    mask = [labels > 3, torch.ones(2)]
+    assert apart(mask, [turned > 3, torch.ones(2)]) == (0.0, 100, 0)
+    assert apart([labels], [labels[:3]]).distance == math.inf
+    # Of whole numbers in a floating-point format nobody knows that they are labels.
+    assert apart([turned.float()], [labels]).distance > 0.1
+
+
+def test_the_imaginary_part_counts():
+    """Red before: it was left out."""
+    one = torch.ones(2, dtype=torch.complex64)
+    assert distance([one + 1j], [one]) == pytest.approx(1)

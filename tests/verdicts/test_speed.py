@@ -8,10 +8,14 @@ from dataclasses import replace
 
 import pytest
 from example_comparisons import median, timed
+from example_trainings import VARIANT
+from msgspec import convert
 
+from twinrun.config.definitions import Variant
 from twinrun.verdicts import computation, speed
 from twinrun.verdicts.evidence import Evidence
 
+NO_INTEGERS = {"integers": 0, "integers_differing": 0}
 UNSTABLE = {"unstable": True, "iqr_share": 0.31}
 
 
@@ -118,6 +122,18 @@ class TestCost:
         )
         assert "medians" not in cost(1.08, 1.06, 1.10)[1]
 
+    def test_what_a_timing_leaves_out_beside_what_it_measures_is_said(self):
+        """Red before: data workers were taken for a part of what was measured."""
+        base = convert(VARIANT, Variant)
+        both = replace(base, data_workers=2, logging=not base.logging, compile="module")
+        settings = {**timed().found["settings"], "variants": {"base": base, "both": both}}
+        found = timed("both", baseline="base", settings=settings)
+        said = "; timed without data_workers (2, under base 0) and logging (true, under base false)"
+        for rows in (speed.costs(found), speed.training_speeds(found)):
+            assert only(rows)["measured"].endswith(said)
+        settings["variants"]["both"] = replace(base, compile="module")
+        assert "without" not in only(speed.costs(found))["measured"]
+
     def test_prediction_is_no_cost_of_training(self):
         assert speed.costs(timed(phase="predict")) == []
 
@@ -217,7 +233,7 @@ class TestAgreement:
     )
     def test_a_fast_variant_predicts_the_same_or_not(self, distance, answer):
         rows = [
-            {"variant": "fast", "size": size, "tolerance": 1e-5, "distance": found}
+            {"variant": "fast", "size": size, "tolerance": 1e-5, "distance": found, **NO_INTEGERS}
             for size, found in ((100, 1e-7), (200, distance))
         ]
         row = only(computation.agreements(timed(baseline="cpu", agreement=rows)))
@@ -226,6 +242,23 @@ class TestAgreement:
         )
         assert (row["key"], row["answer"]) == ("same_predictions", answer)
         assert ("not a number" in row["measured"]) == math.isnan(distance)
+
+    @pytest.mark.parametrize(
+        ("distance", "differing", "answer", "words"),
+        [
+            (None, 1, "undecided", "1 of 100 predicted integers differs on the first batch: round"),
+            (None, 0, "yes", "0 of 100 predicted integers differ on the first batch"),
+            (1e-7, 3, "yes", "; 3 of 100 predicted integers differ, as rounding may turn over"),
+            (0.5, 3, "no", "; 3 of 100 predicted integers differ, as rounding may turn over"),
+        ],
+    )
+    def test_integers_are_counted_and_judge_nothing(self, distance, differing, answer, words):
+        """Red before: a label that rounding turned over was another computation."""
+        found = {"distance": distance, "integers": 100, "integers_differing": differing}
+        rows = [{"variant": "fast", "size": None, "tolerance": 1e-5, **found}]
+        row = only(computation.agreements(timed(baseline="cpu", agreement=rows)))
+        assert row["answer"] == answer
+        assert words in row["measured"]
 
     def test_a_prediction_that_failed_has_its_reason(self):
         row = only(computation.agreements(timed(skipped=[skipped("predict")])))
@@ -314,7 +347,9 @@ class TestComputation:
         assert (row["answer"], row["measured"]) == ("no", "the loss is off")
 
     def test_predictions_before_training_are_no_such_evidence(self):
-        rows = [{"variant": "fast", "size": None, "tolerance": 1e-5, "distance": 0.0}]
+        rows = [
+            {"variant": "fast", "size": None, "tolerance": 1e-5, "distance": 0.0, **NO_INTEGERS}
+        ]
         assert computation.computations(timed(agreement=rows)) == []
 
 

@@ -159,8 +159,8 @@ class Rounds:
         train, predict = (self._initial.extent(phase) for phase in ("train", "predict"))
         found.extents.append(Extent(size=self._size, train=train, predict=predict))
         found.agreement += [
-            Agreement(variant=name, size=self._size, distance=distance, tolerance=tolerance)
-            for name, distance, tolerance in agreement(outputs, next(iter(self._variants)))
+            Agreement(variant=name, size=self._size, tolerance=tolerance, **apart._asdict())
+            for name, apart, tolerance in agreement(outputs, next(iter(self._variants)))
         ]
         return found
 

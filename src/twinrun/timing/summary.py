@@ -109,9 +109,13 @@ class Agreement(TypedDict):
     """The variant, never the baseline."""
     size: int | None
     """As for `Median`."""
-    distance: float
-    """The largest relative L2 distance of a tensor that was predicted before any training; NaN
-    where one has a NaN."""
+    distance: float | None
+    """The largest relative L2 distance of a tensor of floating-point numbers that was predicted
+    before any training; NaN where one has a NaN, None where there is no such tensor."""
+    integers: int
+    """How many integers and booleans were predicted, which have no tolerance."""
+    integers_differing: int
+    """How many of these differ."""
     tolerance: float
     """The distance up to which it counts as rounding."""
 

@@ -7,7 +7,7 @@ before any training; they show what compilation and layout do to `predict_step`,
 
 import math
 
-from twinrun.formatting import count, measure, plural
+from twinrun.formatting import count, measure, plural, verb
 from twinrun.run_records import ProofLeg, Share
 from twinrun.timing.summary import Agreement, TimedProof
 from twinrun.verdicts.rows import Answer, Verdict
@@ -83,7 +83,8 @@ def agreements(timing: Timing) -> list[Verdict]:
     worst: dict[str, Agreement] = {}
     for row in timing.found["agreement"]:
         before = worst.setdefault(row["variant"], row)
-        if not row["distance"] <= before["distance"]:  # so that NaN is the worst
+        # Of several sizes the one that is furthest, by its distance first.
+        if _furthest(row) > _furthest(before):
             worst[row["variant"]] = row
     baseline = timing.found["baseline"]
     question = SAME_PREDICTIONS.format(baseline=baseline)
@@ -98,10 +99,29 @@ def agreements(timing: Timing) -> list[Verdict]:
     return rows
 
 
+def _furthest(row: Agreement) -> tuple[float, float]:
+    distance = -1.0 if row["distance"] is None else row["distance"]
+    # NaN is neither below nor above another number.
+    share = row["integers_differing"] / max(row["integers"], 1)
+    return math.inf if math.isnan(distance) else distance, share
+
+
 def _agreement(row: Agreement) -> tuple[Answer, str]:
+    differing, integers = row["integers_differing"], row["integers"]
+    differ = verb("differ", differing, integers)
+    counted = f"{count(differing)} of {plural(integers, 'predicted integer')} {differ}"
+    if row["distance"] is None:
+        if not differing:
+            return "yes", f"{counted} on the first batch"
+        return "undecided", (
+            f"{counted} on the first batch: rounding turns over near ties, and integers do not "
+            f"tell it from another computation"
+        )
     # NaN is neither below nor above a tolerance.
     if math.isnan(row["distance"]):
         return "no", "a prediction of the first batch is not a number"
     distance, tolerance = measure(row["distance"]), measure(row["tolerance"])
     measured = f"relative L2 distance {distance} on the first batch, tolerance {tolerance}"
+    if differing:
+        measured += f"; {counted}, as rounding may turn over near ties"
     return "yes" if row["distance"] <= row["tolerance"] else "no", measured
