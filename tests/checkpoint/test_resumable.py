@@ -35,6 +35,7 @@ from tracing import rows_of
 
 from twinrun import artifacts
 from twinrun.checkpoint import left_out, resumable
+from twinrun.checkpoint.refusals import refusals, tensor_shapes_of
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
@@ -335,6 +336,40 @@ def test_what_is_not_restored_would_be_noticed(whole, tmp_path, monkeypatch, mod
     assert first["step"] == 2 * STEPS + 1
     columns = ["batch", "loss_fingerprint", "gradients", "parameters"]
     assert next(name for name in columns if first[name] != other[name]) == column
+
+
+def test_what_averages_hold_beside_their_state_goes_on(tmp_path):
+    """Red before: a buffer that is no part of the state_dict was averaged from the start."""
+    whole, _, resumed = (
+        fit(tmp_path / name, kill=kill, callbacks=[pl.callbacks.EMAWeightAveraging(decay=0.5)])
+        for name, kill in (("whole", 0), ("killed", 16), ("killed", 0))
+    )
+    assert resumed[2:] == ([15], [])
+    assert resumed[:2] == whole[:2]
+
+
+def test_a_schedule_that_a_callback_has_exchanged_is_refused(tmp_path):
+    """Red before: "it could not be loaded", which cost an attempt."""
+    *_, said = fit(tmp_path, callbacks=[pl.callbacks.StochasticWeightAveraging(swa_lrs=0.01)])
+    why = "StochasticWeightAveraging has exchanged the schedule of the learning rate"
+    assert said == [f"no checkpoints are written: {why}"]
+
+
+@pytest.mark.parametrize(("monitor", "is_refused"), [("val_loss", True), (None, False)])
+def test_a_checkpoint_that_would_forget_the_best_of_others_is_refused(monitor, is_refused):
+    best = pl.callbacks.ModelCheckpoint(monitor=monitor, save_top_k=1)
+    trainer = SimpleNamespace(
+        world_size=1,
+        train_dataloader=None,
+        val_dataloaders=None,
+        checkpoint_callbacks=[best],
+        callbacks=[best],
+        lightning_module=torch.nn.Linear(1, 1),
+        optimizers=[],
+    )
+    found = list(refusals(trainer, tensor_shapes_of(trainer.lightning_module)))
+    sentence = "ModelCheckpoint would forget which of its checkpoints was the best"
+    assert found == [sentence] * is_refused
 
 
 class Opaque(pl.Callback):

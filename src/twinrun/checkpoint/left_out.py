@@ -1,10 +1,16 @@
-"""What is taken out of a checkpoint: by a module, though it is needed; by us, as it is not."""
+"""What is taken out of a checkpoint: by a module, though it is needed; by us, as it is not.
+
+Lightning's callbacks that average weights save the `state_dict` of their copy of the module, and
+lose what is no part of it.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
+from torch.optim.swa_utils import AveragedModel
 
 
 def add_left_out(
@@ -72,3 +78,28 @@ def put_back_tensors(
         for name, tensor in tensors_of(module):
             if name in left_out:
                 tensor.copy_(left_out[name])
+
+
+def left_out_of_averages(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
+    """Name what callbacks' averages hold beside their state_dict, by number and name."""
+    return {
+        f"{number} {name}": tensor
+        for number, module in _averages(trainer)
+        for name, tensor in tensors_of(module)
+        if name not in module.state_dict()
+    }
+
+
+def put_back_averages(trainer: pl.Trainer, saved: Mapping[str, torch.Tensor]) -> None:
+    """Put back what `left_out_of_averages` named."""
+    with torch.no_grad():
+        for name, tensor in left_out_of_averages(trainer).items():
+            tensor.copy_(saved[name])
+
+
+def _averages(trainer: pl.Trainer) -> Iterator[tuple[int, torch.nn.Module]]:
+    """Yield the copies of the module that Lightning's callbacks average, and their numbers."""
+    for number, callback in enumerate(vars(trainer)["callbacks"]):
+        found = getattr(callback, "_average_model", None)
+        if isinstance(found, torch.nn.Module):
+            yield number, found.module if isinstance(found, AveragedModel) else found

@@ -77,6 +77,10 @@ def refusals(trainer: pl.Trainer, at_start: TensorShapes) -> Iterator[str]:
         if getattr(callback, "monitor", None) is not None:
             # Lightning forgets it where the folder is another one, as it is in each process.
             yield f"{type(callback).__name__} would forget which of its checkpoints was the best"
+    for callback in vars(trainer)["callbacks"]:
+        if getattr(callback, "_swa_scheduler", None) is not None:
+            # A resumed training has neither it nor the module's when Lightning's state is put back.
+            yield f"{type(callback).__name__} has exchanged the schedule of the learning rate"
     module = trainer.lightning_module
     if unheld_parameters(module.parameters(), trainer.optimizers):
         yield f"an optimizer trains parameters that {type(module).__name__} does not hold"

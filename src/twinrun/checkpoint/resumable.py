@@ -214,6 +214,7 @@ class Resumable(pl.Callback):
             # Asked for before `min_epochs` or `min_steps` have been reached.
             "should_stop": trainer.should_stop,
             "buffers": dict(left_out.transient_buffers(pl_module)),
+            "averages": left_out.left_out_of_averages(trainer),
             "positions": positions_of(loaders_of(trainer)),
             "attributes": self._attributes,
         }
@@ -289,6 +290,7 @@ class Resumable(pl.Callback):
         trainer.should_stop = state.get("should_stop", False)
         # Most checkpoints have none that were left out.
         left_out.put_back_tensors(module, state["buffers"], state.get("left_out", {}))
+        left_out.put_back_averages(trainer, state["averages"])
         restore_attributes(module, state["attributes"])
         restore_rng_states(state["random"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
