@@ -20,7 +20,7 @@ class ShownVerdict(VerdictRow):
     is_file: bool
     """Whether the evidence is a file of ours, so that it may be a link."""
     id: str | None
-    """By which the advice names it; None of a further row of the same question."""
+    """By which the advice names it; None for a further row of the same question."""
     rests_on: SetForRuns | None
     """What was set for the runs behind it, in the first verdict of a comparison; else None."""
 
