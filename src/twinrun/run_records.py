@@ -138,7 +138,8 @@ class ProofLeg(TypedDict):
     precision: str
     """Lightning's name of it."""
     distance: float
-    """The largest relative L2 distance of a value that was compared."""
+    """The largest relative L2 distance of a value that was compared; of one that is no further off
+    than rounding leaves of a 0, relative to the largest of its kind."""
     bound: float
     """The distance that rounding explains."""
     judged: int

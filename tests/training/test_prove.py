@@ -224,6 +224,15 @@ def compared(plain, **others):
     return judged(plain, **others).leg
 
 
+def test_the_least_difference_is_told():
+    """Red before: a distance of 0 was said of whatever rounding leaves of a value."""
+    plain = evidence(**{"the loss of a": 1.0, "the loss of b": 1e-9})
+    assert compared(plain)["distance"] == 0.0
+    for fast, told in (((1.0 + 2**-50, 1e-9), 2**-50), ((1.0, 1e-9 + 2**-60), 2**-60)):
+        found = evidence(**dict(zip(plain.numbers, fast, strict=True)))
+        assert compared(plain, fast=found)["distance"] == pytest.approx(told, rel=1e-3, abs=0)
+
+
 @pytest.mark.parametrize(
     ("fast", "message"),
     [

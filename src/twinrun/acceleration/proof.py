@@ -101,14 +101,14 @@ def compare(
             tally.left_out.append(name)
             continue
         # What rounding leaves of a value that should be 0 is no information.
-        distance = _distance(found, expected, noise_of(epsilon) * scale)
+        distance = _distance(found, expected, noise_of(epsilon), scale)
         # Written so that a distance of NaN is off, too.
         if not distance <= bound:
             raise TwinrunError(
                 f"{name} is {distance:.2g} off, where rounding explains {bound:.2g} (in {precision}"
                 f", relative L2)"
             )
-        is_fixed = all(each is not None and not _distance(each, expected, 0.0) for each in moved)
+        is_fixed = all(each is not None and not _distance(each, expected) for each in moved)
         tally.note(name, distance, bound, is_fixed=is_fixed)
     return tally.judgement(precision, bound_of(epsilon, is_proven=proven is not None))
 
@@ -136,7 +136,7 @@ class _Tally:
         """Count a value that the plain training does not repeat."""
         is_there = expected is not None and repeated is not None
         self._unrepeated[name] = (
-            _distance(repeated, expected, 0.0)
+            _distance(repeated, expected)
             if is_there and repeated.shape == expected.shape
             else math.inf
         )
@@ -187,7 +187,7 @@ def _are_near(found: torch.Tensor | None, expected: torch.Tensor | None, most: f
     """Say whether two trainings have a value alike, or both have none."""
     if found is None or expected is None:
         return found is expected
-    return found.shape == expected.shape and _distance(found, expected, 0.0) <= most
+    return found.shape == expected.shape and _distance(found, expected) <= most
 
 
 def _without_logs(recorded: Recorded) -> Recorded:
@@ -221,16 +221,22 @@ def _kind(name: str) -> str:
     return " of ".join(name.split(" of ")[:-1]) or name.split(" ")[0]
 
 
-def _distance(found: torch.Tensor, expected: torch.Tensor, floor: float) -> float:
-    """Return the relative L2 distance; where both are not finite alike, nothing is off."""
+def _distance(
+    found: torch.Tensor, expected: torch.Tensor, noise: float = 0.0, scale: float = 0.0
+) -> float:
+    """Return the relative L2 distance; where both are not finite alike, nothing is off.
+
+    It is relative to `expected`; up to `noise` of `scale`, which rounding may leave of a value that
+    should be 0, to `scale`.
+    """
     a, b = found.double(), expected.double()
     alike = torch.isfinite(b) & torch.isfinite(a)
     # Nothing is put in place of a NaN: where the plain value is 0, it would pass for it.
     if not torch.allclose(a[~alike], b[~alike], rtol=0.0, atol=0.0, equal_nan=True):
         return math.inf
     difference, size = float((a[alike] - b[alike]).norm()), float(b[alike].norm())
-    if difference <= floor:
-        return 0.0
+    if difference <= noise * scale:
+        return difference / scale if scale else 0.0
     return difference / size if size else math.inf
 
 
