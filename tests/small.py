@@ -223,6 +223,51 @@ class Counting(Small):
         self.log("tested", self.tested)
 
 
+class LogsInOne(Small):
+    """Logs under conditions that one of two workers meets, wherever one can."""
+
+    def on_train_start(self):
+        if self.global_rank:
+            self.log("at_start", 3.0)
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        # In another order at each worker.
+        for rank in sorted(range(2), reverse=self.global_rank == 0):
+            self.log(f"first_target{rank}", batch[1].sum() + rank, on_step=True, on_epoch=True)
+        if self.global_rank == batch_idx % 2:
+            self.log("step", float(batch_idx))
+            self.log("mean", float(self.global_rank), on_step=False, on_epoch=True)
+        if self.trainer.is_global_zero:
+            self.log("first", 1.0, on_step=False, on_epoch=True)
+            self.log("sum", batch[0].new_tensor(2.0), on_epoch=True, reduce_fx="sum")
+            self.log("largest", -1, on_step=False, on_epoch=True, reduce_fx=max)
+            self.log("alone", 5.0, rank_zero_only=True)
+        return loss
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        if self.trainer.is_global_zero:
+            self.log("at_end", float(batch_idx))
+
+    def on_train_epoch_end(self):
+        if self.trainer.is_global_zero:
+            self.log("epoch_end", 7.0)
+
+
+class LogsAMetricInOne(Small):
+    """Logs a metric at one of several workers."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.seen = SumMetric()
+
+    def training_step(self, batch, batch_idx):
+        self.seen(1.0)
+        if self.trainer.is_global_zero:
+            self.log("seen", self.seen, on_step=False, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+
 class LateMean(Small):
     """Normalises by a running mean of its own, from the fourth step on."""
 

@@ -124,3 +124,19 @@ def test_buffers_that_nothing_joins_are_refused_by_name():
     with pytest.raises(TwinrunError, match=rf"devices: .* the buffer {last} from its own shard"):
         check_buffers(net, Gathered(differs))
     check_buffers(nn.Linear(2, 2), Gathered(lambda values: values))
+
+
+def test_workers_that_call_other_layers_are_told_apart():
+    """Red before: what they noted had other lengths, or was joined with another layer's."""
+    joins = [joined(net, Workers()) for net in (Network(0.1), Network(0.1))]
+    values = torch.randn(4, 3, 2, 2, dtype=torch.float64)
+    joins[0]._workers.sizes = joins[1]._workers.sizes = [4]
+    networks = [list(join._watched) for join in joins]
+    networks[0][0](values)
+    assert joins[0].called() != joins[1].called()
+    networks[1][1](values.mean((2, 3)))
+    assert joins[0].called() != joins[1].called()
+    networks[1][0](values)
+    joins[1].update(joins[1].noted()[None])
+    networks[1][0](values)
+    assert joins[0].called() == joins[1].called()

@@ -198,6 +198,33 @@ def test_metrics_of_validation_and_test_are_of_the_whole_set_once(tmp_path):
     assert epochs.target == pytest.approx(float(Points(size=70, seed=1).targets.mean()), rel=1e-5)
 
 
+@pytest.mark.exhaustive
+def test_what_one_worker_logs_is_joined(tmp_path):
+    """Red before: the other one waited for half an hour."""
+    run(tmp_path, module="small:LogsInOne", epochs=2, size=70)
+    epochs = pd.read_csv(tmp_path / "epochs.csv")
+    # The last mini-batch, of index 4, has 6 samples: 3 for each worker; the others have 16.
+    assert epochs.at_start.tolist()[0] == 3
+    assert epochs.step.tolist() == epochs.at_end.tolist() == [4, 4]
+    assert epochs["first"].tolist() == [1, 1]
+    assert epochs["mean"].tolist() == pytest.approx([16 / 35] * 2)
+    assert epochs["sum_epoch"].tolist() == [10, 10]
+    assert epochs.largest.tolist() == [-1, -1]
+    assert epochs.alone.tolist() == [5, 5]
+    assert epochs.epoch_end.tolist() == [7, 7]
+    # Red before: each worker's own next value was another one's.
+    difference = epochs.first_target1_epoch - epochs.first_target0_epoch
+    assert difference.tolist() == pytest.approx([1, 1], rel=1e-5)
+    assert artifacts.read_json(tmp_path / "run.json")["steps"] == 10
+
+
+@pytest.mark.exhaustive
+def test_a_metric_that_one_worker_logs_is_refused(tmp_path):
+    """Red before: its end of the epoch waited for the other's."""
+    with pytest.raises(TwinrunError, match="only some workers log seen in training_step"):
+        run(tmp_path, module="small:LogsAMetricInOne", epochs=1)
+
+
 def test_buffers_that_diverge_after_the_first_step_end_the_run(tmp_path):
     """Red before: it was looked at after the first step alone."""
     with pytest.raises(TwinrunError, match="every worker computes the buffer mean from its own"):

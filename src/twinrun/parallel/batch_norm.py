@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.workers import Workers
-from twinrun.trace.fingerprints import fingerprint
+from twinrun.trace.fingerprints import fingerprint, join
 
 
 def join_statistics(
@@ -61,7 +61,7 @@ class JoinedBatchNorm:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._watched: set[_BatchNorm] = set()
+        self._watched: dict[_BatchNorm, int] = {}
         self._kept: dict[_BatchNorm, _Running] = {}
         self._calls: list[tuple[_BatchNorm, float, torch.Tensor]] = []
 
@@ -77,7 +77,7 @@ class JoinedBatchNorm:
                 and layer.running_mean is not None
                 and layer not in self._watched
             ):
-                self._watched.add(layer)
+                self._watched[layer] = len(self._watched)
                 layer.register_forward_pre_hook(self._before)
                 layer.register_forward_hook(self._after)
 
@@ -87,11 +87,15 @@ class JoinedBatchNorm:
         # On the CPU, since small exchanges go by gloo.
         return torch.cat(parts).cpu() if parts else torch.empty(0, dtype=torch.float64)
 
+    def called(self) -> int:
+        """Return a fingerprint of which layers this worker called in the step."""
+        return join([self._watched[layer] for layer, _, _ in self._calls])
+
     def update(self, noted: torch.Tensor) -> None:
         """Update the running statistics, call by call, from what all workers noted, (N, k)."""
         start = 0
-        # ASSUME all workers call the same layers in the same order. A layer that is called twice in
-        # a step is updated twice, as torch does.
+        # All workers called the same layers in the same order. A layer that is called twice in a
+        # step is updated twice, as torch does.
         for layer, factor, statistics in self._calls:
             seen = noted[:, start : start + len(statistics)]
             start += len(statistics)

@@ -10,8 +10,9 @@ not broadcast from the first worker: for batch normalisation see `batch_norm`, o
 first worker's own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -25,6 +26,7 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
+from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import unheld_parameters
 from twinrun.trace.fingerprints import fingerprint, join
@@ -52,6 +54,7 @@ class WholeBatch(pl.Callback):
         self._own_gradients: list[torch.Tensor] = []
         self._intervals: list[tuple[Mark, Mark]] = []
         self._is_in_step = False
+        self._is_epoch_over = False
         self._alone = ExitStack()
         self._trained: frozenset[str] = frozenset()
         self._steps, self._next_check = 0, 1
@@ -75,7 +78,16 @@ class WholeBatch(pl.Callback):
         self._trained = _trained_in(pl_module)
         if self._statistics is not None:
             self._statistics.watch(pl_module)
-        pl_module.log = self._joined(pl_module.log, trainer)
+        log = pl_module.log
+        self._logs = JoinedLogs(self._workers, pl_module, log)
+        pl_module.log = self._noted(self._logs, log, trainer)
+        hooks = ["on_train_start", "on_train_epoch_start", "on_train_epoch_end"]
+        # After all callbacks' hooks; asked for only where code may log by then.
+        late = "on_train_batch_end"
+        if any(is_users(getattr(each, late)) for each in (pl_module, *vars(trainer)["callbacks"])):
+            hooks.append(late)
+        for hook in hooks:
+            setattr(pl_module, hook, self._then_joined(hook, getattr(pl_module, hook)))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Weigh the gradients; Lightning itself registers such hooks on GPUs only."""
@@ -84,6 +96,10 @@ class WholeBatch(pl.Callback):
         cast(DistributedDataParallel, trainer.strategy.model).register_comm_hook(
             self, _weighted_sum
         )
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Join again what is logged."""
+        self._is_epoch_over = False
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -121,17 +137,10 @@ class WholeBatch(pl.Callback):
         # A fingerprint's two halves: float64 holds 53 bits.
         halves = divmod(join([fingerprint(bucket) for bucket in self._own_gradients]), 2**32)
         # All in one exchange, since each waits for the slowest worker.
-        own = torch.tensor(
-            [self._stop.asked(), weighted, *halves, trainer.should_stop], dtype=torch.float64
-        )
-        if self._statistics is not None:
-            own = torch.cat([own, self._statistics.noted()])
-        seen = self._workers.gather(own)
+        seen = self._exchange([self._stop.asked(), weighted, *halves, trainer.should_stop])
         self._stop.agree(seen[:, 0].tolist())
         self.loss = None if loss is None else seen[:, 1].sum().to(loss.dtype)
         self.own_gradients = join([int(half) for half in seen[:, 2:4].flatten().tolist()])
-        if self._statistics is not None:
-            self._statistics.update(seen[:, 5:])
         # A module that ends the training ends it for all: the others would wait for its gradients.
         trainer.should_stop = bool(seen[:, 4].any())
         self._steps += 1
@@ -204,61 +213,73 @@ class WholeBatch(pl.Callback):
 
         return future.then(ended)
 
-    def _joined(self, log: Callable[..., None], trainer: pl.Trainer) -> Callable[..., None]:
-        """Return a log that makes of this worker's value the whole mini-batch's."""
+    def _noted(
+        self, logs: JoinedLogs, log: Callable[..., None], trainer: pl.Trainer
+    ) -> Callable[..., None]:
+        """Return a log of the training that exchanges nothing: it is joined later."""
 
-        def joined(name: str, value: object, *flags: bool, **options: Any) -> None:
-            # ASSUME Lightning joins sums, extremes and torchmetrics of a training as a user means
-            # them.
-            is_mean = options.get("reduce_fx", "mean") in ("mean", "avg", torch.mean)
-            # Every worker validates on the whole set, so that no exchange is needed there.
-            options["sync_dist"] = trainer.training
+        def noted(name: str, value: object, *flags: bool, **options: Any) -> None:
+            if trainer.training and not options.get("rank_zero_only") and not self._is_epoch_over:
+                logs.note(name, value, flags, options, self._is_in_step)
+                return
             if isinstance(value, Metric) and not trainer.training:
                 self._alone.enter_context(not_synchronised(value))  # no submodule, perhaps
-            if self._is_in_step and is_mean and not isinstance(value, Metric):
-                shard = self._workers.shard
-                size = (options.get("batch_size") or shard) if shard else 0
-                if options.get("on_step") is False:
-                    # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
-                    # sum over the workers it divides by their number as an integer.
-                    options["batch_size"] = size * self._workers.count
-                else:
-                    value, options["batch_size"] = self._mean(value, size)
-                    options["sync_dist"] = False
+            # Every worker validates on the whole set, so that no exchange is needed there.
+            options["sync_dist"] = trainer.training
             log(name, value, *flags, **options)
+
+        return noted
+
+    def _then_joined(self, name: str, hook: Callable[..., object]) -> Callable[..., object]:
+        """Return a hook of the module's after which all that was logged until then is joined."""
+
+        @functools.wraps(hook)
+        def joined(*arguments: object, **options: object) -> object:
+            found = hook(*arguments, **options)
+            self._exchange([])
+            # Callbacks that monitor come later in this hook, and are not waited for.
+            self._is_epoch_over = name == "on_train_epoch_end"
+            return found
 
         return joined
 
-    def _mean(self, value: object, size: float) -> tuple[torch.Tensor, int]:
-        """Return the mean over the workers, weighted by their sizes, and the sum of the sizes."""
-        value = torch.as_tensor(value).detach()
-        own = [float(value) * size if size else 0.0, size]
-        total, sizes = self._workers.gather(torch.tensor(own, dtype=torch.float64)).sum(0).tolist()
-        kind = value.dtype if value.is_floating_point() else torch.get_default_dtype()
-        return torch.tensor(total / sizes, dtype=kind, device=value.device), int(sizes)
+    def _exchange(self, own: Sequence[float]) -> torch.Tensor:
+        """Exchange numbers, and join what workers logged and what their layers noted.
+
+        Args:
+            own: (k,) of this worker.
+
+        Returns:
+            Every worker's, (N, k) float64.
+
+        Raises:
+            TwinrunError: at every worker, if they called different layers or left out a metric.
+        """
+        called = 0 if self._statistics is None else self._statistics.called()
+        # What comes next has a length that they must agree upon.
+        agreed = [*divmod(self._logs.fingerprint(), 2**32), *divmod(called, 2**32)]
+        seen = self._workers.gather(torch.tensor([*own, *agreed], dtype=torch.float64))
+        *are_same_logs, first, second = (seen == seen[:1]).all(0).tolist()[len(own) :]
+        if not (first and second):
+            raise TwinrunError(
+                "devices: workers called different layers of batch normalisation in one step, "
+                "whose statistics cannot be joined; call the same ones whatever a shard holds, or "
+                "train with devices: 1"
+            )
+        if not all(are_same_logs):
+            self._logs.complete(self._workers.everyones(self._logs.notes()))
+        statistics = torch.empty(0) if self._statistics is None else self._statistics.noted()
+        more = torch.cat([statistics.double(), self._logs.means()])
+        found = self._workers.gather(more) if len(more) else more.expand(self._workers.count, 0)
+        if self._statistics is not None:
+            self._statistics.update(found[:, : len(statistics)])
+        self._logs.hand_on(found[:, len(statistics) :])
+        return seen[:, : len(own)]
 
 
 def _trained_in(module: torch.nn.Module) -> frozenset[str]:
     """Return the names of the parameters that are trained."""
     return frozenset(name for name, p in module.named_parameters() if p.requires_grad)
-
-
-@contextmanager
-def not_synchronised(module: torch.nn.Module) -> Iterator[None]:
-    """Keep the torchmetrics of a module, itself included, to what this worker has seen."""
-    metrics = [metric for metric in module.modules() if isinstance(metric, Metric)]
-    before = [metric.distributed_available_fn for metric in metrics]
-    for metric in metrics:
-        metric.distributed_available_fn = _no_others
-    try:
-        yield
-    finally:
-        for metric, found in zip(metrics, before, strict=True):
-            metric.distributed_available_fn = found
-
-
-def _no_others() -> bool:
-    return False
 
 
 def _weighted_sum(state: WholeBatch, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

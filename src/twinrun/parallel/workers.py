@@ -72,6 +72,15 @@ class Workers:
                 found += received
         return found
 
+    def everyones(self, value: object) -> list[Any]:
+        """Return every worker's picklable value to everyone."""
+        if self.count == 1:
+            return [value]
+        found = [None] * self.count
+        with self._clock():
+            dist.all_gather_object(found, value, group=self._group)
+        return found
+
     def first(self, value: object) -> Any:
         """Return the first worker's picklable value to everyone."""
         if self.count == 1:

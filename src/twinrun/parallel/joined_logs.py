@@ -1,0 +1,225 @@
+"""What several workers log in a training, joined once at the end of each step and of each hook.
+
+A module may log under a condition: at the first worker alone, or where a shard's loss is large. So
+a call of `log` exchanges nothing. It is noted, and all notes are exchanged where every worker
+comes, with one exchange more where not all of them noted the same. Then each of them hands on the
+same names in the same order, since Lightning's sums at the end of an epoch meet in that order.
+
+A value that only some workers logged is that of their shards: a mean is taken over their samples, a
+sum or an extreme over what they logged.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+import xxhash
+from torchmetrics import Metric
+
+from twinrun.errors import TwinrunError
+from twinrun.parallel.workers import Workers
+
+# How a value is joined: a step's mean here, all else by Lightning, and metrics by torchmetrics.
+Kind = Literal["mean", "epoch mean", "hook mean", "min", "max", "sum", "metric"]
+# A value that changes nothing in what is made of it and others.
+NEUTRAL = {"min": float("inf"), "max": float("-inf")}
+LIBRARIES = ("pytorch_lightning", "twinrun")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """One call of `log`, as other workers are told of it."""
+
+    hook: str | None
+    name: str
+    index: int
+    """How many calls of this hook had the name before, since the last exchange."""
+    kind: Kind
+    dtype: torch.dtype | None
+    """Of a tensor; None for a number, of which Lightning makes a tensor."""
+    flags: tuple[bool, ...]
+    options: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What must be the same at all workers."""
+        return self.hook, self.name, self.index, self.kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Value:
+    value: Any
+    size: float
+    """For how many samples it stands."""
+
+
+class JoinedLogs:
+    """Notes what this worker logs, and hands it on to Lightning joined with the others'."""
+
+    def __init__(
+        self, workers: Workers, module: pl.LightningModule, log: Callable[..., None]
+    ) -> None:
+        """Note for `module`, whose own log is `log`."""
+        self._workers = workers
+        self._module = module
+        self._log = log
+        self._noted: dict[tuple[object, ...], tuple[Note, _Value | None]] = {}
+        self._partial: frozenset[tuple[object, ...]] = frozenset()
+
+    # A module may compile the step that logs.
+    @torch.compiler.disable
+    def note(
+        self, name: str, value: Any, flags: tuple[bool, ...], options: dict[str, Any], in_step: bool
+    ) -> None:
+        """Note a call of `log` as of now: a step may change the tensor later."""
+        kind = _kind(value, options, in_step)
+        dtype, size = None, options.get("batch_size") or 1
+        if kind == "mean":
+            value = torch.as_tensor(value)
+        if isinstance(value, torch.Tensor):
+            keeps = kind != "mean" and options.get("enable_graph")
+            value, dtype = value if keeps else value.detach().clone(), value.dtype
+        if in_step:
+            shard = self._workers.shard
+            size = (options.get("batch_size") or shard) if shard else 0
+        note = Note(
+            hook=self._module._current_fx_name,
+            name=name,
+            index=0,
+            kind=kind,
+            dtype=dtype,
+            flags=flags,
+            options=options,
+        )
+        while note.key in self._noted:
+            note = replace(note, index=note.index + 1)
+        self._noted[note.key] = note, _Value(value=value, size=size)
+
+    def fingerprint(self) -> int:
+        """Return a fingerprint of what is noted, values aside."""
+        return xxhash.xxh3_64_intdigest(repr(list(self._noted)).encode())
+
+    def notes(self) -> list[Note]:
+        """Return what other workers need to know to log the same."""
+        return [note for note, _ in self._noted.values()]
+
+    def complete(self, everyones: Sequence[Sequence[Note]]) -> None:
+        """Note what only other workers noted, as of no samples, and all in one order.
+
+        Args:
+            everyones: what `notes` gave at each worker.
+
+        Raises:
+            TwinrunError: at every worker, if it is a metric of torchmetrics that some left out.
+        """
+        known = {note.key: note for notes in everyones for note in notes}
+        partial = [key for key in known if any(key not in map(_key, n) for n in everyones)]
+        for note in (known[key] for key in partial):
+            if note.kind == "metric":
+                raise TwinrunError(
+                    f"devices: only some workers log {note.name} in {note.hook}, a metric of "
+                    f"torchmetrics, for which they wait for each other; log it at all workers, or "
+                    f"train with devices: 1"
+                )
+        self._partial = frozenset(partial)
+        # Lightning forgets the first step's values of a hook that it thinks has begun again.
+        hooks = [key[0] for key in known]
+        in_order = sorted(known, key=lambda key: hooks.index(key[0]))
+        self._noted = {key: self._noted.get(key, (known[key], None)) for key in in_order}
+
+    def means(self) -> torch.Tensor:
+        """Return the sums and sizes of the means that are joined here, (2k,) float64."""
+        pairs = []
+        for note, noted in self._noted.values():
+            if note.kind == "mean":
+                size = 0.0 if noted is None else noted.size
+                # Not 0 * value, which may be NaN.
+                total = float(noted.value) * size if noted is not None and size else 0.0
+                pairs += [total, size]
+        return torch.tensor(pairs, dtype=torch.float64)
+
+    def hand_on(self, means: torch.Tensor) -> None:
+        """Log all that is noted, given what `means` gave at each worker, (N, 2k)."""
+        before, pairs = self._module._current_fx_name, iter(means.split(2, dim=1))
+        try:
+            for note, noted in self._noted.values():
+                # Lightning keeps values by the hook in which they were logged.
+                self._module._current_fx_name = note.hook
+                if note.kind == "mean":
+                    self._hand_on_mean(note, noted, next(pairs))
+                else:
+                    self._hand_on_own(note, noted)
+        finally:
+            self._module._current_fx_name = before
+            self._noted, self._partial = {}, frozenset()
+
+    def _hand_on_mean(self, note: Note, noted: _Value | None, pairs: torch.Tensor) -> None:
+        total, sizes = pairs.contiguous().sum(0).tolist()
+        if not sizes:  # logged where no sample of the mini-batch is
+            return
+        value = self._tensor(total / sizes, note, noted)
+        options = {**note.options, "batch_size": int(sizes), "sync_dist": False}
+        self._log(note.name, value, *note.flags, **options)
+
+    def _hand_on_own(self, note: Note, noted: _Value | None) -> None:
+        """Log what Lightning joins, at a step or where the epoch ends."""
+        options = {**note.options, "sync_dist": True}
+        if note.kind == "epoch mean" or (note.kind == "hook mean" and note.key in self._partial):
+            # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
+            # sum over the workers it divides by their number as an integer.
+            size = 0 if noted is None else noted.size
+            options["batch_size"] = size * self._workers.count
+        value = NEUTRAL.get(note.kind, 0.0) if noted is None else noted.value
+        if noted is None and note.dtype is not None:
+            value = self._tensor(value, note, noted)
+        self._log(note.name, value, *note.flags, **options)
+
+    def _tensor(self, value: float, note: Note, noted: _Value | None) -> torch.Tensor:
+        is_floating = note.dtype is not None and note.dtype.is_floating_point
+        dtype = note.dtype if is_floating else torch.get_default_dtype()
+        device = self._module.device if noted is None else noted.value.device
+        return torch.tensor(value, dtype=dtype, device=device)
+
+
+@contextmanager
+def not_synchronised(module: torch.nn.Module) -> Iterator[None]:
+    """Keep the torchmetrics of a module, itself included, to what this worker has seen."""
+    metrics = [metric for metric in module.modules() if isinstance(metric, Metric)]
+    before = [metric.distributed_available_fn for metric in metrics]
+    for metric in metrics:
+        metric.distributed_available_fn = _no_others
+    try:
+        yield
+    finally:
+        for metric, found in zip(metrics, before, strict=True):
+            metric.distributed_available_fn = found
+
+
+def _no_others() -> bool:
+    return False
+
+
+def is_users(hook: Callable[..., object]) -> bool:
+    """Say whether a hook is code of the user's, which may log."""
+    return (getattr(hook, "__module__", None) or "").split(".")[0] not in LIBRARIES
+
+
+def _kind(value: object, options: dict[str, Any], in_step: bool) -> Kind:
+    if isinstance(value, Metric):
+        return "metric"
+    reduction = options.get("reduce_fx", "mean")
+    match (reduction if isinstance(reduction, str) else reduction.__name__).lower():
+        # ASSUME Lightning joins sums and extremes of a training as a user means them.
+        case "min" | "max" | "sum" as kind:
+            return kind
+        case _:
+            if not in_step:
+                return "hook mean"
+            return "epoch mean" if options.get("on_step") is False else "mean"
+
+
+def _key(note: Note) -> tuple[object, ...]:
+    return note.key

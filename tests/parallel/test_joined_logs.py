@@ -1,0 +1,135 @@
+"""What workers log, joined: two workers in one process, whose exchanges are done by hand."""
+
+import pickle
+
+import pytest
+import torch
+from small import Small
+from torchmetrics import SumMetric
+
+from twinrun.errors import TwinrunError
+from twinrun.parallel.joined_logs import JoinedLogs
+from twinrun.parallel.workers import Workers
+
+SIZES = [3, 2]
+
+
+class Team:
+    """Workers that log into lists."""
+
+    def __init__(self, sizes=SIZES):
+        self.handed = [[] for _ in sizes]
+        self.logs = []
+        for rank, handed in enumerate(self.handed):
+            workers = Workers(rank, len(sizes))
+            workers.sizes = sizes
+            module = Small()
+            module._current_fx_name = "training_step"
+
+            def log(name, value, *flags, handed=handed, **options):
+                handed.append((name, value, options))
+
+            self.logs.append(JoinedLogs(workers, module, log))
+
+    def note(self, rank, name, value, in_step=True, **options):
+        self.logs[rank].note(name, value, (), options, in_step)
+
+    def join(self):
+        if len({logs.fingerprint() for logs in self.logs}) > 1:
+            # As they are sent.
+            sent = pickle.dumps([logs.notes() for logs in self.logs])
+            everyones = pickle.loads(sent)  # noqa: S301
+            for logs in self.logs:
+                logs.complete(everyones)
+        means = torch.stack([logs.means() for logs in self.logs])
+        for logs in self.logs:
+            logs.hand_on(means)
+        return [
+            {name: (float(v), o.get("batch_size")) for name, v, o in handed}
+            for handed in self.handed
+        ]
+
+
+def test_a_mean_that_all_log_is_the_whole_mini_batchs():
+    team = Team()
+    for rank, value in enumerate((1.0, 2.0)):
+        team.note(rank, "loss", torch.tensor(value, dtype=torch.float64))
+    assert team.join() == [{"loss": (7 / 5, 5)}] * 2
+    _, value, options = team.handed[0][0]
+    assert value.dtype == torch.float64
+    assert options["sync_dist"] is False
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_one_worker_logs_all_hand_on_with_its_value(rank):
+    """Red before: the others waited for half an hour."""
+    team = Team()
+    team.note(rank, "x", 2.5)
+    assert team.join() == [{"x": (2.5, SIZES[rank])}] * 2
+
+
+def test_all_hand_on_the_same_names_in_the_same_order():
+    team = Team()
+    for rank, names in enumerate(("ab", "bca")):
+        for name in names:
+            team.note(rank, name, 1.0)
+    found = team.join()
+    assert [list(each) for each in found] == [["a", "b", "c"]] * 2
+    assert found[0]["c"] == (1.0, 2)
+
+
+def test_calls_of_one_name_are_told_apart_and_hooks_kept_together():
+    team = Team()
+    team.note(0, "x", 1.0)
+    team.note(1, "x", 1.0)
+    team.note(1, "x", 5.0)
+    for rank, logs in enumerate(team.logs):
+        logs._module._current_fx_name = "on_after_backward"
+        team.note(rank, "y", 0.0)
+    team.join()
+    for handed in team.handed:
+        assert [(n, float(v)) for n, v, _ in handed] == [("x", 1.0), ("x", 5.0), ("y", 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # Lightning divides the sum of these sizes by the number of workers.
+        ({"on_step": False}, [(4.0, 6), (0.0, 0)]),
+        ({"reduce_fx": "sum"}, [(4.0, None), (0.0, None)]),
+        ({"reduce_fx": torch.max}, [(4.0, None), (float("-inf"), None)]),
+        ({"reduce_fx": min}, [(4.0, None), (float("inf"), None)]),
+        ({"in_step": False}, [(4.0, 2), (0.0, 0)]),
+    ],
+)
+@pytest.mark.parametrize("value", [4.0, torch.tensor(4.0, dtype=torch.float64), torch.tensor(4)])
+def test_what_lightning_joins_later_gets_from_the_others_what_changes_nothing(
+    value, options, expected
+):
+    team = Team()
+    team.note(0, "x", value, **options)
+    assert [each["x"] for each in team.join()] == expected
+    assert all(options["sync_dist"] for handed in team.handed for _, _, options in handed)
+    kinds = [type(each[0][1]) for each in team.handed]
+    assert len(set(kinds)) == 1
+
+
+def test_a_sample_that_counts_nothing_logs_nothing():
+    team = Team([3, 0])
+    team.note(1, "x", float("nan"))
+    assert team.join() == [{}, {}]
+
+
+def test_a_value_is_of_when_it_was_logged():
+    team, value = Team(), torch.zeros(())
+    for rank in range(2):
+        team.note(rank, "x", value)
+    value += 1
+    assert team.join()[0]["x"][0] == 0
+
+
+def test_a_metric_that_some_leave_out_is_refused_by_name():
+    team = Team()
+    team.note(0, "seen", SumMetric())
+    with pytest.raises(TwinrunError, match="only some workers log seen in training_step, a metric"):
+        team.join()
