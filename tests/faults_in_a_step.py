@@ -25,6 +25,20 @@ class Throughput(Base):
         return loss
 
 
+class CountsInAClosure(Base):
+    """Counts its calls where nobody can put the number back; its fault spares the first."""
+
+    def __init__(self):
+        super().__init__()
+        calls = itertools.count(1)
+        self.next_call = lambda: next(calls)
+
+    def training_step(self, batch, batch_idx):
+        call = self.next_call()
+        loss = super().training_step(batch, batch_idx) * (1 + 0.01 * call)
+        return loss * (clock() if call > 1 else 1.0)  # FAULT
+
+
 class _Scaled(torch.autograd.Function):
     """Gives its input; multiplies the gradient by a number from the clock."""
 

@@ -179,14 +179,16 @@ FIRST = {"repeat": 2, "epoch": 1, "step": 3, "cause": "backward"}
 
 
 @pytest.mark.parametrize(
-    ("differed", "elsewhere", "words"),
+    ("differed", "beyond", "elsewhere", "words"),
     [
         (
+            0,
             0,
             [None, None],
             ["done 2 times from its start, gave the same every time: the cause lies"],
         ),
         (
+            0,
             0,
             [OP, OP],
             [
@@ -196,17 +198,20 @@ FIRST = {"repeat": 2, "epoch": 1, "step": 3, "cause": "backward"}
                 "by data flow it does not reach the gradients.",
             ],
         ),
-        (1, [None, None], ["It differed again in 1 of 2 repeats of step 3, but no operation"]),
+        (1, 0, [None, None], ["It differed again in 1 of 2 repeats of step 3, but no operation"]),
+        # Red before: "no operation that reaches it by data flow took or gave other values".
+        (2, 1, [None, None], ["in 1 by operations that also changed what was equal in the pair"]),
     ],
 )
 def test_where_no_operation_can_have_done_it_the_sentence_says_what_was_seen(
-    differed, elsewhere, words
+    differed, beyond, elsewhere, words
 ):
     replayed = {
         "step": 3,
         "repeats": 2,
         "quantity": "gradients",
         "differed": differed,
+        "beyond_the_pair": beyond,
         "firsts": [None, None],
         "elsewhere": elsewhere,
         "operations": [],

@@ -87,6 +87,15 @@ def test_what_differs_and_reaches_nothing_is_no_difference(tmp_path, module):
     assert (found["answer"], location["answer"]) == ("equal", "equal")
 
 
+def test_what_a_process_counts_from_repeat_to_repeat_is_not_named(tmp_path):
+    """Red before: the first repeat was equal, and in the others the count was named."""
+    _, location = audit(tmp_path, module="CountsInAClosure", faults="faults_in_a_step")
+    (line,) = faulty_lines("CountsInAClosure")
+    assert location["op"]["source"].endswith(f"faults_in_a_step.py:{line}")
+    assert (location["fired"], location["repeats"]) == (2, 3)
+    assert "repeat" not in location["sentence"].partition("in 2 of 3 repeats")[2]
+
+
 def test_where_nothing_can_have_done_it_nothing_is_named(tmp_path):
     found, location = audit(tmp_path, module="PythonGenerator", faults="faults_in_a_step")
     assert found["first_difference"]["tensor"] == "python"
@@ -105,7 +114,7 @@ def test_every_fault_of_the_module_is_tried():
         for name, value in vars(faults_in_a_step).items()
         if isinstance(value, type) and issubclass(value, faults_in_a_step.Base)
     }
-    clean = {"Base", "Throughput", "Memory", "PythonGenerator"}
+    clean = {"Base", "Throughput", "Memory", "PythonGenerator", "CountsInAClosure"}
     assert classes - clean == tried
 
 

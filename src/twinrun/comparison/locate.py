@@ -10,6 +10,7 @@ that is equal costs a look at its comparison.
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -29,9 +30,10 @@ from twinrun.comparison.pair_records import (
 from twinrun.config.definitions import Replay, Training, Variant
 from twinrun.errors import JobError
 from twinrun.errors import sentence_of as sentence_of_error
+from twinrun.formatting import plural
 from twinrun.process.launching import environment_of, launch
 
-REPEATS = 20  # of the step by the second process
+REPEATS = 20  # of the step by each of two processes
 # Quantities that an operation of the step decides.
 INSIDE_A_STEP = (
     "RNG states after the step",
@@ -41,6 +43,9 @@ INSIDE_A_STEP = (
     "optimizer state",
     "parameters",
 )
+SAME: tuple[Literal["op", "phase", "module", "parameter", "source", "differs_in"], ...] = (
+    *("op", "phase", "module", "parameter", "source", "differs_in"),
+)  # by which an operation is known from repeat to repeat
 # fmt: off
 OPERATION_COLUMNS = [
     "seed", "position", "phase", "module", "op", "call", "parameter", "source", "inputs_equal",
@@ -177,10 +182,13 @@ def _replayed(run: Training, first: FirstDifference, recorded: Path) -> Replayed
         launch("twinrun.comparison.replay:save_start", saving, environment)
         # The record comes from a process of its own. What a process decides once, as the order of
         # a set of strings, is the same in all repeats of one process.
-        replaying = {"run": run, "start": start, "record": folder}
-        launch("twinrun.comparison.replay:replay", replaying | {"repeats": 1}, environment)
-        again = replaying | {"repeats": REPEATS, "found": found}
-        again |= {"quantity": first["quantity"], "tensor": first["tensor"]}
+        replaying = {"run": run, "start": start, "record": folder, "repeats": REPEATS}
+        launch("twinrun.comparison.replay:replay", replaying, environment)
+        again = replaying | {
+            "found": found,
+            "quantity": first["quantity"],
+            "tensor": first["tensor"],
+        }
         launch("twinrun.comparison.replay:replay", again, environment)
         return artifacts.read_record(found, Replayed)
 
@@ -192,12 +200,17 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
     if not fired:
         found["sentence"] = sentence_without(first, replayed, run)
         return
-    # ASSUME the first repeat that diverged is like the others: its operations are the ones kept.
+    # The first repeat that diverged: in a later one what a process keeps from repeat to repeat may
+    # be another, because of it. Its operations are the ones kept.
     op = fired[0]
-    found["answer"], found["op"], found["fired"] = "located", op, len(fired)
+    same = [other for other in fired if all(other[part] == op[part] for part in SAME)]
+    found["answer"], found["op"], found["fired"] = "located", op, len(same)
     # The operation knows better than the fingerprints of whole steps, and a race may have moved
     # the step that was saved.
     found["cause"], found["step"] = "RNG state" if op["draws"] else op["phase"], step
     found["sentence"] = sentence_of(
-        op, step=step, fired=len(fired), repeats=found["repeats"], run=run
+        op, step=step, fired=len(same), repeats=found["repeats"], run=run
     )
+    if len(fired) > len(same):
+        others = plural(len(fired) - len(same), "other")
+        found["sentence"] += f" In {others} another operation was the first."

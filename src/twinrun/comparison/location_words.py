@@ -55,6 +55,13 @@ def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) 
             f"cause lies outside of the replayed step (a schedule, a callback, something between "
             f"steps), or it is a race that did not happen again."
         )
+    elif replayed["beyond_the_pair"]:
+        found = (
+            f"It differed again in {differed} of {repeats} repeats of step {count(step)}, in "
+            f"{replayed['beyond_the_pair']} by operations that also changed what was equal in the "
+            f"pair: the repeats differ by something that is not put back for each of them (a "
+            f"counter outside of the module, another library)."
+        )
     else:
         found = (
             f"It differed again in {differed} of {repeats} repeats of step {count(step)}, but no "

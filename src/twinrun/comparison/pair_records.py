@@ -236,6 +236,8 @@ class Replayed(TypedDict):
     """What was followed back: that which differed first."""
     differed: int
     """In how many repeats it differed."""
+    beyond_the_pair: int
+    """In how many of these by operations alone that also changed what was equal in the pair."""
     firsts: list[Operation | None]
     """For each repeat the first operation that made it differ; None where there is none."""
     elsewhere: list[Operation | None]

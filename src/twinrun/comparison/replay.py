@@ -70,7 +70,7 @@ def replay(
     Args:
         run: as for `save_start`.
         start: what `save_start` wrote.
-        record: a folder: without `found` it is written, after one repeat; else it is read.
+        record: a folder: without `found` it is written, repeat by repeat; else it is read.
         repeats: how often to do the step.
         found: path of the JSON, a `pair_records.Replayed`.
         quantity: what differed first in the pair; with `found` only.

@@ -1,5 +1,8 @@
 """The operations of one process compared with those of another: one writes the record, one reads.
 
+Each repeat is compared with the same repeat of the record. What a process counts from repeat to
+repeat, in a closure or in a module's global, nobody can put back; it is the same in both.
+
 Of each repeat that diverges the origin is kept: the first operation whose differing values reach
 what differed first in the pair (see `origin`). Where there is none, what differed first elsewhere
 is kept, to be said, not to be blamed.
@@ -24,26 +27,39 @@ from twinrun.trace.op_rows import KEY, OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
 
 MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
+MOST_BYTES = 2**28  # of all that are kept of repeats whose outputs are not those of the first
 ORDER: list[str] = list(CAUSE_OF_QUANTITY)
 
 
 class StepRecorder(Replayer):
-    """Leaves the operations of one repeat and a sample of what each gave."""
+    """Leaves the operations of each repeat and a sample of what each gave."""
 
     def __init__(self, start: Start, repeats: int, record: Path) -> None:
         super().__init__(start, repeats)
         self._record = record
+        self._outputs: dict[str, str] = {}
+        self._room = MOST_BYTES
 
     def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
-        """Keep a sample of each tensor."""
+        """Keep a sample of each tensor; of further repeats, of what the first one had otherwise."""
+        is_first = not self._done
+        if is_first:
+            self._outputs[_key(row)] = row["outputs"]
+        elif self._outputs.get(_key(row)) == row["outputs"]:
+            return
+        folder = _repeat_of(self._record, self._done)
         for position, tensor in enumerate(outputs):
-            np.save(_sample_file(self._record, row, position), sample_of(tensor))
+            sample = sample_of(tensor)
+            self._room -= 0 if is_first else sample.nbytes
+            if self._room >= 0:
+                np.save(_sample_file(folder, row, position), sample)
 
     def end_repeat(self, tracer: OpTracer, marks: list[Mark]) -> None:
         """Write the operations, and the fingerprints of what the step leaves."""
-        write_operations(self._record, tracer.rows)
+        folder = _repeat_of(self._record, self._done)
+        write_operations(folder, tracer.rows)
         contents = {key: mark.content for key, mark in identities(marks).items()}
-        write_marks(self._record, contents)
+        write_marks(folder, contents)
 
 
 class Comparer(Replayer):
@@ -63,8 +79,9 @@ class Comparer(Replayer):
         """
         super().__init__(start, repeats)
         self._record, self._quantity, self._tensor = record, quantity, tensor
-        self._recorded = {_key(row): row for row in read_operations(record)}
-        self._contents = read_marks(record)
+        self._recorded: dict[str, OpRow] = {}
+        self._contents: dict[str, str] = {}
+        self._outputs: dict[str, str] = {}
         self._rows: list[ComparedRow] = []
         self._operations: list[ComparedRow] = []
         self._found = Replayed(
@@ -72,10 +89,19 @@ class Comparer(Replayer):
             repeats=repeats,
             quantity=quantity,
             differed=0,
+            beyond_the_pair=0,
             firsts=[],
             elsewhere=[],
             operations=[],
         )
+
+    def begin_repeat(self) -> None:
+        """Read the same repeat of the record."""
+        folder = _repeat_of(self._record, self._done)
+        self._recorded = {_key(row): row for row in read_operations(folder)}
+        self._contents = read_marks(folder)
+        if not self._done:
+            self._outputs = {key: row["outputs"] for key, row in self._recorded.items()}
 
     def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
         """Compare an operation with the recorded one, and measure how far it is from it."""
@@ -106,10 +132,12 @@ class Comparer(Replayer):
             mark for mark in differing if ORDER.index(mark.quantity) < ORDER.index(self._quantity)
         ]
         excluded = whole.reached(_targets(earlier))
-        origins = [o for o in whole.origins(reached) if o.index not in excluded]
+        every = whole.origins(reached)
+        origins = [o for o in every if o.index not in excluded]
         first = self._operation(origins[0], rows, steps) if origins else None
         first = first or self._left_out(marks, found, rows)
         self._found["differed"] += bool(found)
+        self._found["beyond_the_pair"] += bool(every and first is None)
         self._found["firsts"].append(first)
         self._found["elsewhere"].append(None if first else self._elsewhere(rows, steps, reached))
         for index in reached:
@@ -206,8 +234,14 @@ class Comparer(Replayer):
     def _measured(self, row: OpRow, outputs: list[torch.Tensor]) -> Distances | dict[str, float]:
         """Return the distances of the output that is farthest from the recorded one."""
         found = []
+        recorded_as = self._recorded[_key(row)]["outputs"]
+        is_as_first = self._outputs.get(_key(row)) == recorded_as
+        folder = _repeat_of(self._record, 0 if is_as_first else self._done)
         for position, tensor in enumerate(outputs):
-            recorded = np.load(_sample_file(self._record, row, position))
+            file = _sample_file(folder, row, position)
+            if not file.exists():  # there was no room for it
+                continue
+            recorded = np.load(file)
             own = sample_of(tensor)
             if own.shape == recorded.shape and own.dtype == recorded.dtype:
                 # torch's name of the type: to NumPy a bfloat16 is a uint16.
@@ -251,6 +285,13 @@ def sample_of(tensor: torch.Tensor) -> np.ndarray:
 
 def _key(row: OpRow) -> str:
     return json.dumps([row[part] for part in KEY])
+
+
+def _repeat_of(record: Path, number: int) -> Path:
+    """Return the folder of a repeat."""
+    folder = record / str(number)
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _sample_file(record: Path, row: OpRow, position: int) -> Path:

@@ -69,6 +69,9 @@ class Replayer(pl.Callback):
         self._marks: list[Mark] = []
         self._attributes: dict[str, Attributes] | None = None
 
+    def begin_repeat(self) -> None:
+        """Prepare for a repeat."""
+
     def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
         """Look at what an operation gave, while it is there."""
 
@@ -112,6 +115,7 @@ class Replayer(pl.Callback):
         set_state(trainer, pl_module, self._start["state"])
         set_progress(trainer, self._start["state"]["progress"], batches_begun=1)
         self._marks = []
+        self.begin_repeat()
         self._tracer = OpTracer(pl_module, self.watch)
         self._following = self._tracer.following()
         self._following.__enter__()
