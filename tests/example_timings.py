@@ -1,5 +1,6 @@
 """The summary of a timing as `measure` writes it, for tests to change what they are about."""
 
+from importlib import metadata
 from typing import Any
 
 from example_runs import CONTEXT
@@ -10,7 +11,9 @@ from twinrun import artifacts
 from twinrun.config.definitions import Timing, Workload
 from twinrun.timing.summary import TimingSummary
 
-ENVIRONMENT = {"identity": {"torch": "2.13.0+cpu"}, "context": CONTEXT, "packages": {}}
+# The gate compares it with the torch that is installed.
+IDENTITY = {"torch": metadata.version("torch")}
+ENVIRONMENT = {"identity": IDENTITY, "context": CONTEXT, "packages": {}}
 
 
 def timing_summary(**changes: Any) -> TimingSummary:

@@ -115,6 +115,7 @@ def record_imports() -> None:
     if _started_in:
         return
     _started_in.append(str(Path.cwd()))
+    _libraries()  # imports a module of its own, which from Python 3.13 on cannot be asked about
     source, bytecode = SourceFileLoader.get_code, SourcelessFileLoader.get_code
     extension, archived = ExtensionFileLoader.create_module, zipimport.zipimporter.get_code
 
