@@ -127,3 +127,49 @@ def test_a_seed_that_is_added_trains_only_what_is_new():
     contest = {"workload": "digits-few", "variant": "serial"}
     asked = [params.inputs.runs_of_contest(contest) for params in (few, more)]
     assert {*asked[0]} < {*asked[1]}
+
+
+REPEATS = [f"results/runs/denoiser/{{}}/seed1/repeat{repeat}/run.json" for repeat in (1, 2)]
+
+
+def runs_behind(require, gpus=0, **sections):
+    of_one = {
+        "reproducibility": {"workloads": ["denoiser"], "seeds": [1], "repeats": 2},
+        "matrix": {"workloads": ["denoiser"]},
+        "resume": {
+            "workloads": ["denoiser"],
+            "variants": ["deterministic"],
+            "stops": ["epoch_end"],
+        },
+        "studies": ["reproducibility", "matrix", "contest", "resume"],
+    }
+    params = Params(Inputs(resolved(gpus, **{**of_one, **sections}, require=require)), [])
+    return params.planned_of_gate([])["runs"]
+
+
+def test_the_gate_is_told_which_runs_are_behind_each_requirement():
+    """A training that failed fails what is required of it, and nothing else."""
+    required = {"deterministic_pair": "equal", "determinism_cost": "<= 2", "fingerprint": "f.json"}
+    found = runs_behind({**required, "matrix": ["threads-2"], "contest": "better"})
+    of_variant = [path.format("deterministic") for path in REPEATS]
+    assert found["deterministic_pair"] == of_variant
+    both = [*(path.format("nondeterministic") for path in REPEATS), *of_variant]
+    assert found["determinism_cost"] == both
+    assert found["fingerprint"] == of_variant[:1]
+    assert len(found["matrix"]) == 2
+    assert len(found["contest"]) == 10
+    assert set(found) == {*required, "matrix", "contest"}
+
+
+def test_behind_what_a_machine_cannot_run_there_is_no_run():
+    variants = {"deterministic": {"accelerator": "gpu"}}
+    assert runs_behind({"deterministic_pair": "equal"}, variants=variants) == {
+        "deterministic_pair": []
+    }
+
+
+def test_behind_resumes_are_whole_runs_and_those_from_our_own_checkpoints():
+    """What Lightning's own checkpoints lose is for the report."""
+    runs = runs_behind({"resume": "equal"})["resume"]
+    assert len(runs) == 2
+    assert not [run for run in runs if "lightning" in run]

@@ -23,6 +23,7 @@ from twinrun.gate import outcome as outcomes
 from twinrun.gate.expected_fingerprints import movements
 from twinrun.gate.gate import EXIT_CODES, main, require
 from twinrun.timing import summary
+from twinrun.verdicts import failed_runs
 from twinrun.verdicts.rows import KEYS, write_rows
 
 CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
@@ -35,7 +36,7 @@ SENTENCES = {
 PLANNED = {"workloads": {}, "variants": {}, "datasets": {}}
 PLANNED |= {"studies": {"reproducibility": ["denoiser"], "resume": ["denoiser"]}}
 PLANNED["studies"]["contest"] = ["denoiser"]
-PLANNED |= {"configs": {}, "config": "c" * 64, "beside": {}}
+PLANNED |= {"runs": {}, "configs": {}, "config": "c" * 64, "beside": {}}
 IDENTITY = {"python": "3.11.9", "torch": "2.13.0", "cpu": "Example CPU", "cpu_capability": "AVX2"}
 
 
@@ -82,6 +83,7 @@ def write_run(
     losses=(0.5, 0.4, 0.3),
     steps=3,
     variant="deterministic",
+    ended="finished",
     **identity,
 ):
     """A run of some steps whose parameters are other ones from a step on."""
@@ -105,13 +107,14 @@ def write_run(
             "settings": {"variant": {"threads": 2}},
             "weights_sha256": weights,
             "metrics": {"test_accuracy": 0.9},
+            "ended": ended,
         },
         path.with_name("steps.csv"),
     )
     return str(path)
 
 
-def judge(folder, requirements, *, rows=(), timing=COST, runs=(), rests_on=()):
+def judge(folder, requirements, *, rows=(), timing=COST, runs=(), rests_on=(), behind=()):
     """Write the outcome of requirements."""
     write_rows(folder / "verdicts.csv", rows)
     summary.write(folder / "timing.json", timing)
@@ -123,7 +126,7 @@ def judge(folder, requirements, *, rows=(), timing=COST, runs=(), rests_on=()):
         matrices=[str(folder / "matrix.json")],
         runs=runs,
         rests_on=rests_on,
-        planned=PLANNED,
+        planned=PLANNED | {"runs": dict(behind)},
         output=folder / "gate.json",
     )
 
@@ -135,7 +138,7 @@ def outcome(folder, requirements, **results):
     return {code: outcome for outcome, code in EXIT_CODES.items()}[code]
 
 
-@pytest.mark.parametrize("module", [costs, expected_fingerprints, outcomes])
+@pytest.mark.parametrize("module", [costs, expected_fingerprints, failed_runs, outcomes])
 def test_examples_in_the_docstrings_hold(module):
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -206,6 +209,49 @@ def test_the_exit_codes_tell_four_outcomes_apart():
 )
 def test_outcomes(tmp_path, requirements, rows, expected):
     assert outcome(tmp_path, requirements, rows=rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("requirement", "wanted", "row"),
+    [
+        ("deterministic_pair", "equal", verdict("not run")),
+        ("deterministic_pair", "differs", verdict("differs")),
+        ("contest", "better", contested("not comparable")),
+        ("resume", "equal", resumed("not run")),
+        ("matrix", ["devices-2"], verdict("equal")),
+        ("determinism_cost", "<= 1.25", verdict("equal")),
+    ],
+)
+def test_a_training_that_failed_fails_whatever_is_required(
+    tmp_path, capsys, requirement, wanted, row
+):
+    """Red at 9ef25b2: not comparable, which an example of a CI lets pass."""
+    folder = tmp_path / "results/runs/denoiser/deterministic/seed1/run"
+    run = Path(write_run(folder.parent))
+    fail(run, "RuntimeError: my network exploded")
+    behind = {requirement: [str(run)]}
+    assert outcome(tmp_path, {requirement: wanted}, rows=[row], behind=behind) == "fail"
+    said = f"{folder}: this training failed: RuntimeError: my network exploded (log: {tmp_path}"
+    said += "/results/logs/train/denoiser/deterministic/seed1/run.log; to train it again as it"
+    assert f"{said} is, delete {folder})" in capsys.readouterr().out
+    # What is not required may fail.
+    judged = outcome(tmp_path, {requirement: wanted}, rows=[row], behind={"other": [str(run)]})
+    assert judged != "fail"
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"),
+    [
+        ("broken off: RuntimeError: my network exploded", "fail"),  # its network so far is kept
+        ("refused: the fast steps are not proven", "not comparable"),
+        ("finished", "not comparable"),
+    ],
+)
+def test_a_fast_training_that_was_broken_off_failed_too(tmp_path, ended, expected):
+    run = write_run(tmp_path, ended=ended)
+    behind, rows = {"deterministic_pair": [run]}, [verdict("not comparable")]
+    judged = outcome(tmp_path, {"deterministic_pair": "equal"}, rows=rows, behind=behind)
+    assert judged == expected
 
 
 @pytest.mark.parametrize(
@@ -365,7 +411,9 @@ class TestFingerprint:
         kept = write_run(tmp_path)
         failed = Path(write_run(tmp_path / "other"))
         fail(failed, "no memory")
-        assert outcome(tmp_path, accepted, runs=[kept, str(failed)]) == "fail"
+        runs = [kept, str(failed)]
+        judged = outcome(tmp_path, accepted, runs=runs, behind={"fingerprint": runs})
+        assert judged == "fail"
         assert f"{failed.parent}: this training failed: no memory" in capsys.readouterr().out
 
     def test_the_nearest_of_the_known_environments_is_named(self, tmp_path, accepted, capsys):

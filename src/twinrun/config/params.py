@@ -18,6 +18,7 @@ from twinrun.config.class_paths import code_of
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
 from twinrun.config.inputs import Inputs, Wildcards, perturbed_seed
+from twinrun.config.required_runs import required_runs
 from twinrun.config.rule_records import ListedRun
 
 HASHES = Path(".snakemake/twinrun/hashes.json")  # beside Snakemake's own memory of the folder
@@ -151,6 +152,7 @@ class Params:
                 for name in ("reproducibility", "resume")
             }
             | {"contest": self.inputs.contested()},
+            "runs": required_runs(self.inputs),
             "configs": hashes_of_contents(configs),
             "config": self.hash_of_config(),
         }

@@ -49,7 +49,7 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
     entries: list[Entry] = []
     for run in map(Path, runs):
         if run_files.failure_of(run) is not None:
-            continue  # see `failures`
+            continue  # see `failed_trainings`
         manifest = run_files.read_run(run)
         identity = manifest["environment"]["identity"]
         environment = {
@@ -62,12 +62,6 @@ def observed(runs: Sequence[str | Path]) -> list[Entry]:
         name += f"/repeat{manifest['repeat']}"
         _entry(entries, environment)["runs"][name] = _fingerprint(run, manifest)
     return entries
-
-
-def failures(runs: Sequence[str | Path]) -> list[str]:
-    """Name the runs whose training failed, each with the reason: they have no fingerprint."""
-    reasons = {Path(run).parent: run_files.failure_of(run) for run in runs}
-    return [f"{folder}: this training failed: {why}" for folder, why in reasons.items() if why]
 
 
 def _fingerprint(run: Path, manifest: RunManifest) -> Fingerprint:
@@ -125,6 +119,13 @@ def read(path: str | Path) -> list[Entry]:
 def write(path: str | Path, entries: list[Entry]) -> None:
     """Write a file of expectations."""
     artifacts.write_record(path, entries, list[Entry])
+
+
+def outcome_now(
+    path: str | Path, found: Sequence[Entry]
+) -> tuple[Literal["pass", "fail", "not comparable"], str]:
+    """Compare the runs that were made with a file of expectations as it is now."""
+    return outcome_of(read(path), found)
 
 
 def outcome_of(

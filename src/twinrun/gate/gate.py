@@ -16,9 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from twinrun.comparison.study_records import MatrixTable, read_matrix
+from twinrun.config.required_runs import PAIR
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.gate import expected_fingerprints
 from twinrun.gate.costs import costs
+from twinrun.gate.failed_trainings import failed_trainings
 from twinrun.gate.judged import Planned, hashes_of, lines_now, other_settings, why_not_judged
 from twinrun.gate.outcome import (
     GateLine,
@@ -38,7 +40,7 @@ EXIT_CODES = {"pass": 0, "error": 1, "fail": 3, "not comparable": 4}
 PAIR_KEYS = ("repeats", "repeats_logged", "repeats_metrics", "repeats_predictions")
 # The requirement of every gate.
 UP_TO_DATE = "runs are up to date"
-PAIR = "_pair"  # of a variant, at the end of a requirement's name
+NO_RESULT: Judged = ("not comparable", "there is no result to judge")
 # Answers that say nothing about what is required, unless just that answer is required.
 OPEN = ("not run", "not comparable", "undecided")
 
@@ -80,11 +82,11 @@ def require(
         elif name == "determinism_cost":
             judged = [*costs(timings, wanted, rows, planned["studies"]["reproducibility"])]
         elif name == "fingerprint":
-            judged = _fingerprints(wanted, found, runs)
+            judged = [expected_fingerprints.outcome_now(wanted, found)]
         else:
             judged = _answers(rows, name, wanted, planned["studies"])
         # Nothing was found to be wrong, and nothing to be right: never a pass.
-        judged = judged or [("not comparable", "there is no result to judge")]
+        judged = [*judged, *failed_trainings(planned["runs"].get(name, ()))] or [NO_RESULT]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
         lines += [{"requirement": requirement, "outcome": o, "why": why} for o, why in judged]
     lines += map(_out_of_date, other_settings(rests_on, planned, timings))
@@ -113,15 +115,6 @@ def _file_of(requirements: Mapping[str, str | list[str]]) -> str | None:
 
 def _out_of_date(why: str) -> GateLine:
     return {"requirement": UP_TO_DATE, "outcome": "not comparable", "why": why}
-
-
-def _fingerprints(
-    file: str, found: Sequence[expected_fingerprints.Entry], runs: Sequence[str]
-) -> list[Judged]:
-    """Compare runs with a file of expected ones."""
-    # A training that failed has no fingerprint, and must not pass by being left out.
-    failed: list[Judged] = [("fail", why) for why in expected_fingerprints.failures(runs)]
-    return [expected_fingerprints.outcome_of(expected_fingerprints.read(file), found), *failed]
 
 
 def _is_about(row: VerdictRow, requirement: str, wanted: str) -> bool:

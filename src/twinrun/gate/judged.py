@@ -32,6 +32,8 @@ class Planned(TypedDict):
     """The file that each workload reads; None without a dataset."""
     studies: dict[str, list[str]]
     """The workloads of each study whose verdicts may be required."""
+    runs: dict[str, list[str]]
+    """The run.json of each run behind a requirement, by its name."""
     configs: dict[str, str]
     """Hashes of what the config files say, by their paths."""
     config: str
@@ -94,8 +96,7 @@ def lines_now(found: GateOutcome, folder: Path) -> list[GateLine]:
     lines, file = list(found["lines"]), found["fingerprint"]
     for index, line in enumerate(lines):
         if file is not None and line["requirement"] == f"fingerprint: {file}":
-            expected = expected_fingerprints.read(folder / file)
-            outcome, why = expected_fingerprints.outcome_of(expected, found["found"])
+            outcome, why = expected_fingerprints.outcome_now(folder / file, found["found"])
             lines[index] = {**line, "outcome": outcome, "why": why}
             break  # further ones are of trainings that failed
     return lines

@@ -1,0 +1,25 @@
+"""Trainings that failed: what is required of them does not hold, whatever their verdict says.
+
+To be `not comparable` is no fault, and a CI may let it pass; to crash is one.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from twinrun.gate.outcome import Judged
+from twinrun.run_files import left_network, read_ended
+from twinrun.run_records import FAILED
+from twinrun.verdicts.failed_runs import how_to_retry
+
+# Of a fast training that failed, whose network so far is kept.
+BROKEN_OFF = "broken off: "
+
+
+def failed_trainings(runs: Iterable[str | Path]) -> Iterator[Judged]:
+    """Judge the runs whose training failed: each with the reason, its log and what repeats it."""
+    for run in runs:
+        manifest = read_ended(run)
+        ended = manifest["ended"]
+        if not left_network(manifest) or ended.startswith(BROKEN_OFF):
+            folder, why = Path(run).parent, ended.removeprefix(FAILED).removeprefix(BROKEN_OFF)
+            yield "fail", f"{folder}: this training failed: {why} ({how_to_retry(folder)})"
