@@ -340,6 +340,10 @@ def test_six_sentences_are_chosen_by_kind_and_then_by_rank():
     found = [of.says for of in chosen(sentences)]
     assert found == ["a0", "a1", "a2", "b0", "c0", "c1"]
     assert len(found) == MOST_SENTENCES
+    last = [Sentence(subjects=[], says="last")]
+    assert [of.says for of in chosen(sentences, last)] == found
+    few = [of.says for of in chosen([sentences[0][:2], sentences[2]], last)]
+    assert few == ["a0", "a1", "last", "c0", "c1", "c2"]
 
 
 def test_every_cause_has_its_words():
@@ -349,6 +353,37 @@ def test_every_cause_has_its_words():
 
 def cell(label, answer, cause=None, size=None, *, name="change"):
     return {"cell": name, "label": label, "answer": answer, "cause": cause, "size": size}
+
+
+@pytest.mark.parametrize(
+    ("label", "cause", "words"),
+    [
+        ("stop: mid_epoch, resume: lightning", "data order", "resumed from Lightning's checkpoint"),
+        ("data_workers: 2, persistent_workers: true", "data order", "torch draws one random numb"),
+        ("devices: 2, sharding: partitioned", "data order", "decides which samples come together"),
+        ("devices: 2, scale_batch_with_devices: true", "data content", "which samples come toget"),
+        ("accumulate: 2", "RNG state", "draws random numbers of its own"),
+        ("devices: 2", "RNG state", "draws random numbers of its own"),
+        ("validation: false", "RNG state", "to go through validation data draws"),
+        ("precision: 16-mixed", "optimizer", "gradients are scaled"),
+        ("ATEN_CPU_CAPABILITY=default", "initial weights", "chooses other code of torch's"),
+        # Of these the answer lies in one's own code.
+        ("PYTHONHASHSEED=99", "initial weights", None),
+        ("data_workers: 2", "data content", None),
+        ("accumulate: 2", "data order", None),
+        ("precision: 16-mixed", "data order", None),
+    ],
+)
+def test_what_a_setting_does_by_itself_is_not_looked_for_in_ones_own_code(label, cause, words):
+    """Red before: the reader was sent to the sampler, a layer that draws, or the optimizer."""
+    cells = [cell(label, "differs", cause, "algorithmic"), cell("logging: true", "equal")]
+    table = {"workload": "digits-few", "baseline": "serial", "cells": cells, "steps": 30}
+    row = {"key": "withstands_changes", "workload": "digits-few", "variant": "serial"}
+    row |= {"question": "", "answer": "no", "measured": "", "evidence": "matrix/digits-few.json"}
+    (said,) = says(results(("matrix", [row]), matrices={"digits-few": table}))
+    told = of_cell(cells[0]) or ""
+    assert ("Look at your own code" in said) == (words is None)
+    assert told == OF_A_CHANGE[cause] if words is None else words in told
 
 
 def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code():

@@ -9,6 +9,7 @@ from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
 from twinrun.comparison.study_records import MatrixCell
 from twinrun.formatting import count, plural, verb
 from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_of
+from twinrun.report.by_itself import by_itself
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, listed, sentence
 from twinrun.verdicts.matrix import NOT_CHANGES
@@ -114,7 +115,8 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
             f"{'it as it is' if len(differing) == 1 else 'them as they are'} to have the same bits "
             f"again"
         )
-        own = [cell for cause in OWN_CODE for cell in differing if cell["cause"] == cause]
+        asked = [cell for cell in differing if by_itself(cell) is None]
+        own = [cell for cause in OWN_CODE for cell in asked if cell["cause"] == cause]
         if own:
             first, cause = own[0]["label"], own[0]["cause"] or "not traced"
             says += f". Look at your own code under `{first}`: {OF_A_CHANGE[cause]}"
@@ -148,6 +150,8 @@ def of_cell(cell: MatrixCell) -> str | None:
         return ADVICE[cell["cause"]] if cell["cause"] else None
     if cause is None:
         return "nothing differs in a step: look for what changes weights after the last one"
+    if (says := by_itself(cell)) is not None:
+        return says
     said = OF_A_CHANGE[cause]
     if cause in ("forward", "backward", "collective"):
         if any(f"{setting}:" in cell["label"] for setting in IN_PARTS):

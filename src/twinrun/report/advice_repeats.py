@@ -11,6 +11,7 @@ from twinrun.report.sentence import Sentence, listed, sentence, setting
 from twinrun.timing.ratio_words import interval_of_time, meaning
 from twinrun.verdicts.rows import VerdictRow
 
+ANYWAY = 2  # a workload that repeats ranks behind those that do not
 REPEATS = "training repeats, bit for bit,"
 MENDED = (
     "switch deterministic algorithms on (`deterministic: true`): with them everything repeats, bit "
@@ -45,16 +46,18 @@ OUTPUTS: Mapping[str, str] = {
 
 
 def repeating(results: Results) -> list[Sentence]:
-    """Say of each workload whether it repeats, and what mends it where it does not.
+    """Say of each workload that does not repeat what mends it, and then which cannot be mended."""
+    ranked = sorted(_ranked(results), key=lambda entry: entry[0])  # stable, as the config has them
+    return [found for rank, found in ranked if rank < ANYWAY]
 
-    First what can be mended, then what cannot, then what repeats anyway.
-    """
-    ranked = [
-        (*_of_workload(results, variants), position)
-        for position, variants in enumerate(variants_of(results).values())
-        if variants
-    ]
-    return [found for _, found, _ in sorted(ranked, key=lambda entry: (entry[0], entry[2]))]
+
+def repeating_anyway(results: Results) -> list[Sentence]:
+    """Say of each other workload that it repeats."""
+    return [found for rank, found in _ranked(results) if rank == ANYWAY]
+
+
+def _ranked(results: Results) -> list[tuple[int, Sentence]]:
+    return [_of_workload(results, variants) for variants in variants_of(results).values()]
 
 
 def variants_of(results: Results) -> dict[str, list[Repeated]]:
@@ -102,7 +105,7 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
     broken = [found for found in variants if not found.repeats]
     whole = [found for found in variants if found.repeats]
     if not broken:
-        return 2, _whole(results, whole)
+        return ANYWAY, _whole(results, whole)
     if not whole:
         return 1, _broken(results, broken)
     # First whose weights differ, then what is nearest to it: the fewest settings to change.
