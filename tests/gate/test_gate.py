@@ -382,6 +382,18 @@ def test_a_gate_that_passes_raises_nothing(tmp_path, monkeypatch):
     gate.check(tmp_path / "gate.json")
 
 
+def test_the_last_words_of_a_start_are_the_gates_own(tmp_path, capsys):
+    """Red at 3a8023a: "At least one job did not complete successfully" stood there alone."""
+    judge(tmp_path, {"determinism_cost": "<= 1", "deterministic_pair": "equal"})
+    assert gate.answer(tmp_path / "gate.json").splitlines() == [
+        "fail: determinism_cost: <= 1: denoiser deterministic: 1.20 (95% interval 1.10 to 1.40)",
+        "not comparable: deterministic_pair: equal: denoiser: there is no result to judge",
+        "gate: fail",
+    ]
+    (tmp_path / "gate.json").write_text("{")
+    assert "gate.json is corrupt" in gate.answer(tmp_path / "gate.json")
+
+
 class TestFingerprint:
     @pytest.fixture
     def requirements(self, tmp_path):

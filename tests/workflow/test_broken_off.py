@@ -33,6 +33,7 @@ FIGURES = [
     *(f"denoiser/{name}" for name in RULES[5:12]),
     *(f"factorization/{name}" for name in RULES[5:12] if name != "strip"),
 ]
+FIGURE_RULES = (*RULES[5:12], "contact_sheet")
 SENTENCE = "the planted reason, with <b>tags</b> & a key"
 NOT_MADE = "could not be written"
 
@@ -224,12 +225,36 @@ def test_many_failed_jobs_of_which_some_are_a_users_own_stay_readable(jobs, work
     assert 'href="../own/1.log"' in source
 
 
-def test_where_nothing_but_the_gate_failed_no_page_is_made(jobs, work):
-    gate = Job(rule="gate", wildcards={}, inputs=[], outputs=[], log=None, state="failed")
+def of_gate(jobs, **gate):
+    """Return the jobs of the target `gate`, which asks for no figure and no page."""
+    asked = [job for job in jobs if not (job.rule in FIGURE_RULES or job.rule in ("report", "all"))]
+    none = {"wildcards": {}, "log": None}
+    require = Job(
+        rule="require", inputs=[], outputs=["results/gate.json"], state="finished", **none
+    )
+    return [*asked, require, Job(rule="gate", inputs=[], outputs=[], **{**none, **gate})]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_where_nothing_but_the_gate_failed_no_page_is_made(jobs, work, is_whole):
+    """Red at 3a8023a without figures: "6 results are missing. Mend the fault"."""
+    for path in [] if is_whole else Path("results/figures").rglob("*.svg"):
+        path.unlink()
     settings = resolved(studies=["reproducibility"])
     targets = Targets(settings, {name: s(name, Inputs(settings)) for name, s in STUDIES.items()})
-    ended = [*jobs, gate]
+    ended = of_gate(jobs, state="failed")
     assert write_incomplete_page(settings, targets, jobs=ended, templates=TEMPLATES) is None
+
+
+def test_what_no_target_asked_for_is_not_counted_as_missing(jobs, work):
+    for path in Path("results/figures").rglob("*.svg"):
+        path.unlink()
+    ended = broken_off(of_gate(jobs, state="finished"), lambda job: job.rule == "timing")
+    _, words = incomplete_page(ended, studies=["reproducibility"])
+    assert "2 jobs failed, and 3 results are missing" in words  # two timings, the verdicts
+    assert "it makes what is missing." in words
+    assert "No target of this start asks for it" in words
+    assert "It is gone" not in words
 
 
 def test_of_all_studies_nothing_is_there(tmp_path_factory, tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 # Where jobs fail: a page of what is finished, with the reasons in the place of the rest.
 
+import atexit
+
 
 def discard_page_of_earlier_start():
     """Remove the incomplete page of an earlier start."""
@@ -10,11 +12,13 @@ def write_page_of_what_is_there():
     """Write results/incomplete.html, and say so; the exit code of the workflow stays what it is."""
     # Here, as they import pandas and matplotlib, which no parse should wait for.
     from twinrun.report.ended_jobs import ended_jobs
-    from twinrun.report.incomplete import write_incomplete_page
+    from twinrun.report.incomplete import only_the_gate_failed, write_incomplete_page
 
     try:
         templates = os.path.commonpath(TEMPLATES)
         jobs = ended_jobs(workflow.dag, workflow.scheduler.failed)
+        if only_the_gate_failed(jobs):
+            end_with_answer_of_gate()
         page = write_incomplete_page(SETTINGS, TARGETS, jobs=jobs, templates=templates)
     except Exception as error:  # a full disk takes no page either
         print(f"no page of what is finished could be made: {error}", file=sys.stderr)
@@ -22,3 +26,11 @@ def write_page_of_what_is_there():
     if page is not None:
         text = f"\nwhat is finished, and why the rest is missing: {page}\n"
         print(text, file=sys.stderr)
+
+
+def end_with_answer_of_gate():
+    """Print the gate's lines as the last ones, behind Snakemake's own about a failed job."""
+    from twinrun.gate.gate import answer
+
+    text = answer("results/gate.json", PARAMS.hash_of_config())
+    atexit.register(lambda: print("", text, sep="\n", file=sys.stderr, flush=True))

@@ -204,6 +204,24 @@ def check(gate: str | Path, config: str | None = None) -> None:
         raise TwinrunError("; ".join(wanting))
 
 
+def answer(gate: str | Path, config: str | None = None) -> str:
+    """Return all lines of a gate and its outcome; where there is none, the reason.
+
+    Args:
+        gate: results/gate.json.
+        config: as for `judged_now`.
+    """
+    try:
+        found = judged_now(gate, config)
+    except (TwinrunError, OSError) as error:
+        return f"error: {sentence_of(error)}"
+    return _shown(found)
+
+
+def _shown(found: GateOutcome) -> str:
+    return "\n".join([*map(shown, found["lines"]), f"gate: {found['outcome']}"])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a gate's lines and return the exit code of its outcome."""
     parser = argparse.ArgumentParser(prog="python -m twinrun.gate")
@@ -223,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(found: GateOutcome) -> int:
-    print(*map(shown, found["lines"]), f"gate: {found['outcome']}", sep="\n")
+    print(_shown(found))
     return EXIT_CODES[found["outcome"]]
 
 

@@ -20,6 +20,7 @@ from twinrun.report.results import read_results
 from twinrun.verdicts.judge import verdicts_of
 from twinrun.verdicts.rows import VerdictRow, read_rows
 
+GATE = "gate"  # the rule that fails by its answer
 RESULTS = Path("results")
 PAGE, WHOLE_PAGE = RESULTS / "incomplete.html", RESULTS / "report.html"
 
@@ -29,8 +30,8 @@ def write_incomplete_page(
 ) -> Path | None:
     """Write the page from what is there; return its path, None where it would tell nothing.
 
-    That is where no job failed, where no verdict was asked for (of a run alone, say), and where all
-    that the page reads is there (as where the gate alone fails).
+    That is where no job failed, where no verdict was asked for (of a run alone, say), where all
+    that the page reads is there, and where the gate alone failed, whose answer is no.
 
     Args:
         settings: of the config.
@@ -38,6 +39,8 @@ def write_incomplete_page(
         jobs: all of the workflow, as they ended.
         templates: as for `page.write_report`.
     """
+    if only_the_gate_failed(jobs):
+        return None
     made = {output for job in jobs for output in job.outputs}
     studies = {
         name: targets.studies[name]
@@ -50,7 +53,7 @@ def write_incomplete_page(
             asked.setdefault(path, []).append(name)
     failures, missing = failures_of(jobs, RESULTS), missing_results(asked, jobs, RESULTS)
     is_due = any(str(WHOLE_PAGE) in job.outputs for job in jobs if job.state != "finished")
-    if not failures or not (missing or is_due):
+    if not failures or not (any(gap.is_asked for gap in missing.values()) or is_due):
         return None
     rows: list[VerdictRow] = []
     answers: dict[str, list[Missing]] = {}
@@ -71,10 +74,16 @@ def write_incomplete_page(
         failures=failures,
         answers=answers,
         whole_page=WHOLE_PAGE.is_file(),
+        is_page_due=is_due,
         config=settings.config,
     )
     write_page(results, templates=templates, output=PAGE, broken_off=broken_off)
     return PAGE
+
+
+def only_the_gate_failed(jobs: Sequence[Job]) -> bool:
+    """Say whether all else was done: then nothing broke off, and the gate has answered."""
+    return {job.rule for job in jobs if job.state != "finished"} == {GATE}
 
 
 def _table_of(study: str) -> str:

@@ -14,6 +14,8 @@ from twinrun.errors import sentence_of
 
 MOST_LETTERS = 200  # of a log's last line
 MOST_NAMED = 3  # failed jobs that are named where a result waits for more
+GONE = "It is gone since it was made"
+NOT_ASKED = "No target of this start asks for it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,8 @@ class Missing:
     """The failed jobs behind it."""
     studies: tuple[str, ...] = ()
     """Those that ask for it; empty where none is known."""
+    is_asked: bool = True
+    """Whether this start of the workflow was to make it."""
 
     @property
     def is_figure(self) -> bool:
@@ -107,9 +111,10 @@ def missing_results(
         found[name] = Missing(
             path=name,
             rule=None if job is None else job.rule,
-            cause=_cause(failures) if is_due else "It is gone since it was made",
+            cause=_cause(failures) if is_due else GONE if job else NOT_ASKED,
             failures=failures,
             studies=tuple(studies),
+            is_asked=job is not None,
         )
     return found
 

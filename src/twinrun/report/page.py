@@ -49,6 +49,8 @@ class BrokenOff:
     """By study what its missing verdicts would rest on."""
     whole_page: bool
     """Whether a page of an earlier run lies beside."""
+    is_page_due: bool
+    """Whether the whole page is among what this start was asked for."""
     config: Section
     """As resolved, with the studies too that this start of the workflow was not asked for."""
 
