@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from snakemake.utils import update_config
 
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
+from twinrun.config.with_standard import with_standard
 from twinrun.gate.gate import EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
@@ -100,9 +100,7 @@ def test_the_page_on_own_modules_quotes_the_example():
 
 def resolved(config):
     """Resolve a user's config as Snakemake merges it with the standard one."""
-    standard = yaml.safe_load((ROOT / "config.yaml").read_text())
-    update_config(standard, config)
-    return resolve(standard, SCHEMA, gpus=0)
+    return resolve(with_standard(config), SCHEMA, gpus=0)
 
 
 def test_the_gates_example_requires_what_there_is():

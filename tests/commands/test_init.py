@@ -7,9 +7,9 @@ import yaml
 
 from twinrun.__main__ import main
 from twinrun.commands.init import OWN, name_of
-from twinrun.config.config_files import merged
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
+from twinrun.config.with_standard import merged
 
 MODEL = """
     from datetime import date

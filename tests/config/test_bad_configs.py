@@ -10,10 +10,10 @@ import pytest
 import yaml
 from snakemake.utils import update_config
 
-from twinrun.config.config_files import merged
 from twinrun.config.schema_check import MOST_MISTAKES
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
+from twinrun.config.with_standard import merged
 from twinrun.errors import TwinrunError
 
 BAD = sorted((Path(__file__).parents[1] / "configs/bad").glob("*.yaml"))

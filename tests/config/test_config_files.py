@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from twinrun.config import config_files, schema_check
-from twinrun.config.config_files import STANDARD, hashes_of_contents, merged, mistakes_of
+from twinrun.config.config_files import hashes_of_contents, mistakes_of
+from twinrun.config.shipped import STANDARD
+from twinrun.config.with_standard import merged
 
 SIGNS = st.text(alphabet="ab:-[]{},&*!#|>'\"%@`?~ \n\t01.e+no", max_size=60)
 
@@ -89,3 +91,37 @@ def test_files_are_united_as_snakemake_unites_them(tmp_path):
     assert config["studies"] == ["devices"]
     assert config["variants"]["cpu"] == {"accelerator": "cpu", "threads": 1, "precision": "64-true"}
     assert config["variants"]["eager"] == {"threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("section", "entry"),
+    [
+        ("workloads", {"module": "my:Digits"}),
+        ("workloads", {"cli": "my.yaml", "epochs": 2}),
+        ("datasets", {"file": "d.csv"}),
+        ("datasets", {"make": "my:make"}),
+    ],
+)
+def test_a_users_own_takes_nothing_from_a_built_in_of_its_name(tmp_path, section, entry):
+    """Red before: a workload of another module had our data module, dataset, hyperparameters."""
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(yaml.safe_dump({section: {"digits": entry}}))
+    second.write_text(yaml.safe_dump({section: {"digits": {"shows": None}}}))
+    assert merged([first, second])[0][section]["digits"] == {**entry, "shows": None}
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "change"),
+    [
+        ("workloads", "digits", {"epochs": 5, "cli": None}),
+        ("datasets", "digits", {"parameters": {"seed": 2}}),
+        ("variants", "compiled", {"compile": "module"}),
+    ],
+)
+def test_what_names_no_code_of_its_own_changes_a_built_in(tmp_path, section, name, change):
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({section: {name: change}}))
+    ours = merged([])[0][section][name]
+    found = merged([file])[0][section][name]
+    assert found.keys() == ours.keys() | change.keys()
+    assert found != ours

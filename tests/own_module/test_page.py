@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from snakemake.utils import update_config
 
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
+from twinrun.config.with_standard import with_standard
 from twinrun.training.rehearsal_plan import parts_of
 from twinrun.training.rehearse_workload import rehearse_part
 
@@ -28,11 +28,10 @@ def test_a_workload_of_the_page_takes_a_step(monkeypatch, title):
     monkeypatch.chdir(ROOT)
     section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
     (example,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
-    config = yaml.safe_load((ROOT / "config.yaml").read_text())
     own = yaml.safe_load(example)
     (name,) = own["workloads"]
     asked = {"studies": ["reproducibility"], "reproducibility": {"workloads": [name]}}
-    update_config(config, {**own, **asked})
+    config = with_standard({**own, **asked})
     (part,) = parts_of(resolve(config, SCHEMA, gpus=0), [str(HERE)])
     found = rehearse_part(part, lambda text: None)
     assert found["mistakes"] == []

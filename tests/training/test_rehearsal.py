@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from twinrun import artifacts
-from twinrun.config.config_files import merged, mistakes_of
+from twinrun.config.config_files import mistakes_of
 from twinrun.config.definitions import Dataset
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
+from twinrun.config.with_standard import merged
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import launch
 from twinrun.training import rehearsal, start_rehearsal

@@ -11,8 +11,19 @@ from twinrun.config.shipped import SCHEMA, shipped
 
 from .conftest import ROOT, jobs_of
 
-CONFIG = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["factorization"]}}
-JOBS = {"prepare": 1, "train": 4, "compare_repeats": 2, "timing": 1}
+# A workload of the user's own that is called like one of ours, and needs no dataset.
+OWN = {
+    "module": "twinrun.workloads.peaks:Peaks",
+    "data": "twinrun.workloads.peaks:PeaksGrid",
+    "epochs": 2,
+    "hyperparameters": {"points": 40, "learning_rate": 0.08},
+}
+CONFIG = {
+    "studies": ["reproducibility"],
+    "workloads": {"factorization": OWN},
+    "reproducibility": {"workloads": ["factorization"]},
+}
+JOBS = {"train": 4, "compare_repeats": 2, "timing": 1}
 
 # As `snakedeploy deploy-workflow` writes it; the repository is redirected to a local one.
 MODULE = """
@@ -78,6 +89,7 @@ def test_both_snakefiles_plan_the_same_from_anywhere(project, config, cwd, argum
     assert done.returncode == 0, done.stdout
     jobs = jobs_of(done.stdout)
     assert {rule: jobs[rule] for rule in JOBS} == JOBS
+    assert "prepare" not in jobs
     target = "reproducibility" if "reproducibility" in arguments else "all"
     assert jobs.keys() & {"reproducibility", "all"} == {target}
     assert ("report" in jobs) == (target == "all")
@@ -109,6 +121,7 @@ def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     assert done.returncode == 0, done.stdout
     jobs = jobs_of(done.stdout)
     assert {rule: jobs[f"{prefix}{rule}"] for rule in JOBS} == JOBS
+    assert f"{prefix}prepare" not in jobs
     assert jobs[f"{prefix}all"] == 1
 
 
@@ -154,7 +167,7 @@ def test_a_module_from_a_repository_runs(project, tmp_path):
     done = snakemake("results/data/ratings.npz", cwd=folder, **environment)
     assert done.returncode == 0, done.stdout
     assert (folder / "results/data/ratings.npz").exists()
-    module = {"module": "twinrun.workloads.factorization:Factorisation"}
+    module = {**OWN, "module": "twinrun.workloads.factorization:Factorisation"}
     mistaken = {**CONFIG, "datasets": datasets, "workloads": {"factorization": module}}
     (folder / "config/config.yaml").write_text(yaml.safe_dump(mistaken))
     refused = snakemake("reproducibility", cwd=folder, **environment)

@@ -32,7 +32,7 @@ envvars:
 
 
 # The user's: named on the command line, or by the workflow that uses this one as a module.
-CONFIG_FILES = [Path(file) for file in workflow.configfiles if file != str(STANDARD)]
+CONFIG_FILES = [Path(file) for file in workflow.configfiles]
 
 try:
     SETTINGS = resolve(

@@ -29,7 +29,7 @@ rule require:
             "twinrun.process.fresh_process",
         ),
         requirements=SETTINGS.config["require"],
-        planned=lambda wildcards: PARAMS.planned_of_gate(workflow.configfiles),
+        planned=lambda wildcards: PARAMS.planned_of_gate([STANDARD, *CONFIG_FILES]),
         beside=lambda wildcards: modules_beside(PARAMS.modules_in_use, SEARCH_PATH),
     script:
         "../scripts/require.py"

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from twinrun.commands.start_snakemake import note_on_config
-from twinrun.config.config_files import merged, module_folders
+from twinrun.config.config_files import module_folders
 from twinrun.config.own_config import own_config
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
+from twinrun.config.with_standard import merged
 from twinrun.formatting import plural, size_in_bytes
 from twinrun.process.gpus import count_gpus
 from twinrun.process.job import say

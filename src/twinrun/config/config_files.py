@@ -2,8 +2,7 @@
 
 Snakemake reads a config file before the Snakefile can say anything, and YAML is forgiving: of a key
 that is given twice the last one wins, `1e-3` is a text, `010` is 8, `no` is false. `mistakes_of`
-looks at the file itself for that. `merged` unites files as Snakemake does, to check a config
-without Snakemake.
+looks at the file itself for that.
 """
 
 import hashlib
@@ -11,14 +10,11 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-
-from twinrun.config.shipped import STANDARD
-from twinrun.errors import TwinrunError, sentence_of
 
 # YAML 1.1, which PyYAML reads, wants a point in the mantissa and a sign in the exponent:
 # https://yaml.org/type/float.html
@@ -41,28 +37,6 @@ def module_folders(files: Iterable[str | Path]) -> list[str]:
     for folder in (Path(file).absolute().parent for file in files):
         folders += [folder.parent, folder] if folder.name == "config" else [folder]
     return list(dict.fromkeys(map(os.path.relpath, folders)))
-
-
-def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:
-    """Return the standard config with config files united into it, and the mistakes in the files.
-
-    Raises:
-        TwinrunError: with a line for each mistake, if a file cannot be read at all.
-    """
-    # Both are Snakemake's own: a file must mean here what it means there.
-    from snakemake.common.configfile import load_configfile
-    from snakemake.exceptions import WorkflowError
-    from snakemake.utils import update_config
-
-    mistakes = [mistake for file in files for mistake in mistakes_of(file)]
-    config: dict[str, Any] = {}
-    for file in (STANDARD, *files):
-        try:
-            update_config(config, load_configfile(Path(file)))
-        except (WorkflowError, RecursionError, OSError, ValueError) as error:
-            # Without mistakes of ours it is what Snakemake alone refuses.
-            raise TwinrunError("\n".join(mistakes) or f"{file}: {sentence_of(error)}") from error
-    return config, mistakes
 
 
 def hashes_of_contents(files: Iterable[str | Path]) -> dict[str, str]:

@@ -19,6 +19,12 @@ key that your file does not set has the value of `config.yaml`, or the default b
 `config.yaml` does not set it either. Every key is checked before any job starts; unknown keys are
 errors.
 
+A workload for which your file gives `module` or `cli`, and a dataset for which it gives `make` or
+`file`, is yours alone: if a built-in one has the same name, yours replaces it whole. Where your
+file gives other keys only, they change the built-in one (`digits: {epochs: 5}`). A variant is
+always changed key by key: under the name of a built-in one, yours has the settings of ours that it
+does not give, so a variant of your own needs a name of its own.
+
 `<name>` stands for a name of yours: letters, digits, `_` and `-`, beginning with a letter, at most
 40 characters.
 

@@ -1,0 +1,54 @@
+"""The standard config with a user's united into it, as by Snakemake so by `twinrun check`.
+
+Key by key, as Snakemake unites config files. An entry of the user's that says by itself what is
+trained, or where the data is from, is his own, even if one of ours has its name: it takes nothing
+from ours.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Both are Snakemake's own: a file must mean here what it means there.
+from snakemake.common.configfile import load_configfile
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import update_config
+
+from twinrun.config.config_files import mistakes_of
+from twinrun.config.definitions import Section
+from twinrun.config.shipped import STANDARD
+from twinrun.errors import TwinrunError, sentence_of
+
+# The keys that make an entry the user's own. A variant has none: each of its keys changes one of
+# ours, or adds to a new one.
+OF_ITS_OWN = {"workloads": ("module", "cli"), "datasets": ("make", "file")}
+
+
+def with_standard(theirs: Section) -> dict[str, Any]:
+    """Return the standard config with a config united into it."""
+    config: dict[str, Any] = {}
+    update_config(config, load_configfile(STANDARD))
+    for section, keys in OF_ITS_OWN.items():
+        entries = theirs.get(section)
+        for name, entry in entries.items() if isinstance(entries, Mapping) else ():
+            if isinstance(entry, Mapping) and any(entry.get(key) is not None for key in keys):
+                config[section].pop(name, None)
+    update_config(config, theirs)
+    return config
+
+
+def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:
+    """Return the standard config with config files united into it, and the mistakes in the files.
+
+    Raises:
+        TwinrunError: with a line for each mistake, if a file cannot be read at all.
+    """
+    mistakes = [mistake for file in files for mistake in mistakes_of(file)]
+    theirs: dict[str, Any] = {}
+    for file in files:
+        try:
+            update_config(theirs, load_configfile(Path(file)))
+        except (WorkflowError, RecursionError, OSError, ValueError) as error:
+            # Without mistakes of ours it is what Snakemake alone refuses.
+            raise TwinrunError("\n".join(mistakes) or f"{file}: {sentence_of(error)}") from error
+    return with_standard(theirs), mistakes
