@@ -77,9 +77,16 @@ def put_in_place(monkeypatch):
     monkeypatch.setattr("twinrun.acceleration.cuda_graph.record", replays.record)
     monkeypatch.setattr("twinrun.acceleration.cuda_graph.aside", lambda step: step())
     monkeypatch.setattr("twinrun.acceleration.steps.captures_on", lambda variant: True)
-    monkeypatch.setattr("twinrun.acceleration.whole_step.on_gpu", lambda parameter: True)
+    let_take_part(monkeypatch, "cpu")
+    return replays
+
+
+def let_take_part(monkeypatch, device):
+    """Have Twinrun and torch's capturable updates take a type of device for a GPU."""
+    monkeypatch.setattr(
+        "twinrun.acceleration.whole_step.on_gpu", lambda parameter: parameter.device.type == device
+    )
     for name in ("adam", "adamax", "radam", "rmsprop", "adadelta", "rprop"):
         # torch.optim.adam is the function, the module of that name is found here only.
         module = sys.modules[f"torch.optim.{name}"]
-        monkeypatch.setattr(module, "_get_capturable_supported_devices", lambda *_, **__: ["cpu"])
-    return replays
+        monkeypatch.setattr(module, "_get_capturable_supported_devices", lambda *_, **__: [device])

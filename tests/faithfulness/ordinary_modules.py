@@ -539,6 +539,13 @@ class TakesArguments(Plain):
         return super().training_step(batch, batch_idx)
 
 
+class CountsInUpdate(Plain):
+    """Adagrad, of which torch has no capturable form"""
+
+    def configure_optimizers(self):
+        return torch.optim.Adagrad(self.parameters(), lr=0.1, lr_decay=0.1)
+
+
 MODULES = [
     Plain,
     ClippedByTrainer,
@@ -581,4 +588,5 @@ MODULES = [
     Teacher,
     EverySecondStep,
     TakesArguments,
+    CountsInUpdate,
 ]

@@ -17,9 +17,12 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_map_only, tree_unflatten
 
-from twinrun.errors import TwinrunError
+from twinrun.acceleration.compilation import CannotCompile
+from twinrun.errors import TwinrunError, sentence_of
 
 Result = TypeVar("Result")
+# What says of itself what helps, in a capture as elsewhere.
+KEPT = (*CannotCompile, torch.OutOfMemoryError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +94,29 @@ class CudaGraph(Generic[Result]):
         # Clones, since the memory of a loader's batch is given to others.
         recorded = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
         baked = self._baked()
-        replay, result = record(lambda: self._step(tree_unflatten(recorded, structure), index))
+        failures: list[Exception] = []
+
+        def step() -> Result:
+            try:
+                return self._step(tree_unflatten(recorded, structure), index)
+            except Exception as error:
+                failures.append(error)
+                raise
+
+        try:
+            replay, result = record(step)
+        except Exception as error:
+            # Leaving a capture that was broken raises another error, which would hide the first.
+            first = failures[0] if failures else error
+            # torch's are RuntimeErrors. Others the step has raised by itself, for its own reasons.
+            if not isinstance(first, RuntimeError) or isinstance(first, KEPT):
+                raise first from None
+            raise TwinrunError(
+                f"cuda_graph: the step cannot be captured ({sentence_of(first)}); a captured step "
+                f"reads no value back (.item(), nonzero, a boolean mask, an if over a tensor) and "
+                f"copies nothing from the CPU: compute with tensors on the GPU, or leave "
+                f"cuda_graph out"
+            ) from first
         return _Captured(replay=replay, batch=recorded, result=result, baked=baked)
 
 
@@ -99,7 +124,8 @@ def record(step: Callable[[], Result]) -> tuple[Callable[[], None], Result]:
     """Record what a step launches, without doing it; return the replay and the step's result."""
     graph = torch.cuda.CUDAGraph()
     # It sets a side stream of its own, since the default stream cannot be captured.
-    with torch.cuda.graph(graph):
+    # Other threads may go on: a loader's that pins memory would end the capture of a "global" mode.
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
         result = step()
     return graph.replay, result
 

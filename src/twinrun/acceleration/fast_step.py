@@ -32,6 +32,8 @@ from twinrun.run_records import CompilationCounts
 Form = Literal["plain", "whole", "parts"]
 Trained = tuple[bool, ...]
 """For each parameter of the optimizer, in its order."""
+# torch has no `capturable` form of these.
+UNCAPTURABLE = (torch.optim.Adagrad,)
 PARTS: Trained = ()  # stands for steps in parts, whatever they train
 
 
@@ -91,7 +93,11 @@ class FastStep:
         if not self._is_whole:
             return "parts"
         if self.in_parts is None:
-            reason = next(iter(between), None) or self._changed_option(optimizer)
+            reason = (
+                next(iter(between), None)
+                or self._changed_option(optimizer)
+                or self._uncapturable(optimizer)
+            )
             if reason is not None:
                 self._take_apart(reason)
         if self.in_parts is not None:
@@ -233,6 +239,14 @@ class FastStep:
                 keys = [key for key in group if group[key] != before.get(key)]
                 return f"a change of {', '.join(keys)} of {type(optimizer).__name__}"
         return None
+
+    def _uncapturable(self, optimizer: torch.optim.Optimizer) -> str | None:
+        """Name an optimizer whose update no capture allows."""
+        # Compiled it computes with its count as a tensor.
+        is_captured_as_it_is = self._variant.cuda_graph and self._variant.compile != "step"
+        if not is_captured_as_it_is or type(optimizer) not in UNCAPTURABLE:
+            return None
+        return f"the update of {type(optimizer).__name__}, which reads its count of steps back"
 
     def _take_apart(self, reason: str) -> None:
         """Do steps in parts from now on.

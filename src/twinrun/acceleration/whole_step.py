@@ -203,9 +203,13 @@ class Update:
             self.double.param_groups.append(double)
         for parameter in trained:
             state = optimizer.state[parameter]
-            if type(optimizer) in COUNTING and isinstance(state.get("step"), torch.Tensor):
+            count = state.get("step")
+            if isinstance(count, torch.Tensor):
+                dtype = torch.float64 if type(optimizer) in COUNTING else count.dtype
+                # A plain step leaves it on the CPU, where `capturable` forms refuse it, even those
+                # that do not compute with it.
                 device = parameter.device if on_gpu(parameter) else None
-                state["step"] = state["step"].to(dtype=torch.float64, device=device)
+                state["step"] = count.to(dtype=dtype, device=device)
 
     def read_rates(self) -> None:
         """Take over the rates, which schedulers and hooks set in the optimizer itself."""
@@ -216,9 +220,13 @@ class Update:
                 double["lr"] = group["lr"]
 
     def baked(self) -> Hashable:
-        """Return the rates that a capture takes as they are, where they cannot be tensors."""
-        rates = (group["lr"] for group in self.double.param_groups)
-        return tuple(rate for rate in rates if not isinstance(rate, torch.Tensor))
+        """Return the rates that a capture takes as they are: those that are not on its device."""
+        return tuple(
+            group["lr"]
+            for group, double in zip(self._groups, self.double.param_groups, strict=True)
+            # What a capture reads of a tensor on the CPU is part of its launches.
+            if getattr(double["lr"], "device", None) != group["params"][0].device
+        )
 
 
 def compiled(function: Step, variant: Variant, *, fullgraph: bool = False) -> Compiled:
