@@ -8,7 +8,7 @@ import pytest
 from twinrun import __main__
 from twinrun.__main__ import main
 from twinrun.commands import start_snakemake
-from twinrun.commands.start_snakemake import SNAKEFILE, command
+from twinrun.commands.start_snakemake import PROFILE, SNAKEFILE, command
 from twinrun.config.own_config import OWN, own_config
 
 CORES = ["--cores", "all"]
@@ -35,8 +35,11 @@ QUIET = ["--quiet", "rules", "host", "reason"]
     ],
 )
 def test_what_is_left_open_is_added_and_nothing_else(monkeypatch, arguments, added):
+    """Red before of the profile: a folder `default` of the user's own was taken for it."""
     monkeypatch.delenv("SNAKEMAKE_PROFILE", raising=False)
-    assert command(arguments) == [*added, "--snakefile", str(SNAKEFILE), *arguments]
+    profile = [] if "--workflow-profile" in arguments else ["--workflow-profile", str(PROFILE)]
+    assert command(arguments) == [*added, *profile, "--snakefile", str(SNAKEFILE), *arguments]
+    assert PROFILE.is_dir()
 
 
 def test_a_profile_of_the_environment_says_what_may_be_used(monkeypatch):

@@ -415,6 +415,19 @@ def test_what_no_timing_measures_is_said_before_any_job():
     ]
 
 
+def test_a_workload_that_no_study_names_is_said_before_any_job():
+    """Red before: the built-in ones were trained in its place, without a word."""
+    mine = {"module": "my:Net", "epochs": 1}
+    (note,) = resolved(studies=["reproducibility"], workloads={"mine": mine}).notes
+    assert note == (
+        "workloads.mine: not trained, since no study names it (chosen: reproducibility); put it "
+        "under reproducibility.workloads"
+    )
+    named = {"workloads": ["mine"]}
+    found = resolved(studies=["reproducibility"], workloads={"mine": mine}, reproducibility=named)
+    assert found.notes == []
+
+
 def test_no_variant_takes_the_place_of_a_baseline_that_cannot_be_timed():
     """Red at a14b1c7: the second one did, without a word, and the gate judged its ratios."""
     variants = {"det-env": {"deterministic": True, "environment": {"MKL_CBWR": "COMPATIBLE"}}}

@@ -1,8 +1,8 @@
 """`twinrun run`, `report`, `gate`: Snakemake with the workflow that Twinrun brings along.
 
-The process becomes Snakemake: its options, its profiles, its signals, its exit codes. Two things
+The process becomes Snakemake: its options, its profiles, its signals, its exit codes. Three things
 are added where the command line does not say them: the number of cores, without which Snakemake
-does not start, and a log of progress alone.
+does not start, the workflow's own profile, and a log of progress alone.
 """
 
 import os
@@ -14,6 +14,8 @@ from twinrun.config.own_config import OWN, own_config
 from twinrun.config.shipped import shipped
 
 SNAKEFILE = shipped("workflow/Snakefile")
+# Else Snakemake would first look into the working directory, for any folder called `default`.
+PROFILE = SNAKEFILE.parent / "profiles/default"
 NEXT = (
     "these are the built-in studies. For a module of your own: twinrun init my_model:MyModule "
     "my_data:MyData, or --configfile"
@@ -52,13 +54,15 @@ def command(arguments: Sequence[str]) -> list[str]:
 
     >>> command(["reproducibility", "-j4", "--quiet"])[-3:]
     ['reproducibility', '-j4', '--quiet']
-    >>> command(["-n"])[:6]
-    ['--quiet', 'rules', 'host', 'reason', '--cores', 'all']
+    >>> command(["-n"])[:7]
+    ['--quiet', 'rules', 'host', 'reason', '--cores', 'all', '--workflow-profile']
     """
     # First, as what follows wins; and in this order, as --quiet takes all words up to an option.
     added = [] if _has(arguments, HOW_LOUD) else ["--quiet", "rules", "host", "reason"]
     if not _has(arguments, WHERE) and "SNAKEMAKE_PROFILE" not in os.environ:
         added += ["--cores", "all"]
+    if not _has(arguments, ("--workflow-profile",)):
+        added += ["--workflow-profile", str(PROFILE)]
     return [*added, "--snakefile", str(SNAKEFILE), *arguments]
 
 

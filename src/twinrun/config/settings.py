@@ -26,6 +26,7 @@ from twinrun.config.definitions import (
 )
 from twinrun.config.lightning_cli import written_out
 from twinrun.config.matrix_cells import Cell
+from twinrun.config.notes import notes_on
 from twinrun.config.rule_records import ListedCell, StopPair
 from twinrun.config.schema_check import listed, validate
 from twinrun.config.sound_part import sound_part
@@ -222,15 +223,8 @@ def _settings(config: dict[str, Any], gpus: int, notes: list[str]) -> Settings:
             hyperparameters={**workload.hyperparameters, **hyperparameters},
             epochs=config["sweep"]["epochs"] or workload.epochs,
         )
-    settings.notes.extend(_untimed_notes(settings))
+    settings.notes.extend(notes_on(settings))
     return settings
-
-
-def _untimed_notes(settings: Settings) -> Iterator[str]:
-    """Say which variants of the studies no timing measures, before any job starts."""
-    for study in settings.studies:
-        for name, why in settings.untimed_of(study).items():
-            yield f"{study}: the variant {name} is trained and not timed: {why}"
 
 
 def _made_of_each(sections: Section) -> dict[str, dict[str, object]]:
