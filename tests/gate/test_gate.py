@@ -23,7 +23,6 @@ from twinrun.gate import outcome as outcomes
 from twinrun.gate.expected_fingerprints import movements
 from twinrun.gate.gate import EXIT_CODES, main, require
 from twinrun.timing import summary
-from twinrun.verdicts import failed_runs
 from twinrun.verdicts.rows import KEYS, write_rows
 
 CONFIG = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
@@ -138,7 +137,7 @@ def outcome(folder, requirements, **results):
     return {code: outcome for outcome, code in EXIT_CODES.items()}[code]
 
 
-@pytest.mark.parametrize("module", [costs, expected_fingerprints, failed_runs, outcomes])
+@pytest.mark.parametrize("module", [costs, expected_fingerprints, outcomes])
 def test_examples_in_the_docstrings_hold(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -350,8 +350,10 @@ class TestMissingParts:
                 found.update(answer="not run", reason=f"repeat 1 failed: {reason}", steps=0)
 
         edit(comparison / "deterministic.json", refuse)
-        text = Page(own_example.report()).text
-        assert "2 trainings failed, and left no network" in text
+        page = Page(own_example.report())
+        text = page.text
+        assert "2 trainings failed, and left no network. To have one trained again" in text
+        assert re.search(r'href="logs/train/[\w/-]+/seed1/repeat\d\.log"', page.source)
         assert f"failed: {reason}" in text
         assert "Some runs of deterministic left no network: repeat 1 failed: no repr" in text
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from twinrun.process.environment import Context
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
+from twinrun.verdicts.failed_runs import log_of
 
 MOST_LISTED = 60
 Value: TypeAlias = str | int | float | None
@@ -24,7 +25,8 @@ def table(results: Results) -> dict[str, object]:
     return {
         "groups": [_group(*key, runs) for key, runs in groups.items()],
         "number": len(results.runs),
-        "failed": results.failed[:MOST_LISTED],
+        # From the results folder, in which the page lies.
+        "failed": [{**run, "log": log_of(run["folder"])} for run in results.failed[:MOST_LISTED]],
         "number_failed": len(results.failed),
         "each": results.runs if len(results.runs) <= MOST_LISTED else [],
     }
