@@ -30,6 +30,10 @@ MODEL = """
     class Bare(pl.LightningModule):
         pass
 
+    class Needing(pl.LightningModule):
+        def __init__(self, size: int):
+            super().__init__()
+
     class Alone(pl.LightningModule):
         def __init__(self, size: int = 3, seed: int = 0, num_workers: int = 1):
             super().__init__()
@@ -46,6 +50,10 @@ DATA = """
 
     class Bare(pl.LightningDataModule):
         pass
+
+    class Sharing(pl.LightningDataModule):
+        def __init__(self, width: int = 200, lr=1e-5, name=None, seed: int = 42, data_workers=2):
+            super().__init__()
 
     class Loaded(pl.LightningDataModule):
         def __init__(self, size=32, num_workers=4):
@@ -80,7 +88,10 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
     assert "# betas: " in file.read_text()
     shown = capsys.readouterr().out
     assert "Give these hyperparameters a value there: batch_size\n" in shown
-    assert "seed" not in file.read_text()
+    data = own("Model", "Data")[-1]
+    replaced = f"# seed: from the run, in place of 1 of {data}; from_run: {{seed: null}} keeps that"
+    assert replaced in file.read_text()
+    assert "# data_workers" not in file.read_text()  # 0, which the variants say too
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(own, tmp_path, capsys):
@@ -137,10 +148,47 @@ def test_what_cannot_be_imported_is_said_and_nothing_written(
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("a:Model", "model"), ("a.b:MyBERTModule", "my-bert-module"), ("a:_My_Net2D", "my-net2-d")],
+    [
+        ("a:Model", "model"),
+        ("a.b:MyBERTModule", "my-bert-module"),
+        ("a:_My_Net2D", "my-net2-d"),
+        ("a:Digits", "my-digits"),  # a built-in one has the name
+        ("a:DigitsFew", "my-digits-few"),
+        ("a:On", "my-on"),  # which YAML reads as true
+        ("a:Null", "my-null"),
+        ("a:Größe", "grosse"),
+        ("a:模型", "mine"),
+        (f"a:{'Wide' * 3}{'Net' * 10}", f"{'wide-' * 3}{'net-' * 6}n"),
+    ],
 )
 def test_a_workload_is_named_as_a_config_may_name_it(path, name):
+    """Red before: names that `twinrun check` refused, or that a built-in workload has."""
     assert name_of(path) == name
+
+
+def test_one_name_with_two_defaults_is_given_no_value(own):
+    """Red before: the last constructor's default was written, and went to both."""
+    command, model, data = own("Model", "Sharing")
+    assert main([command, model, data]) == 0
+    (workload,) = yaml.safe_load(OWN.read_text())["workloads"].values()
+    assert workload["hyperparameters"] == {"lr": 1e-5, "on": True, "no": None}
+    text = OWN.read_text()
+    assert f"# width: 16 of {model}, 200 of {data}; a value given here goes to both" in text
+    assert f"# name: '1e-3' of {model}, null of {data}; a value given here goes to both" in text
+    assert f"# seed: from the run, in place of 42 of {data}" in text
+    assert f"# data_workers: from the run, in place of 2 of {data}" in text
+
+
+def test_what_one_constructor_needs_is_not_the_others_default(own, capsys):
+    """Red before: the network was given the default of the data module."""
+    command, model, data = own("Needing", "Loaded")
+    assert main([command, model, data]) == 0
+    (workload,) = yaml.safe_load(OWN.read_text())["workloads"].values()
+    assert workload["hyperparameters"] == {}
+    text = OWN.read_text()
+    assert f"# size: needed by {model}, 32 of {data}; a value given here goes to both" in text
+    assert f"# num_workers: from the run, in place of 4 of {data}" in text
+    assert "Give these hyperparameters a value there: size\n" in capsys.readouterr().out
 
 
 def test_a_data_module_that_says_num_workers_is_given_the_variants(own):

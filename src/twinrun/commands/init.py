@@ -3,7 +3,8 @@
 import contextlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -14,16 +15,20 @@ from twinrun.config.config_files import surprise_of
 from twinrun.config.definitions import Workload
 from twinrun.config.own_config import OWN
 from twinrun.config.schema_check import plain
+from twinrun.config.with_standard import with_standard
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
+from twinrun.training.constructors import Parameters
 from twinrun.training.load_workload import (
     given_by_run,
     load_constructor,
     receiver,
     takers_of,
 )
+from twinrun.wording import shown
 
 EPOCHS = 2  # enough for what happens at the end of an epoch, few enough to be trained in pairs
+LONGEST_NAME = 40  # letters of a workload's name, as the schema of the config has it
 
 CONFIG = """\
 # What Twinrun is asked to do. Every key, and the built-in studies that this is merged into:
@@ -33,7 +38,7 @@ workloads:
   {name}:
     module: {module}{data}
     epochs: {epochs}
-    # Each goes to the constructor that has an argument of its name.
+    # Each goes to the constructor that has an argument of its name, to both if both have it.
     hyperparameters:{hyperparameters}{from_run}
 reproducibility:
   workloads: [{name}]
@@ -74,25 +79,28 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
             f"twinrun init {module} package.module:Class"
         )
     takers = takers_of(workload, constructor, of_data)
-    source, of_run = receiver(workload), [*given_by_run(workload).values()]
+    source, given = receiver(workload), given_by_run(workload)
     if is_theirs := "num_workers" in takers[source] and "data_workers" not in takers[source]:
-        of_run.append("num_workers")
-    parameters = {
-        name: parameter
+        given["data_workers"] = "num_workers"
+    theirs = {
+        path: _left(taken, given.values() if path == source else ())
         for path, taken in takers.items()
-        for name, parameter in taken.items()
-        if parameter.kind is not parameter.VAR_KEYWORD and not (path == source and name in of_run)
+    }
+    names = dict.fromkeys(name for taken in theirs.values() for name in taken)
+    parameters = {
+        name: {path: taken[name] for path, taken in theirs.items() if name in taken}
+        for name in names
     }
     text = CONFIG.format(
         name=name_of(module),
         module=module,
         data=f"\n    data: {data}" if data else "",
         epochs=EPOCHS,
-        hyperparameters=_block(parameters),
+        hyperparameters=_block(parameters, _replaced(given, source, takers[source])),
         from_run=FROM_RUN if is_theirs else "",
     )
     artifacts.write_text(file, text)
-    needed = [name for name, parameter in parameters.items() if _is_needed(parameter)]
+    needed = [name for name, of in parameters.items() if any(map(_is_needed, of.values()))]
     if needed:
         print(f"{file} is written. Give these hyperparameters a value there: {', '.join(needed)}")
     else:
@@ -110,35 +118,86 @@ def brings_loader(constructor: object) -> bool:
 def name_of(module: str) -> str:
     """Return the name of a workload for an import path, as a config may have it.
 
-    >>> name_of("package.models:MyBERTModule")
-    'my-bert-module'
+    It is none of a built-in workload, nor a word that is no text to YAML.
+
+    >>> name_of("package.models:MyBERTModule"), name_of("mine:Digits")
+    ('my-bert-module', 'my-digits')
     """
     words = re.sub(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])", r"\1\3-\2\4", module.partition(":")[2])
-    return re.sub("[._]", "-", words).strip("-").lower()
+    letters = unicodedata.normalize("NFKD", words.casefold()).encode("ascii", "ignore").decode()
+    name = re.sub("[^a-z0-9]+", "-", letters).lstrip("-0123456789")[:LONGEST_NAME].rstrip("-")
+    if not name:  # of letters that have no like in ASCII
+        return "mine"
+    if name in with_standard({})["workloads"] or yaml.safe_load(name) != name:
+        return f"my-{name}"
+    return name
+
+
+def _left(taken: Parameters, of_run: Collection[str]) -> Parameters:
+    """Leave out what the run gives, and `**kwargs`."""
+    return {n: p for n, p in taken.items() if p.kind is not p.VAR_KEYWORD and n not in of_run}
 
 
 def _is_needed(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty
 
 
-def _block(parameters: Mapping[str, inspect.Parameter]) -> str:
-    lines = [line for name, parameter in parameters.items() for line in _lines(name, parameter)]
-    if not any(not line.startswith("#") for line in lines):
-        return "".join([" {}", *(f"\n      {line}" for line in lines)])
-    return "".join(f"\n      {line}" for line in lines)
+def _block(parameters: Mapping[str, Parameters], replaced: Iterable[str]) -> str:
+    lines = [line for name, of in parameters.items() for line in _lines(name, of)]
+    is_empty = all(line.startswith("#") for line in lines)
+    found = "".join(f"\n      {line}" for line in [*lines, *replaced])
+    return f" {{}}{found}" if is_empty else found
 
 
-def _lines(name: str, parameter: inspect.Parameter) -> Iterator[str]:
-    if _is_needed(parameter):
+def _lines(name: str, of: Parameters) -> Iterator[str]:
+    """Yield what a config says of a hyperparameter, by the constructors that take it."""
+    said = {path: _said(parameter) for path, parameter in of.items()}
+    parameter = next(iter(of.values()))
+    if len({_written(name, one) for one in of.values()}) > 1:
+        both = ", ".join(
+            f"{what} {'by' if what == 'needed' else 'of'} {path}" for path, what in said.items()
+        )
+        yield f"# {name}: {both}; a value given here goes to both"
+    elif _is_needed(parameter):
         kind = inspect.formatannotation(parameter.annotation)
         is_typed = parameter.annotation is not parameter.empty
         yield f"# {name}: ...  needed{f', {kind}' if is_typed else ''}"
-    elif _is_plain(parameter.default):
-        given = {name: parameter.default}
-        flow = yaml.dump(given, Dumper=_Dumper, default_flow_style=True, width=10**9)
-        yield flow.strip().removeprefix("{").removesuffix("}")
-    else:  # YAML has no such value; its constructor does
-        yield f"# {name}: its default, which YAML cannot say"
+    else:
+        yield _written(name, parameter)
+
+
+def _written(name: str, parameter: inspect.Parameter) -> str:
+    """Return a hyperparameter with its default, as a config has it."""
+    if _is_needed(parameter):
+        return f"# {name}: needed"
+    if not _is_plain(parameter.default):  # YAML has no such value; its constructor does
+        return f"# {name}: its default, which YAML cannot say"
+    given = {name: parameter.default}
+    flow = yaml.dump(given, Dumper=_Dumper, default_flow_style=True, width=10**9)
+    return flow.strip().removeprefix("{").removesuffix("}")
+
+
+def _said(parameter: inspect.Parameter) -> str:
+    if _is_needed(parameter):
+        return "needed"
+    return shown(parameter.default) if _is_plain(parameter.default) else "a default"
+
+
+def _replaced(given: Mapping[str, str], path: str, taken: Parameters) -> Iterator[str]:
+    """Yield a comment for each default that the run's own values replace.
+
+    Args:
+        given: names of arguments, by what the run gives as them.
+        path: of the constructor that takes them.
+        taken: its parameters.
+    """
+    for what, name in given.items():
+        # A path comes from a dataset, of which there is none; 0 workers are what the variants say.
+        if what != "path" and name in taken and _said(taken[name]) not in ("needed", "0"):
+            yield (
+                f"# {name}: from the run, in place of {_said(taken[name])} of {path}; "
+                f"from_run: {{{what}: null}} keeps that"
+            )
 
 
 class _Dumper(yaml.SafeDumper):
