@@ -127,14 +127,16 @@ def _where(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measure
 def _pays(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]) -> str | None:
     """Say after how many steps the first call is made up for, where it takes longer."""
     timing = timing_of(results, rows[0])
-    if timing is None or not found or any(m.unstable for m in found):
+    if timing is None or not found:
         return None
     needed = [of for m in found if (of := _steps_to_pay(timing, rows[0]["variant"], m))]
     if not needed or max(steps for steps, _ in needed) < FEW_STEPS:
         return None
+    longest = max(first_call for _, first_call in needed)
+    if any(m.unstable for m in found):
+        return f"its first call takes {seconds(longest)} more; how many steps pay for it is unsure"
     # Two digits: the first call was measured once.
     ends = dict.fromkeys(_rounded_up(end(steps for steps, _ in needed)) for end in (min, max))
-    longest = max(first_call for _, first_call in needed)
     says = (
         f"it pays only above about {' to '.join(map(count, ends))} steps, since its first call "
         f"takes {seconds(longest)} more"
