@@ -1,5 +1,6 @@
 """Files are whole or absent, are what was written, and are data."""
 
+import errno
 import os
 import pickle
 import re
@@ -18,6 +19,7 @@ import safetensors.numpy
 import torch
 
 from twinrun import artifacts
+from twinrun.config.params import discard_judgement
 from twinrun.errors import TwinrunError
 
 
@@ -82,6 +84,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
 import resource, sys
 import numpy, pandas, torch
 from twinrun import artifacts
+from twinrun.config.params import discard_judgement
 from twinrun.errors import sentence_of
 
 def attempt(kind, write):
@@ -101,10 +104,26 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
 
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert list(said) == list(WRITERS)
-    assert all("too large" in sentence for sentence in said.values())  # the limit's own error
+    # The limit's own error, and the file: red at ee70dd4, "while writing".
+    assert said == {kind: f"File too large: {tmp_path}/file.{kind}" for kind in WRITERS}
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
         f"file.{kind}": "old" for kind in WRITERS
     }
+
+
+def test_a_read_only_folder_without_the_file_has_nothing_to_remove(tmp_path, monkeypatch):
+    """Linux answers EROFS before ENOENT; red at ee70dd4, OSError at the start of a workflow."""
+    monkeypatch.chdir(tmp_path)
+
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    discard_judgement()
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(OSError, match="Read-only file system") as raised:
+        artifacts.write_text(tmp_path / "page.html", "x")
+    assert raised.value.filename == str(tmp_path / "page.html")
 
 
 def test_two_processes_that_write_one_file_do_not_meet(tmp_path):

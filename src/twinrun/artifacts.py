@@ -50,7 +50,8 @@ def atomic(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that becomes `path` when the body ends well.
 
     Raises:
-        OSError: if the folder cannot be written or the disk is full; nothing is left behind.
+        OSError: if the folder cannot be written or the disk is full, with the name of `path`;
+            nothing is left behind.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,8 +64,20 @@ def atomic(path: str | Path) -> Iterator[Path]:
             # with half a file.
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        # A write that fails names no file, and nobody knows the temporary one.
+        if error.errno and error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
+
+
+def remove(path: str | Path) -> None:
+    """Remove a file, if it is there."""
+    # Linux answers that a file system is read only before it says that there is no such file.
+    if os.path.lexists(path):
+        Path(path).unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:

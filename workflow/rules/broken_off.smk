@@ -2,10 +2,17 @@
 
 import atexit
 
+from twinrun.verdicts.failed_runs import failed_runs, kept_failures
+
+# Here, as Snakemake calls no hook where nothing is to be done.
+FAILED_BEFORE = failed_runs(TARGETS.runs()) if workflow.is_main_process else []
+for line in kept_failures(FAILED_BEFORE):
+    print(line, file=sys.stderr)
+
 
 def discard_page_of_earlier_start():
     """Remove the incomplete page of an earlier start."""
-    Path("results/incomplete.html").unlink(missing_ok=True)
+    twinrun.artifacts.remove("results/incomplete.html")
 
 
 def write_page_of_what_is_there():
@@ -26,6 +33,13 @@ def write_page_of_what_is_there():
     if page is not None:
         text = f"\nwhat is finished, and why the rest is missing: {page}\n"
         print(text, file=sys.stderr)
+
+
+def show_failures_of_this_start():
+    """Print which trainings failed and are kept."""
+    failed = [run for run in failed_runs(TARGETS.runs()) if run not in FAILED_BEFORE]
+    for line in kept_failures(failed):
+        print(line, "", sep="\n", file=sys.stderr)
 
 
 def end_with_answer_of_gate():

@@ -22,7 +22,6 @@ from twinrun.process.gpus import count_gpus
 from twinrun.process.import_log import state_of
 from twinrun.process.planned_code import hash_of_code, modules_beside
 from twinrun.training.start_rehearsal import rehearse
-from twinrun.verdicts.failed_runs import failed_runs, kept_failures
 
 # A job on a cluster parses this file again, on its node: what `auto` means is decided once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
@@ -59,11 +58,6 @@ INPUTS = Inputs(SETTINGS)
 PARAMS = Params(INPUTS, SEARCH_PATH)
 STUDIES = {name: study(name, INPUTS) for name, study in STUDY_CLASSES.items()}
 TARGETS = Targets(SETTINGS, STUDIES)
-
-# Here, as Snakemake calls no hook where nothing is to be done.
-FAILED_BEFORE = failed_runs(TARGETS.runs()) if workflow.is_main_process else []
-for line in kept_failures(FAILED_BEFORE):
-    print(line, file=sys.stderr)
 
 
 wildcard_constraints:
@@ -119,8 +113,6 @@ def show_verdicts():
     lines = summary_lines(verdicts) if verdicts.exists() else []
     if any(job.rule.name == "report" for job in workflow.dag.jobs):
         lines += ["", f"Report: {page}"]
-    failed = [run for run in failed_runs(TARGETS.runs()) if run not in FAILED_BEFORE]
-    lines += ["", *kept_failures(failed)] if failed else []
     print("", *lines, "", sep="\n", file=sys.stderr)
 
 

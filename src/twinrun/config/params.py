@@ -26,7 +26,9 @@ HASHES = Path(".snakemake/twinrun/hashes.json")  # beside Snakemake's own memory
 
 def discard_judgement() -> None:
     """Remove what a gate judged at an earlier start: one that is refused must leave no pass."""
-    Path("results/gate.json").unlink(missing_ok=True)
+    from twinrun.artifacts import remove  # imports NumPy
+
+    remove("results/gate.json")
 
 
 @dataclass(frozen=True)
