@@ -16,8 +16,10 @@ def test_a_sister_package_that_no_import_statement_names_is_hashed(project):
 
     before = found()
     loss = project / "elsewhere/sister/loss.py"
-    loss.write_text("# another comment\ndef scale(loss):\n    '''Scale it.'''\n    return loss\n")
+    loss.write_text("# another comment\ndef scale(loss):\n    return loss\n")
     assert found() == before
+    loss.write_text("def scale(loss):\n    '''Read by a library.'''\n    return loss\n")
+    assert found() != before
     loss.write_text("import time\ndef scale(loss):\n    return loss * time.time()\n")
     assert found() != before
 

@@ -131,10 +131,12 @@ def test_the_hash_sees_names_and_contents_but_not_folders_and_dates(tmp_path):
 
 
 @pytest.fixture
-def edited_hash(tmp_path):
-    """Return a function: the hash of CODE after replacing some of it."""
+def edited_hash(tmp_path, monkeypatch):
+    """Return a function: the hash of CODE after replacing some of it, of a file of Twinrun's."""
 
-    def edited_hash(old="", new="", code=CODE):
+    def edited_hash(old="", new="", code=CODE, *, is_ours=True):
+        ours = tmp_path if is_ours else tmp_path / "elsewhere"
+        monkeypatch.setattr("twinrun.process.source_hash.PACKAGE", ours.resolve())
         assert old in code
         (tmp_path / "shapes.py").write_text(code.replace(old, new, 1))
         return sources_hash(["shapes"], [str(tmp_path)])
@@ -228,28 +230,28 @@ def test_a_comment_written_as_a_string_counts_in_no_branch(edited_hash, branch):
     assert edited_hash(old, f'{old}    "Why."\n', BRANCHES) == edited_hash(code=BRANCHES)
 
 
-@pytest.mark.parametrize("reader", ["Circle.__doc__", "inspect.getdoc(Circle)", "__doc__"])
-def test_a_docstring_that_the_code_reads_is_code(edited_hash, reader):
-    code = f"{CODE}\n\nTEXT = {reader}\n"
-    assert edited_hash("A circle.", "A disc.", code) != edited_hash(code=code)
-    assert edited_hash("Archimedes", "Euclid", code) == edited_hash(code=code)
+@pytest.mark.parametrize(
+    "old", ["What the module is for.", "Return the area", "A circle.", "In metres."]
+)
+def test_a_docstring_of_a_users_is_code(edited_hash, old):
+    """A library may read it, or a file that no import statement leads to."""
+    assert edited_hash(old, "1.0", is_ours=False) != edited_hash(is_ours=False)
+    assert code_hash(CODE.replace(old, "1.0").encode()) != code_hash(CODE.encode())
 
 
-def test_a_docstring_that_another_file_reads_is_code(tmp_path):
-    (tmp_path / "mine.py").write_text("import shapes\nTEXT = shapes.__doc__\n")
-    hashes = set()
-    for text in ("round", "square"):
-        (tmp_path / "shapes.py").write_text(f'"""{text}"""')
-        hashes.add(sources_hash(["mine"], [str(tmp_path)]))
-    assert len(hashes) == 2
+def test_a_users_comments_and_formatting_are_no_code(edited_hash):
+    for old, new in (("Archimedes", "Euclid"), ('"circle"', "'circle'"), ("\n\n\n", "\n")):
+        assert edited_hash(old, new, is_ours=False) == edited_hash(is_ours=False)
+        assert code_hash(CODE.replace(old, new).encode()) == code_hash(CODE.encode())
 
 
 @pytest.mark.parametrize("module", ["twinrun.training.train", "twinrun.report.page"])
 def test_nothing_of_ours_reads_docstrings(module):
-    """One file that did would have the docstrings of all files in its closure count."""
+    """They do not count there."""
     for file in package_files(module):
-        source = Path(file).read_bytes()
-        assert code_hash(source + b'\n"""Added."""\n') == code_hash(source), file
+        source = Path(file).read_text(encoding="utf-8")
+        assert "__doc__" not in source, file
+        assert "getdoc" not in source, file
 
 
 def test_a_file_that_does_not_parse_counts_as_it_is_written(edited_hash):

@@ -7,7 +7,8 @@ as a parameter. (As inputs they would be looked at for each of thousands of jobs
 imported to find out.
 
 The hash is one of what Python does, not of how it is written: it is taken over the syntax tree, so
-that a changed comment, docstring or line break reruns nothing.
+that a changed comment or line break reruns nothing. A docstring of Twinrun's does not count either.
+One of a user's does: a library may read it (a parser its grammar, a language model its prompt).
 """
 
 import ast
@@ -19,6 +20,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+PACKAGE = Path(__file__).resolve().parents[1]
 # In every closure, and in no result but as the sentence of a failure: another wording reruns
 # nothing. A test holds that the modules do nothing else.
 ONLY_WORDS = frozenset({"twinrun.errors", "twinrun.wording"})
@@ -59,24 +61,28 @@ def sources_hash(
 ) -> str:
     """Return one SHA-256 of the code of modules, of what they import, and of scripts.
 
-    The names of the files and their code count, not their folders, dates, comments, docstrings and
-    formatting.
+    The names of the files and their code count, not their folders, dates, comments and formatting;
+    docstrings do outside of Twinrun, whose own code reads none.
     """
     files = {file for module in modules for file in package_files(module, search_path)}
     files -= {os.path.relpath(file) for file in map(find_source, ONLY_WORDS) if file}
     files |= {os.path.relpath(script) for script in scripts}
-    sources = {Path(file): Path(file).read_bytes() for file in files}
-    # Code that reads docstrings may read those of any file.
-    are_read = any(_parsed(source).reads_docstrings for source in sources.values())
-    hashed = _with_docstrings if are_read else _without_docstrings
-    lines = sorted(f"{file.name} {hashed(source)}" for file, source in sources.items())
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    ours = {os.path.relpath(script) for script in scripts}
+    lines = []
+    for file in map(Path, files):
+        is_ours = str(file) in ours or file.resolve().is_relative_to(PACKAGE)
+        hashed = _without_docstrings if is_ours else code_hash
+        lines.append(f"{file.name} {hashed(file.read_bytes())}")
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
+@cache
 def code_hash(source: bytes) -> str:
-    """Return the SHA-256 of what a Python file does; with docstrings, where it reads any."""
-    reads = _parsed(source).reads_docstrings
-    return _with_docstrings(source) if reads else _without_docstrings(source)
+    """Return the SHA-256 of a Python file without its comments and formatting."""
+    try:
+        return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
+    except (SyntaxError, ValueError):
+        return hashlib.sha256(source).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -85,15 +91,12 @@ class _Parsed:
 
     sha256: str
     """SHA-256 of its syntax tree without docstrings; of the bytes, where it cannot be parsed."""
-    reads_docstrings: bool
-    """Whether the code reads any docstring: then all of them count."""
     imports: tuple[tuple[int, str, tuple[str, ...]], ...]
     """For each import statement its level (leading dots), module and names."""
 
 
-# ASSUME nothing else that is computed depends on how the code is written: no library reads a
-# docstring, a comment (torch.jit.script reads `# type:`), a line number or the text of a function.
-DOCSTRING_READERS = {"__doc__", "getdoc"}
+# ASSUME nothing that is computed depends on how the code is written: no library reads a comment
+# (torch.jit.script reads `# type:`), a line number or the text of a function.
 
 
 @cache  # asked for by many rules of files that are the same; parsing them all takes 0.2 s
@@ -102,27 +105,19 @@ def _parsed(source: bytes) -> _Parsed:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # the import of the file will say so
-        return _Parsed(hashlib.sha256(source).hexdigest(), reads_docstrings=False, imports=())
+        return _Parsed(hashlib.sha256(source).hexdigest(), imports=())
     imports: list[tuple[int, str, tuple[str, ...]]] = []
-    reads = False
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imports += [(0, alias.name, ()) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
             imports.append((node.level, node.module or "", names))
-            reads = reads or not DOCSTRING_READERS.isdisjoint(names)
-        elif isinstance(node, ast.Name | ast.Attribute):
-            reads = reads or (_name_of(node) in DOCSTRING_READERS)
         for statements in (getattr(node, "body", None), getattr(node, "orelse", None)):
             if isinstance(statements, list):
                 statements[:] = [each for each in statements if not _is_standing_string(each)]
     code = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
-    return _Parsed(code, reads_docstrings=reads, imports=tuple(imports))
-
-
-def _name_of(node: ast.Name | ast.Attribute) -> str:
-    return node.id if isinstance(node, ast.Name) else node.attr
+    return _Parsed(code, imports=tuple(imports))
 
 
 def _is_standing_string(node: ast.AST) -> bool:
@@ -135,14 +130,6 @@ def _is_standing_string(node: ast.AST) -> bool:
 
 def _without_docstrings(source: bytes) -> str:
     return _parsed(source).sha256
-
-
-@cache
-def _with_docstrings(source: bytes) -> str:
-    try:
-        return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
-    except (SyntaxError, ValueError):
-        return hashlib.sha256(source).hexdigest()
 
 
 def find_source(
