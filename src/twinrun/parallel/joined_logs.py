@@ -34,14 +34,19 @@ class Note:
     """One call of `log`, as other workers are told of it."""
 
     hook: str | None
+    """Lightning's name of the hook that logged; None outside of all."""
     name: str
+    """Of the value."""
     index: int
     """How many calls of this hook had the name before, since the last exchange."""
     kind: Kind
+    """How it is joined."""
     dtype: torch.dtype | None
     """Of a tensor; None for a number, of which Lightning makes a tensor."""
     flags: tuple[bool, ...]
+    """What `log` was given by position behind the value."""
     options: dict[str, Any]
+    """What it was given by name."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -52,6 +57,7 @@ class Note:
 @dataclass(frozen=True, kw_only=True)
 class _Value:
     value: Any
+    """This worker's, detached."""
     size: float
     """For how many samples it stands."""
 
