@@ -18,6 +18,7 @@ from twinrun.luck.contest import contest
 from twinrun.luck.floor import outlier
 from twinrun.luck.forecast import power_with
 from twinrun.luck.scale import scale_of
+from twinrun.luck.sensitivity import seeds_are_more
 from twinrun.luck.standing import standing
 from twinrun.luck.welch import Scatter
 from twinrun.luck.worth import Worth, weigh
@@ -179,6 +180,35 @@ def _noise_table(runs: list[NoiseRun], measures: int) -> NoiseTable:
     }
 
 
+def seeds_or_rounding(scales: int, *, runs: int, ratio: float) -> Counter[bool | None]:
+    """Return how often another seed is said to move a metric more than rounding does.
+
+    Args:
+        scales: how many.
+        runs: perturbations, and seeds with the reference.
+        ratio: the deviation over seeds, divided by that over rounding.
+    """
+    found = Counter[bool | None]()
+    for _ in range(scales):
+        middle = DRAW.gauss(0, math.sqrt(max(ratio**2 - 1, 0)))
+        table = _noise_table(
+            [
+                _noise_run("reference", "seed 0", {"metric": middle + _normal()}),
+                *(
+                    _noise_run("perturbation", f"one ULP {k}", {"metric": middle + _normal()})
+                    for k in range(1, runs + 1)
+                ),
+                *(
+                    _noise_run("seed", f"seed {k}", {"metric": DRAW.gauss(0, ratio)})
+                    for k in range(1, runs)
+                ),
+            ],
+            0,
+        )
+        found[seeds_are_more(scale_of(table))] += 1
+    return found
+
+
 def outliers(cases: int, *, seeds: int, shift: float = 0.0) -> float:
     """Return the share of groups of seeds in which one, shifted so far, is called an outlier."""
     found = 0
@@ -250,6 +280,15 @@ def main() -> None:
             found = worths(contests, runs=runs, at=at)
             said = ", ".join(f"{answer}: {n / contests:.1%}" for answer, n in found.most_common())
             print(f"{runs} and {runs} runs, normal, change like {what}: {said}")
+    for runs in (5, 10):
+        for what, at in (("rounding", 0.39), ("a seed", 0.68)):
+            found = worths(contests, runs=runs, at=at, measures=0)
+            said = ", ".join(f"{answer}: {n / contests:.1%}" for answer, n in found.most_common())
+            print(f"{runs} and {runs} runs, a metric alone, change like {what}: {said}")
+        for ratio in (1.0, 2.0, 3.0, 5.0):
+            asked = seeds_or_rounding(contests, runs=runs, ratio=ratio)
+            said = ", ".join(f"{answer}: {n / contests:.1%}" for answer, n in asked.most_common())
+            print(f"{runs} and {runs} runs, seeds move a metric {ratio:g} times as far: {said}")
     for seeds in (5, 10):
         print(
             f"{seeds} seeds: {outliers(contests, seeds=seeds):.1%} have an outlier; of those with "

@@ -6,6 +6,7 @@ are outliers.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from twinrun.luck.student_t import LEVEL, critical, power
 from twinrun.luck.welch import Scatter, scatter
 
 SEEDS = (1, 3, 5, 10)  # a side
+FEWEST = 5  # values, of which one may be called an outlier
 WHOLE = 0.01  # so far from a whole number may a count of correct answers be, in float32
 
 
@@ -142,13 +144,14 @@ def _root(function: Callable[[float], float], high: float) -> float:
 def outlier(values: Sequence[float]) -> float | None:
     """Return the p of the value that is furthest from the mean, by Grubbs' test (1969).
 
-    None for fewer than three values, and where nothing scatters.
+    None for fewer than five values, of which the statistic can hardly be anything else; and where
+    all but one are the same: a metric of few samples has ties, and how it scatters was not seen.
 
     >>> round(outlier([1.0, 1.1, 0.9, 1.05, 3.0]), 4)
     0.0012
     """
     found, n = scatter(values), len(values)
-    if n < 3 or not found.deviation:
+    if n < FEWEST or not found.deviation or Counter(values).most_common(1)[0][1] >= n - 1:
         return None
     largest = max(abs(value - found.mean) for value in values) / found.deviation
     rest = (n - 1) ** 2 - n * largest**2

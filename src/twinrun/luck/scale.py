@@ -37,7 +37,8 @@ class Tested:
     unlike: str | None
     """A metric that it moves, and that no run of the kind does."""
     needed: int | None
-    """Runs of the kind that would decide, if they go on as they are; None if no number does."""
+    """Further runs of the kind that would decide, if these are like the others; None if no number
+    does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,8 @@ class Scale:
     """Of the runs from other seeds, likewise."""
     absorbed: int
     """Perturbations of which nothing was left to be measured; the tests leave them out."""
+    kept: float
+    """The share of the perturbations that the tests do not leave out."""
     left_out: Sequence[str]
     """Runs of the scale that could not be compared, and why."""
 
@@ -83,7 +86,24 @@ class Scale:
                 below=LEVEL / len(found),
                 above=BORDER / len(found),
             )
-        return Tested(p=min(1.0, p * len(found)), by=name, unlike=unlike, needed=needed)
+        return Tested(
+            p=min(1.0, p * len(found)),
+            by=name,
+            unlike=unlike,
+            needed=self.further(needed, kind, name),
+        )
+
+    def further(
+        self, needed: int | None, kind: Mapping[str, Sequence[float]], name: str
+    ) -> int | None:
+        """Return how many runs are to be added, where so many values of a measure are needed.
+
+        Of perturbations as many more as come to nothing, if as large a share of them does.
+        """
+        if needed is None:
+            return None
+        more = max(1, needed - len(kind[name]))
+        return math.ceil(more / self.kept) if kind is self.rounding else more
 
     def interval(self, name: str) -> dict[str, float | None]:
         """Return the distances that 95 % of further perturbations and seeds do not exceed."""
@@ -124,6 +144,7 @@ def scale_of(table: NoiseTable) -> Scale:
         rounding={m["name"]: values(m, "perturbation") for m in measures},
         seeds={m["name"]: values(m, "seed") for m in measures},
         absorbed=len(perturbed) - len(grown),
+        kept=len(usable["perturbation"]) / len(perturbed) if perturbed else 1.0,
         left_out=left_out,
     )
 

@@ -4,11 +4,15 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
+from scipy.stats import f
+
 from twinrun.comparison.noise_records import Measure
 from twinrun.luck.future import p_of, runs_to_decide
 from twinrun.luck.scale import Scale
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import scatter, welch
+
+TWICE = 2.0
 
 
 def tells_seeds(scale: Scale) -> bool:
@@ -22,14 +26,18 @@ def tells_seeds(scale: Scale) -> bool:
 
 
 def to_tell_seeds(scale: Scale) -> int | None:
-    """Return the perturbations that would tell the median seed from rounding, if all goes on."""
+    """Return the further perturbations that would tell the median seed from rounding."""
     found = [
-        runs_to_decide(
-            scale.rounding[of["name"]],
-            value,
-            is_distance=of["kind"] != "metric",
-            below=LEVEL / len(scale.measures),
-            above=math.inf,
+        scale.further(
+            runs_to_decide(
+                scale.rounding[of["name"]],
+                value,
+                is_distance=of["kind"] != "metric",
+                below=LEVEL / len(scale.measures),
+                above=math.inf,
+            ),
+            scale.rounding,
+            of["name"],
         )
         for of, value in _median_seed(scale)
         if len(scale.rounding[of["name"]]) > 1
@@ -50,19 +58,39 @@ def _median_seed(scale: Scale) -> list[tuple[Measure, float]]:
     return found
 
 
-def reaches_seeds(scale: Scale) -> bool:
-    """Say whether some perturbation has moved each measure as far as the median seed."""
-    pairs = [
-        (_moved(scale.rounding[m["name"]], m), _moved(scale.seeds[m["name"]], m))
-        for m in scale.measures
-    ]
-    return bool(pairs) and all(r and s and max(r) >= median(s) for r, s in pairs)
+def seeds_are_no_more(scale: Scale) -> bool:
+    """Say whether seeds are shown to move no measure twice as far as rounding does.
+
+    By the upper end of an interval: of a metric of the ratio of both deviations, by the F
+    distribution at 5 %; of distances of the ratio of their geometric means, by Welch's at 2.5 %.
+    """
+    return bool(scale.measures) and all(
+        _ratio_at_most(scale.seeds[of["name"]], scale.rounding[of["name"]], of) < TWICE
+        for of in scale.measures
+    )
+
+
+def _ratio_at_most(seeds: Sequence[float], rounding: Sequence[float], of: Measure) -> float:
+    """Return how many times as far as rounding seeds may move a measure; inf if nobody can say."""
+    if len(seeds) < 2 or len(rounding) < 2:
+        return math.inf
+    first, second = scatter(seeds), scatter(rounding)
+    if of["kind"] == "metric":
+        if not second.deviation:
+            return math.inf if first.deviation else 0.0
+        quantile = f.isf(LEVEL, second.number - 1, first.number - 1)
+        return first.deviation / second.deviation * math.sqrt(quantile)
+    difference = welch(first, second)
+    if difference is None:  # neither scatters, or both came to nothing
+        return math.exp(first.mean - second.mean)
+    return math.exp(difference.interval[1])
 
 
 def seeds_are_more(scale: Scale) -> bool | None:
     """Say whether other seeds move a result more than rounding does; None where that is undecided.
 
-    By Welch's test of each measure, as often as there are measures.
+    By Welch's test of each measure, as often as there are measures. That it is not significant
+    shows nothing: see `seeds_are_no_more`.
     """
     found = []
     for measure in scale.measures:
@@ -75,7 +103,7 @@ def seeds_are_more(scale: Scale) -> bool | None:
         found.append(1.0 if difference is None or difference.mean < 0 else difference.p)
     if found and min(found) * len(found) < LEVEL:
         return True
-    return False if reaches_seeds(scale) else None
+    return False if seeds_are_no_more(scale) else None
 
 
 def _moved(values: Sequence[float], measure: Measure) -> list[float]:

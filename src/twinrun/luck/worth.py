@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from twinrun.comparison.noise_records import NoiseRun
 from twinrun.luck.scale import BORDER, Scale, Tested, why_not
-from twinrun.luck.sensitivity import reaches_seeds, tells_seeds, to_tell_seeds
+from twinrun.luck.sensitivity import seeds_are_no_more, tells_seeds, to_tell_seeds
 from twinrun.luck.student_t import LEVEL
 
 Worth: TypeAlias = Literal[
@@ -38,7 +38,7 @@ class Weighed:
     waits_for: Literal["perturbation", "seed"] | None
     """Of which kind more runs are needed."""
     needed: int | None
-    """How many of them would probably decide; None if no number does, or it cannot be said."""
+    """How many further ones would probably decide; None if no number does, or it cannot be said."""
 
 
 def weigh(scale: Scale, run: NoiseRun) -> Weighed:
@@ -84,7 +84,7 @@ def _answer(
     if seeds is None:
         return "undecided", "seed", "fewer than two other seeds"
     if rounding.p >= BORDER:
-        if tells_seeds(scale) or reaches_seeds(scale):
+        if tells_seeds(scale) or seeds_are_no_more(scale):
             return "no more than rounding", None, None
         return "undecided", "perturbation", "so few perturbations do not tell even a seed"
     if seeds.p < LEVEL:

@@ -130,7 +130,7 @@ def needed(of: Weighed) -> str:
     if of.needed is None:
         more = "list more" if of.reason else "no number of"
         return f"{more} {kind}s" + ("" if of.reason else " would decide, if they go on as they are")
-    return f"{plural(of.needed, kind)} would probably decide"
+    return f"{plural(of.needed, f'more {kind}')} would probably decide"
 
 
 def outliers_of(found: Floor) -> list[str]:
