@@ -1,12 +1,13 @@
 """Runs on one scale: what is measured of each, and what is said where it cannot be."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from example_runs import example_parameters, fail, seal, write_run
 
 from twinrun import artifacts
-from twinrun.comparison.noise import STEP_COLUMNS, weigh
+from twinrun.comparison.noise import STEP_COLUMNS, _half_a_seed, weigh
 from twinrun.comparison.noise_records import read_noise
 from twinrun.errors import JobError
 
@@ -61,6 +62,23 @@ def weighed(folder, runs):
     return read_noise(folder / "noise.json")
 
 
+def test_rounding_is_half_a_seed_only_where_seeds_have_moved_and_for_good():
+    """Red before: at the first step, at which neither had moved anything; and at one blip."""
+
+    def half(perturbation, seed):
+        by_kind = {"perturbation": perturbation, "seed": seed}
+        rows = [
+            {"kind": kind, "label": kind, "step": step, "relative_l2": value}
+            for kind, values in by_kind.items()
+            for step, value in enumerate(values, start=1)
+        ]
+        return _half_a_seed(pd.DataFrame(rows))
+
+    assert half([0.0, 1e-7, 1e-3], [0.0, 0.1, 0.2]) is None
+    assert half([0.0, 0.09, 1e-3, 0.2], [0.0, 0.1, 0.2, 0.3]) == 4
+    assert half([0.1, 0.1], [0.1, 0.1]) == 1
+
+
 def test_metrics_predictions_and_parameters_of_each_run(tmp_path):
     grown = np.ones((6, 4)) + 1e-7 * 10.0 ** np.arange(6)[:, None]
     runs = [
@@ -93,6 +111,8 @@ def test_metrics_predictions_and_parameters_of_each_run(tmp_path):
         ("accuracy", "metric"),
         ("angle", "numbers"),
         ("scores", "rows"),
+        # Red before: coordinates that all double were the same rows.
+        ("scores (as numbers)", "numbers"),
         ("parameters", "parameters"),
     ]
     assert reference["values"]["accuracy"] == 0.75

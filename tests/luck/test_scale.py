@@ -3,6 +3,7 @@
 import doctest
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from twinrun.luck.scale import scale_of
 from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_seeds
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
+from twinrun.report.worths import worths
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -138,6 +140,40 @@ def test_perturbations_that_tell_not_even_a_seed_are_too_few():
     # Red before: that one perturbation had come as far as the median seed was taken for it.
     found = worth(0.9, rounding=wide, accuracy={**ACCURACY, "perturbation": ACCURACY["seed"]})
     assert found.answer != "no more than rounding"
+
+
+@pytest.mark.parametrize("rounding", [[0.39], []])
+def test_one_run_of_a_kind_decides_nothing(rounding):
+    """Red before: the metric alone answered, with the reference as its second value."""
+    few = {**ACCURACY, "perturbation": ACCURACY["perturbation"][: len(rounding)]}
+    found = worth(0.95, rounding=rounding, accuracy=few)
+    assert (found.answer, found.reason) == ("undecided", "fewer than two perturbed runs")
+    found = worth(0.99, seeds=[0.7], accuracy={**ACCURACY, "seed": [0.91]})
+    assert (found.answer, found.reason) == ("undecided", "fewer than two other seeds")
+
+
+def test_a_metric_that_the_reference_has_no_number_of_is_left_aside_alone():
+    """Red before: nothing could be compared, with a false reason."""
+    found = table(run("change", accuracy=0.9, scores=0.39, parameters=0.1))
+    found["measures"].append({"name": "f1", "kind": "metric", "number": None, "floor": 0.0})
+    for each in found["runs"]:
+        each["lacks"] = {"f1": "it is nan"}
+    scale = scale_of(found)
+    assert [m["name"] for m in scale.measures] == ["accuracy", "scores"]
+    assert scale.left_out == ["f1 of the reference: it is nan"]
+    assert weigh(scale, found["runs"][-1]).answer == "no more than rounding"
+
+
+def test_what_a_change_of_the_matrix_is_worth_is_said_beside_it():
+    """Red before: the page said that in another section alone."""
+    small = run("change", "threads: 2", accuracy=0.9, scores=0.39, parameters=0.1)
+    large = run("change", "accumulate: 2", accuracy=0.9, scores=1.2, parameters=0.1)
+    other = run("change", "gpu", accuracy=0.9, scores=0.39, parameters=0.1)
+    found = table(*({**each, "study": "matrix"} for each in (small, large)), other)
+    results = SimpleNamespace(noises={"noise/digits/serial.json": found})
+    expected = {"threads: 2": "no more than rounding", "accumulate: 2": "more than another seed"}
+    assert worths(results, "digits", "serial") == expected
+    assert worths(results, "digits", "another") == {}
 
 
 def test_how_many_more_runs_would_decide():

@@ -387,7 +387,7 @@ def test_what_a_setting_does_by_itself_is_not_looked_for_in_ones_own_code(label,
     assert told == OF_A_CHANGE[cause] if words is None else words in told
 
 
-def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code():
+def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code(monkeypatch):
     cells = [
         cell("repeat", "equal", name="repeat"),
         cell("threads: 2", "differs", "backward", "rounding"),
@@ -405,6 +405,12 @@ def test_a_changed_setting_that_breaks_equality_points_at_ones_own_code():
         "data_workers: 2: the samples are others: if your dataset draws from a global generator "
         "in __getitem__, seed one for each index"
     )
+    # Red before: 12 changes "give other bits", without a word of what they are worth.
+    monkeypatch.setattr(
+        "twinrun.report.advice_causes.worths", lambda *_: {"threads: 2": "no more than rounding"}
+    )
+    (said,) = says(results(("matrix", [row]), matrices={"digits-few": table}))
+    assert "same bits again; 1 of them does no more than rounding does. Look at" in said
     in_parts = of_cell(cell("devices: 2", "differs", "forward", "algorithmic")) or ""
     assert "batch normalisation, dropout and a loss that is no mean" in in_parts
     looks = [of_cell(found) for found in cells]

@@ -24,6 +24,7 @@ from twinrun.run_files import FINGERPRINT, left_network, read_ended, verified
 from twinrun.run_records import FAILED, RunManifest
 
 ROUNDING = 2.0**-24  # of float32: a relative distance below it is none
+AS_NUMBERS = " (as numbers)"  # of rows that are measured by their values, too
 MOST_STEPS = 400  # of a table for a figure
 STEP_COLUMNS = ("kind", "label", "step", "relative_l2")
 
@@ -118,6 +119,9 @@ def _measures(first: _Run) -> Iterator[Measure]:
         if outputs.are_rows(array):
             floor = 1 / (2 * len(array))  # half of one prediction
             yield Measure(name=name, kind="rows", number=len(array), floor=floor)
+            # They need not be scores: coordinates may double, and the largest stay where it is.
+            numbers = f"{name}{AS_NUMBERS}"
+            yield Measure(name=numbers, kind="numbers", number=None, floor=ROUNDING)
         elif outputs.is_floating(array):
             yield Measure(name=name, kind="numbers", number=array.size, floor=ROUNDING)
         else:
@@ -190,9 +194,10 @@ def _value(measure: Measure, first: _Run, run: _Run) -> float | str:
         ]
         apart, size = sum((squares(a, b, dtype) for a, b, dtype in pairs), np.zeros(2))
         return float(np.sqrt(relative(apart, size)))
-    one, other = first.predictions[name], run.predictions.get(name)
+    tensor = name.removesuffix(AS_NUMBERS)
+    one, other = first.predictions[tensor], run.predictions.get(tensor)
     if other is None:
-        return missing.get(name, missing.get("predict", "it was not predicted"))
+        return missing.get(tensor, missing.get("predict", "it was not predicted"))
     if one.shape != other.shape or outputs.is_floating(one) != outputs.is_floating(other):
         return "it is predicted in another shape or type"
     if measure["kind"] == "numbers":
@@ -240,8 +245,11 @@ def _half_a_seed(by_step: pd.DataFrame) -> int | None:
         kind: by_step[by_step["kind"] == kind].groupby("step")["relative_l2"].median()
         for kind in ("perturbation", "seed")
     }
-    grown = medians["perturbation"] >= medians["seed"].reindex(medians["perturbation"].index) / 2
-    return int(grown.idxmax()) if grown.any() else None
+    seeds = medians["seed"].reindex(medians["perturbation"].index)
+    # Fine-tuning begins with the same weights whatever the seed: then neither has moved anything.
+    grown = (medians["perturbation"] >= seeds / 2) & (seeds > 0)
+    for_good = grown[::-1].cummin()[::-1]
+    return int(for_good.idxmax()) if for_good.any() else None
 
 
 def _thinned(by_step: pd.DataFrame) -> pd.DataFrame:

@@ -163,11 +163,11 @@ def outlier(values: Sequence[float]) -> float | None:
 
 def _samples(values: Sequence[float], predicted: set[int]) -> int | None:
     """Return of how many samples a metric is a share: as many as are predicted, if it is one."""
+    if not all(0 <= value <= 1 for value in values) or not any(0 < value < 1 for value in values):
+        return None
     for number in sorted(predicted):
         counts = [value * number for value in values]
-        if all(0 < value < 1 for value in values) and all(
-            abs(count - round(count)) < WHOLE for count in counts
-        ):
+        if all(abs(count - round(count)) < WHOLE for count in counts):
             return number
     return None
 

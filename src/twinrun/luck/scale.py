@@ -64,8 +64,8 @@ class Scale:
         found, unlike = [], None
         for measure in self.measures:
             values, is_distance = kind[measure["name"]], measure["kind"] != "metric"
-            if len(values) < 2:
-                continue
+            if len(values) < (2 if is_distance else 3):  # one of a metric's is the reference's
+                return None
             value = _on_scale(run["values"][measure["name"]], measure)
             p = p_of(values, value, is_distance=is_distance)
             if p is None:
@@ -116,10 +116,15 @@ class Scale:
 
 def scale_of(table: NoiseTable) -> Scale:
     """Return the scale of a table; by the parameters only where there is nothing else."""
-    measures = [m for m in table["measures"] if m["kind"] != "parameters"] or table["measures"]
+    # What the reference itself has no number of cannot be compared, and takes nothing else with it.
+    lacking = {
+        n: why for r in table["runs"] if r["kind"] == "reference" for n, why in r["lacks"].items()
+    }
+    every = [m for m in table["measures"] if m["name"] not in lacking]
+    measures = [m for m in every if m["kind"] != "parameters"] or every
     names = {measure["name"] for measure in measures}
     usable: dict[str, list[NoiseRun]] = {"reference": [], "perturbation": [], "seed": []}
-    left_out = []
+    left_out = [f"{name} of the reference: {why}" for name, why in lacking.items()]
     for run in table["runs"]:
         if run["kind"] not in usable:
             continue
@@ -127,9 +132,6 @@ def scale_of(table: NoiseTable) -> Scale:
             usable[run["kind"]].append(run)
         elif run["kind"] != "reference":
             left_out.append(f"{run['label']}: {why_not(run, names)}")
-    # What the reference itself has no number of cannot be compared.
-    known = [m for m in measures if all(m["name"] in run["values"] for run in usable["reference"])]
-
     perturbed = usable["perturbation"]
     grown = [run for run in perturbed if not measures or _has_grown(run, measures)]
     # What became nothing says nothing of how far the others go; of one alone nothing would.
@@ -140,7 +142,7 @@ def scale_of(table: NoiseTable) -> Scale:
         return [_on_scale(r["values"][measure["name"]], measure) for r in [*own, *usable[kind]]]
 
     return Scale(
-        measures=known if usable["reference"] else [],
+        measures=measures if usable["reference"] else [],
         rounding={m["name"]: values(m, "perturbation") for m in measures},
         seeds={m["name"]: values(m, "seed") for m in measures},
         absorbed=len(perturbed) - len(grown),

@@ -12,6 +12,7 @@ from twinrun.report.advice_repeats import is_deterministic, pairs_of, variants_o
 from twinrun.report.by_itself import by_itself
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, listed, sentence
+from twinrun.report.worths import worths
 from twinrun.verdicts.matrix import NOT_CHANGES
 from twinrun.verdicts.rows import VerdictRow
 
@@ -115,6 +116,11 @@ def _changes(results: Results, row: VerdictRow) -> Iterator[Sentence]:
             f"{'it as it is' if len(differing) == 1 else 'them as they are'} to have the same bits "
             f"again"
         )
+        worth = worths(results, row["workload"], table["baseline"])
+        small = [c for c in differing if worth.get(c["label"]) == "no more than rounding"]
+        if small:
+            how_many = "1 of them does" if len(small) == 1 else f"{count(len(small))} of them do"
+            says += f"; {how_many} no more than rounding does"
         asked = [cell for cell in differing if by_itself(cell) is None]
         own = [cell for cause in OWN_CODE for cell in asked if cell["cause"] == cause]
         if own:

@@ -3,6 +3,7 @@
 from twinrun.comparison.rounding import CONFIDENCE
 from twinrun.report.advice_causes import of_cell
 from twinrun.report.results import Results
+from twinrun.report.worths import worths
 
 
 def section(results: Results) -> dict[str, object]:
@@ -19,7 +20,11 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     settings = results.config["workloads"][workload]
     # Nothing of a workflow that broke off before it: the page says why.
     matrix = results.matrices.get(workload)
-    cells = [{**cell, "look_at": of_cell(cell)} for cell in matrix["cells"]] if matrix else []
+    worth = worths(results, workload, matrix["baseline"]) if matrix else {}
+    cells = [
+        {**cell, "look_at": of_cell(cell), "worth": worth.get(cell["label"])}
+        for cell in (matrix["cells"] if matrix else [])
+    ]
     return {
         "name": workload,
         "module": settings["module"],
