@@ -335,6 +335,13 @@ class TestSweep:
         assert best["answer"] == "undecided"
         assert ground in best["measured"]
 
+    def test_runs_of_two_machines_have_no_best(self):
+        """Red before: a sweep did not ask; its winner may have been the machine's."""
+        values = {1: [0.9, 0.91, 0.92], 2: [0.7, 0.72, 0.71]}
+        _, best = self.rows(values, conflict="environment.cpu is 'a' in x and 'b' in y")
+        assert best["answer"] == "not comparable"
+        assert best["measured"].startswith("environment.cpu is 'a' in x and 'b' in y; best: lr 1")
+
     def test_the_lowest_may_be_best(self):
         _, best = self.rows({1: [0.9, 0.91, 0.92], 2: [0.7, 0.72, 0.71]}, best="lowest")
         assert best["measured"].startswith("best: lr 2 with 0.710")

@@ -73,7 +73,7 @@ def rank(
             seeds=known,
             without_number=[seed for seed in seeds if seed not in known],
             contestants=list(contestants or {}),
-            conflict=other_conditions(manifests) if contestants else None,
+            conflict=other_conditions(manifests),
             choices=choices,
             finished=sum(trial["ended"] == "finished" for trial in trials),
             same=_same(trials, manifests, runs),

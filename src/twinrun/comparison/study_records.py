@@ -187,7 +187,7 @@ class Ranking(TypedDict):
     contestants: list[str]
     """Names of the two choices of a contest, the first one first; empty of a sweep."""
     conflict: str | None
-    """What the runs of a contest do not share, so that it compares nothing."""
+    """What the runs do not share of data, versions and machine, so that none is the best."""
     choices: list[Choice]
     """The best first; those without a rank last."""
     finished: int

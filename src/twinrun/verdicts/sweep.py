@@ -46,6 +46,8 @@ def best(ranking: Evidence[Ranking], noises: Sequence[NoiseTable] = ()) -> list[
     if not any(choice["rank"] is not None for choice in found["choices"]):
         return _unranked(ranking)
     answer, measured = ground(found, standing(found), _floor(found, noises))
+    if found["conflict"] is not None and answer == "yes":
+        answer, measured = "not comparable", f"{found['conflict']}; {measured}"
     return [_verdict(ranking, "best", BEST, answer, measured)]
 
 
