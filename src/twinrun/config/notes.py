@@ -1,6 +1,7 @@
 """What is said of a sound config before any job starts: what it asks for and will not get."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import yaml
@@ -17,11 +18,16 @@ def notes_on(settings: "Settings") -> Iterator[str]:
         for name, why in settings.untimed_of(study).items():
             yield f"{study}: the variant {name} is trained and not timed: {why}"
     # Of ours most configs leave some out; of the user's own nobody means to.
-    ours = yaml.safe_load(STANDARD.read_text(encoding="utf-8"))["workloads"]
-    named = {*ours, *settings.active_workloads()}
+    named = {*_ours(), *settings.active_workloads()}
     for name in settings.config["workloads"]:
         if name not in named:
             yield (
                 f"workloads.{name}: not trained, since no study names it (chosen: "
                 f"{', '.join(settings.studies)}); put it under {settings.studies[0]}.workloads"
             )
+
+
+@cache  # PyYAML takes a twentieth of a second for it
+def _ours() -> frozenset[str]:
+    """Name the built-in workloads."""
+    return frozenset(yaml.safe_load(STANDARD.read_text(encoding="utf-8"))["workloads"])

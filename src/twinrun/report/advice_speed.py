@@ -132,14 +132,15 @@ def _pays(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured
     needed = [of for m in found if (of := _steps_to_pay(timing, rows[0]["variant"], m))]
     if not needed or max(steps for steps, _ in needed) < FEW_STEPS:
         return None
-    longest = max(first_call for _, first_call in needed)
+    longer = sorted(first_call for _, first_call in needed)
+    takes = f"{'up to ' if longer[0] < longer[-1] else ''}{seconds(longer[-1])}"
     if any(m.unstable for m in found):
-        return f"its first call takes {seconds(longest)} more; how many steps pay for it is unsure"
+        return f"its first call takes {takes} more; how many steps pay for it is unsure"
     # Two digits: the first call was measured once.
     ends = dict.fromkeys(_rounded_up(end(steps for steps, _ in needed)) for end in (min, max))
     says = (
         f"it pays only above about {' to '.join(map(count, ends))} steps, since its first call "
-        f"takes {seconds(longest)} more"
+        f"takes {takes} more"
     )
     taken = _steps_of_training(results, timing, rows[0]["workload"])
     if taken is None:
