@@ -43,6 +43,23 @@ def false_alarms(contests: int, *, seeds: int, choices: int = 2, ratio: float = 
     return alarms / contests
 
 
+def false_alarms_of_collapsing(contests: int, *, seeds: int, share: float) -> float:
+    """Return the share of contests among equals with an answer, where trainings may collapse.
+
+    Args:
+        contests: how many.
+        seeds: a side.
+        share: of trainings that end at exactly one value, ten deviations below the others' mean.
+    """
+    alarms = 0
+    for _ in range(contests):
+        values = [
+            [-10.0 if DRAW.random() < share else _normal() for _ in range(seeds)] for _ in range(2)
+        ]
+        alarms += contest(_ranking(values)).answer != "undecided"
+    return alarms / contests
+
+
 def true_best_excluded(contests: int, *, seeds: int, choices: int, lead: float) -> float:
     """Return the share of sweeps in which the truly best is not among those that may be."""
     excluded = 0
@@ -180,6 +197,44 @@ def _noise_table(runs: list[NoiseRun], measures: int) -> NoiseTable:
     }
 
 
+def more_by_chance(scales: int, *, runs: int, spread: float) -> float:
+    """Return how often a change that does what rounding does is called more than rounding.
+
+    How far a perturbation grows moves predictions and metric alike: a run's metric is as far from
+    the reference's as its size says, and so are its distances.
+
+    Args:
+        scales: how many.
+        runs: perturbations, and seeds with the reference.
+        spread: standard deviation of the logarithm of the sizes.
+    """
+    more = 0
+    for _ in range(scales):
+
+        def run(kind: str, label: str) -> NoiseRun:
+            size = math.exp(spread * _normal())
+            far = 0.001 * size * math.exp(0.1 * _normal())
+            return _noise_run(kind, label, {"metric": size * _normal(), "m0": far})
+
+        seeds = [
+            {"metric": 300 * _normal(), "m0": 0.6 * math.exp(0.1 * _normal())}
+            for _ in range(runs - 1)
+        ]
+        table = _noise_table(
+            [
+                _noise_run("reference", "seed 0", {"metric": 0.0, "m0": 0.0}),
+                *(run("perturbation", f"one ULP {k}") for k in range(1, runs + 1)),
+                *(_noise_run("seed", f"seed {k}", of) for k, of in enumerate(seeds, start=1)),
+                run("change", "change"),
+            ],
+            1,
+        )
+        table["measures"][1]["floor"] = 5e-6
+        worth = weigh(scale_of(table), table["runs"][-1]).answer
+        more += worth in ("no more than another seed", "more than another seed")
+    return more / scales
+
+
 def seeds_or_rounding(scales: int, *, runs: int, ratio: float) -> Counter[bool | None]:
     """Return how often another seed is said to move a metric more than rounding does.
 
@@ -294,6 +349,15 @@ def main() -> None:
             f"{seeds} seeds: {outliers(contests, seeds=seeds):.1%} have an outlier; of those with "
             f"one that is 5 deviations off {outliers(contests, seeds=seeds, shift=5.0):.1%}"
         )
+    for runs in (3, 5, 10):
+        for spread in (0.0, 0.35, 1.0, 2.0):
+            share = more_by_chance(contests, runs=runs, spread=spread)
+            print(
+                f"{runs} and {runs} runs, sizes with a log deviation of {spread}: {share:.1%} more"
+            )
+    for seeds in (2, 3, 5):
+        share = false_alarms_of_collapsing(contests, seeds=seeds, share=0.3)
+        print(f"equals, {seeds} seeds, of which 30 % collapse: {share:.2%} name a winner")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from twinrun.luck.scale import scale_of
 from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_seeds
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
-from twinrun.report.worths import worths
+from twinrun.report.worths import worth_of, worths
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -176,6 +176,46 @@ def test_what_a_change_of_the_matrix_is_worth_is_said_beside_it():
     assert worths(results, "digits", "another") == {}
 
 
+def verdict(study, key, variant, answer="differs"):
+    names = {"study": study, "key": key, "workload": "digits", "variant": variant}
+    return {**names, "answer": answer, "question": "", "measured": "", "evidence": ""}
+
+
+@pytest.mark.parametrize(
+    ("row", "worth"),
+    [
+        (verdict("acceleration", "same_parameters", "fast"), "no more than rounding"),
+        (verdict("acceleration", "same_parameters", "slow"), None),
+        (verdict("devices", "same_parameters", "fast"), None),
+        (verdict("acceleration", "same_parameters", "fast", "equal"), None),
+        (verdict("matrix", "withstands_changes", "serial", "no"), "2 more than another seed"),
+        (verdict("matrix", "withstands_changes", "another", "no"), None),
+        (verdict("resume", "resumes_lightning", "serial"), "more than another seed"),
+        (verdict("resume", "resumes_twinrun", "serial"), None),
+        (verdict("reproducibility", "repeats", "serial"), "no more than rounding"),
+        (verdict("reproducibility", "repeats", "another"), None),
+    ],
+)
+def test_a_verdict_that_differs_says_what_it_is_worth(row, worth):
+    """Red before: the table of verdicts said it of nothing."""
+
+    def change(study, label, scores):
+        return {
+            **run("change", label, accuracy=0.9, scores=scores, parameters=0.1),
+            "study": study,
+        }
+
+    found = table(
+        run("repeat", "repeat", accuracy=0.9, scores=0.39, parameters=0.1),
+        change("acceleration", "fast", 0.39),
+        change("matrix", "threads: 2", 1.2),
+        change("matrix", "accumulate: 2", 1.2),
+        change("resume", "stopped after an epoch, resumed from Lightning's checkpoint", 1.2),
+    )
+    results = SimpleNamespace(noises={"noise/digits/serial.json": found})
+    assert worth_of(row, results) == worth
+
+
 def test_how_many_more_runs_would_decide():
     found = worth(0.415)
     assert found.needed > 0
@@ -321,3 +361,10 @@ def test_of_changes_that_are_rounding_or_seeds_one_in_twenty_is_called_more():
     seeds = worths(500, runs=5, at=0.68)
     assert seeds["more than another seed"] / 500 <= 0.07
     assert seeds["no more than rounding"] / 500 <= 0.07
+
+
+def test_where_perturbations_grow_unequally_a_change_is_called_more_more_often():
+    """500 scales; docs/method.md says 12 % of sizes that differ by a factor of 7, and 3 % more."""
+    more = simulation().more_by_chance
+    assert more(500, runs=5, spread=0.0) <= 0.08
+    assert more(500, runs=5, spread=2.0) <= 0.15

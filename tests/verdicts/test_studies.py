@@ -278,6 +278,12 @@ class TestSweep:
                 "no seed changes these values, so how much of the order is luck was not measured",
             ),
             ({1: [0.9, 0.9], 2: [0.9, 0.9]}, "undecided", "no seed changes these values"),
+            # Red before: it was said of all three that no number of seeds would tell.
+            (
+                {1: [0.9, 0.9, 0.9], 2: [0.85, 0.85, 0.85], 3: [0.8, 0.95, 0.9]},
+                "undecided",
+                "no seed changes the values of lr 1 and lr 2; of the others 167 seeds would",
+            ),
             # Equal values are those of two trainings all the same.
             ({1: [0.8, 0.9], 2: [0.9, 0.8]}, "undecided", "no number of seeds up to 10,000"),
             # One that diverged, however far, moves nobody else's interval.

@@ -47,24 +47,22 @@ class Standing:
         return [choice for choice in self.placed[1:] if choice.is_rival]
 
     @property
-    def needed(self) -> int | None:
-        """Seeds of each that would tell the first from all rivals, if all is as it was measured.
-
-        None if no number does, or it cannot be said.
-        """
-        first, rivals = self.placed[0].scatter, [rival.scatter for rival in self.rivals]
-        if self.seeds < 2 or not all(first.deviation or rival.deviation for rival in rivals):
-            return None
-        # Holm's method counts each of them at most so often.
-        found = [seeds_needed(first, rival, LEVEL / len(rivals)) for rival in rivals]
-        numbers = [number for number in found if number is not None]
-        return max(numbers) if numbers and len(numbers) == len(found) else None
+    def unmoved(self) -> list[Placed]:
+        """The rivals that no seed moves, nor the first: how lucky they are was not measured."""
+        return [rival for rival in self.rivals if rival.p is None]
 
     @property
-    def moves_nothing(self) -> bool:
-        """Whether every seed gives the same, so that luck was not measured."""
-        scatters = [self.placed[0].scatter, *(rival.scatter for rival in self.rivals)]
-        return self.seeds > 1 and not any(found.deviation for found in scatters)
+    def needed(self) -> int | None:
+        """Seeds of each that would tell the first from its other rivals, if all is as measured.
+
+        None if no number does. At least one rival is not of the unmoved.
+        """
+        first = self.placed[0].scatter
+        measured = [rival.scatter for rival in self.rivals if rival.p is not None]
+        # Holm's method counts each of them at most so often.
+        found = [seeds_needed(first, rival, LEVEL / len(measured)) for rival in measured]
+        numbers = [number for number in found if number is not None]
+        return max(numbers) if len(numbers) == len(found) else None
 
 
 def standing(ranking: Ranking) -> Standing:

@@ -5,6 +5,7 @@ from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
+from twinrun.verdicts.speed import instability, medians_behind, medians_of_overhead
 
 
 def section(results: Results) -> dict[str, object]:
@@ -43,7 +44,13 @@ def _timing(timing: TimingSummary | None, settings: Section) -> dict[str, object
     """Return a timing with what follows from it; None where nothing was timed."""
     if timing is None:
         return None
-    loops = {ratio["variant"]: ratio for ratio in timing["trainer"]}
+    loops = {
+        over["variant"]: {
+            **over,
+            "doubt": instability(over, medians_of_overhead(timing, over), noun="rounds"),
+        }
+        for over in timing["trainer"]
+    }
     compilation = [
         {**row, "reused": (row["calls"] - row["compilations"]) / row["calls"]}
         for row in timing["compilation"]
@@ -53,6 +60,13 @@ def _timing(timing: TimingSummary | None, settings: Section) -> dict[str, object
     return {
         **timing,
         "compilation": compilation,
+        "ratios": [
+            {
+                **ratio,
+                "doubt": instability(ratio, medians_behind(timing, ratio), noun="rounds"),
+            }
+            for ratio in timing["ratios"]
+        ],
         "unstable": any(median["unstable"] for median in timing["medians"]),
         "loops": loops,
         "wholes": _wholes(timing, settings),

@@ -2,6 +2,8 @@
 
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
+from twinrun.timing.epoch_times import EpochRatio, Scaling
+from twinrun.verdicts.speed import instability
 
 
 def section(results: Results) -> dict[str, object]:
@@ -41,7 +43,7 @@ def _scaling(results: Results, workload: str) -> dict[str, object] | None:
         {
             **median,
             "settings": results.config["variants"][median["variant"]],
-            "ratio": ratios.get(median["variant"]),
+            "ratio": _with_doubt(ratios.get(median["variant"]), found),
         }
         for median in found["medians"]
     ]
@@ -51,3 +53,12 @@ def _scaling(results: Results, workload: str) -> dict[str, object] | None:
         "unstable": [row["variant"] for row in rows if row["unstable"]],
         "skipped": found["skipped"],
     }
+
+
+def _with_doubt(ratio: EpochRatio | None, found: Scaling) -> dict[str, object] | None:
+    """Return a ratio and which of its epochs are unstable, in words."""
+    if ratio is None:
+        return None
+    medians = {median["variant"]: median for median in found["medians"]}
+    behind = [medians[ratio["variant"]], medians[found["baseline"]]]
+    return {**ratio, "doubt": instability(ratio, behind, noun="epochs")}

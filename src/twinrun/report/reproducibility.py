@@ -13,6 +13,7 @@ from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.equality import CLOSED
+from twinrun.verdicts.speed import instability, medians_behind
 
 MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")
@@ -169,7 +170,7 @@ def _cost(timing: TimingSummary | None) -> dict[str, object] | None:
         "baseline": timing["baseline"],
         "medians": timing["medians"],
         "ratios": [
-            ratio
+            {**ratio, "doubt": instability(ratio, medians_behind(timing, ratio), noun="rounds")}
             for ratio in timing["ratios"]
             if ratio["phase"] == "train" and ratio["variant"] != timing["baseline"]
         ],

@@ -8,6 +8,7 @@ from twinrun.report.measured_sizes import one_row_of_sizes
 from twinrun.report.results import Results
 from twinrun.report.sentence import row_id
 from twinrun.report.set_for_runs import SetForRuns, set_for_runs
+from twinrun.report.worths import worth_of
 from twinrun.verdicts.rows import VerdictRow
 
 # Folders of evidence whose answers compare the runs of the variant that the verdict names.
@@ -23,6 +24,8 @@ class ShownVerdict(VerdictRow):
     """By which the advice names it; None for a further row of the same question."""
     rests_on: SetForRuns | None
     """What was set for the runs behind it, in the first verdict of a comparison; else None."""
+    worth: str | None
+    """What the differences are worth, where the study `noise` has them on its scale."""
 
 
 def rows(results: Results) -> dict[str, list[ShownVerdict]]:
@@ -52,6 +55,7 @@ def rows(results: Results) -> dict[str, list[ShownVerdict]]:
             "id": None if row_id(row) in ids else row_id(row),
             # Once for all verdicts that one comparison gives.
             "rests_on": None if subject in said else _rests_on(row, results),
+            "worth": worth_of(row, results),
         }
         said |= {subject} if shown["rests_on"] else set()
         ids.add(row_id(row))

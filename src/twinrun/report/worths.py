@@ -1,14 +1,24 @@
-"""What the changes of a matrix are worth, where the study `noise` has measured it."""
+"""What differences are worth, where the study `noise` has measured it."""
 
+from collections import Counter
+from collections.abc import Iterator
+
+from twinrun.comparison.noise_records import NoiseRun, NoiseTable
+from twinrun.config.noise_runs import OF_VARIANTS
+from twinrun.config.resume_variants import RESUMES
+from twinrun.formatting import count
 from twinrun.luck.scale import scale_of
 from twinrun.luck.worth import Worth, weigh
 from twinrun.report.results import Results
+from twinrun.verdicts.resume import KEYS
+from twinrun.verdicts.rows import VerdictRow
 
 SAID: tuple[Worth, ...] = (
     "no more than rounding",
     "no more than another seed",
     "more than another seed",
 )
+CHECKPOINTS = {KEYS[name]: words for name, words in RESUMES.items()}
 
 
 def worths(results: Results, workload: str, baseline: str) -> dict[str, Worth]:
@@ -16,10 +26,51 @@ def worths(results: Results, workload: str, baseline: str) -> dict[str, Worth]:
     table = results.noises.get(f"noise/{workload}/{baseline}.json")
     if table is None or table["reason"] is not None:
         return {}
-    scale = scale_of(table)
-    weighed = {
-        run["label"]: weigh(scale, run).answer
-        for run in table["runs"]
-        if (run["kind"], run["study"]) == ("change", "matrix")
-    }
+    changes = [run for run in table["runs"] if (run["kind"], run["study"]) == ("change", "matrix")]
+    weighed = _weighed(table, changes)
     return {label: answer for label, answer in weighed.items() if answer in SAID}
+
+
+def worth_of(row: VerdictRow, results: Results) -> str | None:
+    """Say what the differences behind a verdict are worth; None where no scale has them."""
+    if (row["key"], row["answer"]) != ("withstands_changes", "no") and row["answer"] != "differs":
+        return None
+    found = Counter(
+        answer
+        for table in results.noises.values()
+        if table["workload"] == row["workload"] and table["reason"] is None
+        for answer in _weighed(table, list(_behind(row, table))).values()
+        if answer in (*SAID, "undecided")
+    )
+    if not found:
+        return None
+    if sum(found.values()) == 1:
+        return next(iter(found))
+    return ", ".join(f"{count(number)} {answer}" for answer, number in found.most_common())
+
+
+def _behind(row: VerdictRow, table: NoiseTable) -> Iterator[NoiseRun]:
+    """Yield the runs of a scale whose difference from the reference a verdict speaks of."""
+    of_baseline = row["variant"] == table["variant"]
+    for run in table["runs"]:
+        if row["key"] == "repeats":
+            is_behind = run["kind"] == "repeat" and of_baseline
+        elif run["kind"] != "change" or run["study"] != row["study"]:
+            is_behind = False
+        elif row["key"] == "withstands_changes":
+            is_behind = of_baseline
+        elif row["key"] in CHECKPOINTS:
+            is_behind = of_baseline and run["label"].endswith(CHECKPOINTS[row["key"]])
+        else:
+            is_behind = (
+                row["key"] == "same_parameters"
+                and row["study"] in OF_VARIANTS
+                and run["label"] == row["variant"]
+            )
+        if is_behind:
+            yield run
+
+
+def _weighed(table: NoiseTable, runs: list[NoiseRun]) -> dict[str, Worth]:
+    scale = scale_of(table)
+    return {run["label"]: weigh(scale, run).answer for run in runs}

@@ -117,9 +117,7 @@ def trainer_costs(timing: Timing) -> list[Verdict]:
         largest[overhead["variant"]] = overhead
     rows = []
     for variant, ratio in largest.items():
-        behind = [
-            _median(timing.found, variant, phase, ratio["size"]) for phase in ("trainer", "train")
-        ]
+        behind = medians_of_overhead(timing.found, ratio)
         answered = answer(ratio, behind, yes="slower"), time_ratio(ratio) + _doubts(ratio, behind)
         rows.append(verdict_of(timing, "trainer_cost", variant, TRAINER_COSTS, *answered))
     for skipped in timing.found["skipped"]:
@@ -164,6 +162,14 @@ def medians_behind(timing: TimingSummary, ratio: Ratio) -> list[Median]:
     return [
         _median(timing, variant, ratio["phase"], ratio["size"])
         for variant in (ratio["variant"], timing["baseline"])
+    ]
+
+
+def medians_of_overhead(timing: TimingSummary, overhead: Overhead) -> list[Median]:
+    """Return the medians behind what the Trainer adds: of its step, then of the bare one."""
+    return [
+        _median(timing, overhead["variant"], phase, overhead["size"])
+        for phase in ("trainer", "train")
     ]
 
 

@@ -149,9 +149,15 @@ def _from_one_seed(found: Standing, floor: Floor | None) -> str:
 
 def _still(found: Standing) -> str:
     """Say what it would take to decide."""
-    if found.moves_nothing:
+    unmoved = [rival.label for rival in found.unmoved]
+    if len(unmoved) == len(found.rivals):
         return UNMOVED
-    return seeds_still(found.needed, found.seeds)
+    still = seeds_still(found.needed, found.seeds)
+    if not unmoved:
+        return still
+    # The first is as unmoved as these: it is told from the others by their scatter alone.
+    names = _and([found.placed[0].label, *unmoved])
+    return f"no seed changes the values of {names}; of the others {still}"
 
 
 UNMOVED = "no seed changes these values, so how much of the order is luck was not measured"

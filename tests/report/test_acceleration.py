@@ -1,0 +1,40 @@
+"""What the section says of a speed-up is what the verdict says."""
+
+import pytest
+from example_timings import timing_summary
+
+from twinrun.report import acceleration
+from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.speed import training_speeds
+
+
+def median(variant, *, unstable):
+    return {
+        "variant": variant,
+        "device": "cpu",
+        "size": None,
+        "phase": "train",
+        "seconds_per_step": 0.1,
+        "iqr_share": 0.3 if unstable else 0.02,
+        "rounds": 12,
+        "steps": 5,
+        "unstable": unstable,
+    }
+
+
+@pytest.mark.parametrize("unstable", [False, True])
+def test_a_ratio_says_beside_it_that_the_clock_was_unstable(unstable):
+    """Red before: the section said `faster` without a word where the verdict was undecided."""
+    ratio = {"variant": "fast", "size": None, "phase": "train", "time_ratio": 0.84}
+    found = timing_summary(
+        baseline="plain",
+        ratios=[{**ratio, "low": 0.8, "high": 0.9}],
+        medians=[median(name, unstable=unstable) for name in ("plain", "fast")],
+    )
+    settings = {"trainer": {}, "epochs": 1}
+    [shown] = acceleration._timing(found, settings)["ratios"]
+    doubt = "; unstable: rounds of fast and plain spread by up to 30%, as much as the difference"
+    assert shown["doubt"] == (doubt if unstable else "")
+    [row] = training_speeds(Evidence(path="timings/it.json", found=found))
+    assert row["answer"] == ("undecided" if unstable else "yes")
+    assert row["measured"].endswith(doubt) == unstable
