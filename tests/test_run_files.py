@@ -113,7 +113,9 @@ READERS = {
     "size_of": ("steps.csv", lambda runs, folder: size_of(*divergence(runs, folder))),
     "save_start": (
         "steps.csv",
-        lambda runs, folder: save_start(None, step=1, recorded=str(runs[0]), start="none"),
+        lambda runs, folder: save_start(
+            None, step=1, recorded=str(runs[0]), start="none", moved="none"
+        ),
     ),
     "observed": ("steps.csv", lambda runs, folder: expected_fingerprints.observed(runs)),
     "networks of devices": (

@@ -1,13 +1,18 @@
 """What large networks and long trainings cost: time, memory and disk.
 
-    python docs/measurements/large.py FOLDER [weights] [steps] [tables] [transformer]
+    python docs/measurements/large.py FOLDER [CASE ...]
 
 `weights`: two files of 500 million parameters are compared, equal and apart.
-`steps`: a training of 200,000 steps of a tiny network, with its trace written and read.
+`steps`: a training of 200,000 steps of a tiny network, with its trace written, read and compared.
 `tables`: what tracing keeps of 1,000,000 steps of 500 tensors, without their training.
-`transformer`: 24 steps of a transformer of 100 million parameters on random tokens, with its trace.
+`transformer`: steps of a transformer of 100 million parameters on random tokens, with and without
+their trace, in turn.
+`pair`: two runs of 24 steps of this transformer, as the workflow makes them, and their comparison.
+`location`: two runs of a transformer of 20 million parameters that differ from step 6 on, compared
+and located.
 
-Each in a process of its own, in FOLDER, which takes 5 GB; all of them if none is named.
+Each in a process of its own, in FOLDER, which takes 5 GB; all of them if none is named. What is
+compared or located is so in a fresh process, as by the workflow.
 """
 
 import itertools
@@ -16,6 +21,7 @@ import multiprocessing
 import platform
 import resource
 import shutil
+import subprocess
 import sys
 import time
 import warnings
@@ -26,20 +32,62 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
+import yaml
+from msgspec import convert
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun import artifacts
-from twinrun.comparison.tables import read_steps
-from twinrun.comparison.tensors import compare_tensors
+from twinrun.config.definitions import Run
+from twinrun.config.shipped import SCHEMA
 from twinrun.config.traced_steps import PER_TENSOR
 from twinrun.run_records import PER_STEP
 from twinrun.trace.step_row import RECORD
 from twinrun.trace.step_tables import StepTables
 from twinrun.trace.step_tracer import Tracer
+from twinrun.training.run import run
 
 ELEMENTS, PART = 500_000_000, 2**24
 STEPS, MANY_STEPS, TENSORS = 200_000, 1_000_000, 500
+# A fresh process: what it computes, and what is said of it.
+FRESH = """
+import json, resource, sys, time
+from pathlib import Path
+from msgspec import convert
+started, given = time.perf_counter(), json.loads(sys.argv[1])
+{code}
+# Not of getrusage, which begins with that of the process that has started this one.
+own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+of_children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+peaks = [int(kib) * 1024 / 1e6 for kib in (own.split()[1], of_children)]
+print(json.dumps([time.perf_counter() - started, *peaks, found]))
+"""
+WEIGHTS = """
+from twinrun.artifacts import StoredTensors
+from twinrun.comparison.tensors import compare_tensors
+row = compare_tensors(given["tensors"], *map(StoredTensors, given["paths"])).rows[0]
+found = f"{row['elements_differing']:,} differ"
+"""
+TRACES = """
+from twinrun import artifacts
+from twinrun.comparison.tables import read_steps
+table = read_steps(Path(given["folder"], "steps.csv"), given["steps"])
+arrays = artifacts.read_arrays(Path(given["folder"], "fingerprints.npz"))
+found = f"{len(table):,} steps of it, {len(arrays['sample_steps']):,} with a sample"
+"""
+COMPARED = """
+from twinrun.comparison.compare import compare_seeds
+compare_seeds(given["runs"], **given["files"])
+(found,) = json.loads(Path(given["files"]["summary"]).read_text())
+found = found["answer"]
+"""
+LOCATED = """
+from twinrun.comparison.locate import locate
+from twinrun.config.definitions import Replay
+locate(**given["files"], run=convert(given["run"], Replay))
+(found,) = json.loads(Path(given["files"]["output"]).read_text())
+found = found["sentence"]
+"""
 
 
 def megabytes() -> float:
@@ -50,6 +98,24 @@ def megabytes() -> float:
 def size_of(folder: Path) -> float:
     """Return the size of all files, in 10^6 bytes."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
+
+
+def fresh(code: str, given: dict[str, Any]) -> tuple[float, float, float, str]:
+    """Compute in a fresh process; return seconds, its peak and its children's in MB, and a text."""
+    command = [sys.executable, "-c", FRESH.format(code=code), json.dumps(given)]
+    # What it prints on its way stands before.
+    *_, last = subprocess.check_output(command, text=True).splitlines()  # noqa: S603
+    return tuple(json.loads(last))
+
+
+def say_fresh(what: str, code: str, given: dict[str, Any], disk: float | None = None) -> None:
+    """Compute in a fresh process and print a row of the table."""
+    seconds, own, of_children, found = fresh(code, given)
+    children = f", its processes {of_children:,.0f} MB" if of_children > 100 else ""
+    on_disk = "" if disk is None else f"{disk:,.0f} MB"
+    print(
+        f"| {what} ({found}) | {seconds:,.1f} s | {own:,.0f} MB{children} | {on_disk} |", flush=True
+    )
 
 
 def say(what: str, started: float, memory_before: float, disk: float | None = None) -> None:
@@ -82,10 +148,8 @@ def weights(folder: Path) -> None:
         paths = [folder / "first.safetensors", folder / "second.safetensors"]
         write_weights(paths[0], 1.0)
         write_weights(paths[1], value)
-        before, started = megabytes(), time.perf_counter()
-        found = compare_tensors([tensor], *map(artifacts.StoredTensors, paths))
-        differing = found.rows[0]["elements_differing"]
-        say(f"500 million parameters compared, {what} ({differing:,} differ)", started, before, 4e3)
+        given = {"tensors": [tensor], "paths": [str(path) for path in paths]}
+        say_fresh(f"500 million parameters compared, {what}", WEIGHTS, given, 4e3)
 
 
 class Numbers(IterableDataset[torch.Tensor]):
@@ -152,11 +216,8 @@ def steps(folder: Path) -> None:
     before, started = megabytes(), time.perf_counter()
     written = published(tracer, folder / "run")
     say("its trace published", started, before, size_of(written))
-    before, started = megabytes(), time.perf_counter()
-    table = read_steps(written / "steps.csv", STEPS)
-    arrays = artifacts.read_arrays(written / "fingerprints.npz")
-    what = f"{len(table):,} steps of it read for a comparison"
-    say(f"{what}, {len(arrays['sample_steps']):,} with a sample", started, before)
+    given = {"folder": str(written), "steps": STEPS}
+    say_fresh("its trace read as for a comparison", TRACES, given)
 
 
 def tables(folder: Path) -> None:
@@ -197,20 +258,38 @@ class Tokens(IterableDataset[torch.Tensor]):
 
 
 class Transformer(pl.LightningModule):
-    """A language model of 100 million parameters: 11 layers of width 768, 32,000 tokens."""
+    """A language model: with 11 layers of width 768 and 32,000 tokens, 103 million parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 768, layers: int = 11, noisy_step: int = -1) -> None:
+        """Construct it.
+
+        Args:
+            width: of a layer.
+            layers: their number.
+            noisy_step: from 0; one to which something is added that the seed does not decide.
+        """
         super().__init__()
-        self.tokens = nn.Embedding(32_000, 768)
-        layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.1, batch_first=True)
-        self.layers = nn.TransformerEncoder(layer, 11, enable_nested_tensor=False)
-        self.head = nn.Linear(768, 32_000, bias=False)
+        self.noisy_step = noisy_step
+        self.tokens = nn.Embedding(32_000, width)
+        layer = nn.TransformerEncoderLayer(
+            width, width // 64, 4 * width, dropout=0.1, batch_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, 32_000, bias=False)
         self.head.weight = self.tokens.weight
+
+    def train_dataloader(self) -> DataLoader[torch.Tensor]:
+        """Give random tokens."""
+        return DataLoader(Tokens(), batch_size=None)
 
     def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
         """Give the cross-entropy of the next token."""
         mask = nn.Transformer.generate_square_subsequent_mask(128)
         found = self.layers(self.tokens(batch[:, :-1]), mask=mask, is_causal=True)
+        if self.trainer.global_step == self.noisy_step:
+            unseeded = torch.Generator()
+            unseeded.seed()
+            found = found + 1e-6 * torch.rand(found.shape, generator=unseeded)
         return nn.functional.cross_entropy(self.head(found).flatten(0, 1), batch[:, 1:].flatten())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -256,11 +335,78 @@ def transformer(folder: Path) -> None:
     )
 
 
+def runs_of(folder: Path, hyperparameters: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Train twice as the workflow does, print what each run took, and return what they are of."""
+    settings = yaml.safe_load(SCHEMA.read_text())["properties"]["variants"]["additionalProperties"]
+    defaults = {name: entry["default"] for name, entry in settings["properties"].items()}
+    training = {
+        "workload": {
+            "module": "large:Transformer",
+            "dataset": None,
+            "hyperparameters": hyperparameters,
+            "epochs": -1,
+            "trainer": {"max_steps": steps},
+        },
+        "variant": {**defaults, "accelerator": "cpu", "deterministic": True, "threads": 2},
+        "dataset": None,
+        "search_path": [str(Path(__file__).parent)],
+    }
+    names = {"weights": "weights.safetensors", "steps": "steps.csv", "epochs": "epochs.csv"}
+    names |= {"fingerprints": "fingerprints.npz", "predictions": "predictions.safetensors"}
+    names |= {"manifest": "run.json", "checksums": "SHA256SUMS"}
+    for repeat in (1, 2):
+        here = folder / f"repeat{repeat}"
+        asked = {
+            "identity": {"workload": "large", "variant": "plain", "seed": 1, "repeat": repeat},
+            "training": {**training, "seed": 1},
+            "source_sha256": "0" * 64,
+            "imports": "",
+            "files": {key: str(here / name) for key, name in names.items()},
+            "checkpoints": str(folder / f"checkpoints{repeat}"),
+            "checkpoint_minutes": 10,
+        }
+        run(convert(asked, Run), {})
+        found = json.loads((here / "run.json").read_text())
+        millions = sum(np.prod(t["shape"]) for t in found["tensors"]) / 1e6
+        peak = found["peak_memory_mb"] * 2**20 / 1e6
+        print(
+            f"| run {repeat}: {found['steps']} steps of {millions:.0f} million parameters | "
+            f"{found['seconds']['total']:,.1f} s | {peak:,.0f} MB | "
+            f"{size_of(here):,.0f} MB |",
+            flush=True,
+        )
+    return training
+
+
+def compared(folder: Path) -> str:
+    """Compare both runs and print it; return the file with the answer."""
+    files = {key: str(folder / key) for key in ("summary", "tensors", "steps")}
+    runs = [str(folder / f"repeat{repeat}" / "run.json") for repeat in (1, 2)]
+    say_fresh("both compared", COMPARED, {"runs": runs, "files": files})
+    return files["summary"]
+
+
+def pair(folder: Path) -> None:
+    """Train a large transformer twice and compare."""
+    runs_of(folder, {}, 24)
+    compared(folder)
+
+
+def location(folder: Path) -> None:
+    """Train a smaller one twice, with a fault, and find it."""
+    training = runs_of(folder, {"width": 384, "layers": 4, "noisy_step": 5}, 8)
+    files = {"comparisons": compared(folder)}
+    files |= {"output": str(folder / "location.json"), "operations": str(folder / "ops.csv")}
+    say_fresh("the fault located", LOCATED, {"run": training, "files": files})
+
+
 CASES: dict[str, Callable[[Path], None]] = {
     "weights": weights,
     "steps": steps,
     "tables": tables,
     "transformer": transformer,
+    "pair": pair,
+    "location": location,
 }
 
 

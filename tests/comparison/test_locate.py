@@ -8,6 +8,7 @@ import pytest
 from example_runs import fail, write_run
 from example_trainings import VARIANT, WORKLOAD
 
+from twinrun import artifacts
 from twinrun.comparison.advice import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
@@ -79,6 +80,26 @@ def test_a_fault_of_the_machine_is_no_answer(tmp_path, monkeypatch):
     monkeypatch.setattr("twinrun.comparison.locate.launch", refuse)
     with pytest.raises(JobError):
         located(tmp_path, [(3, "gradients", "encoder.bias")])
+
+
+def test_where_a_race_fires_earlier_that_step_is_saved_by_another_training(tmp_path, monkeypatch):
+    """And no training keeps a copy of every step, for the case that it may be the last one."""
+    asked = []
+
+    def launch(function, arguments, *_):
+        if not function.endswith(":save_start"):
+            raise TwinrunError("enough")
+        asked.append((arguments["step"], arguments["quantity"]))
+        step = arguments["step"] - 1
+        if step:
+            artifacts.write_json(arguments["moved"], {"step": step, "quantity": "loss"})
+        else:
+            artifacts.write_text(arguments["start"], "")
+
+    monkeypatch.setattr("twinrun.comparison.locate.launch", launch)
+    found, _ = located(tmp_path, [(3, "gradients", "encoder.bias")])
+    assert asked == [(3, None), (2, "loss"), (1, "loss")]
+    assert found["sentence"].endswith("Not located, because enough.")
 
 
 def no_process(*_, **__):

@@ -3,11 +3,17 @@
 import json
 
 import msgspec
+import numpy as np
 import pytest
+import torch
 
-from twinrun.comparison.replay_record import (
+from twinrun.comparison.replay_files import (
+    BLOCK,
+    Samples,
     read_marks,
     read_operations,
+    read_sample,
+    sample_of,
     write_marks,
     write_operations,
 )
@@ -51,3 +57,26 @@ def test_what_is_no_mark_is_neither_written_nor_read(tmp_path):
     (tmp_path / "marks.json").write_text('{"loss": 1}')
     with pytest.raises(JobError, match=r"marks\.json is corrupt"):
         read_marks(tmp_path)
+
+
+def test_the_samples_of_all_operations_have_a_bound(tmp_path):
+    """Red before: 1 MiB of each output of the first repeat, however many there were."""
+    room, samples = 2**20, Samples(2**20)
+    tensor = torch.arange(2.0**15)
+    for call in range(400):
+        samples.write(tmp_path, ROW | {"call": call}, 0, tensor)
+    sizes = [file.stat().st_size for file in tmp_path.iterdir()]
+    assert room / 2 < sum(max(size, BLOCK) for size in sizes) <= room + 128 * len(sizes)
+    kept = read_sample(tmp_path, ROW, 0, tensor)
+    assert 0 < len(kept) * 4 <= room / 256
+    np.testing.assert_array_equal(sample_of(tensor, len(kept)), kept)
+    assert read_sample(tmp_path, ROW, 0, tensor[1:]) is None
+
+
+@pytest.mark.parametrize("most", range(1, 40))
+def test_asked_for_as_many_elements_as_it_has_a_sample_is_the_same(most):
+    for size in range(1, 200):
+        tensor = torch.arange(size)
+        sample = sample_of(tensor, most)
+        assert len(sample) <= most
+        np.testing.assert_array_equal(sample_of(tensor, len(sample)), sample)

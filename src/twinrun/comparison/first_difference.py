@@ -4,6 +4,8 @@ The initial parameters come first, then the first step of which a fingerprint di
 first quantity in the order of cause and effect (see `causes`), then the first tensor of it.
 """
 
+from typing import TypedDict
+
 import numpy as np
 import pandas as pd
 
@@ -30,6 +32,15 @@ WORDS: dict[str, Quantity] = {
     "optimizer": "optimizer state",
     "parameters": "parameters",
 }
+
+
+class Moved(TypedDict):
+    """Where a training that was to repeat a run differed from it, before the step asked for."""
+
+    step: int
+    """From 1."""
+    quantity: str
+    """What differed first in it."""
 
 
 def first_difference(

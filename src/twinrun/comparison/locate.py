@@ -2,10 +2,11 @@
 
 Only for a pair that differs, and only where the first difference arises inside a step, is anything
 computed: one fresh process trains up to the step in which the pair diverged and saves what that
-step starts with; two more do the step from there, with every operation fingerprinted (see
-`replay`). A race need not fire again: the step is repeated, and the answer says how often it did.
-Of any other difference the class of its cause is all there is to say. Does without torch: a pair
-that is equal costs a look at its comparison.
+step starts with (where a race fires before it, another one does so up to that earlier step); two
+more do the step from there, with every operation fingerprinted (see `replay`). A race need not fire
+again: the step is repeated, and the answer says how often it did. Of any other difference the class
+of its cause is all there is to say. Does without torch: a pair that is equal costs a look at its
+comparison.
 """
 
 import tempfile
@@ -17,6 +18,7 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE
 from twinrun.comparison.conditions import resumptions
+from twinrun.comparison.first_difference import Moved
 from twinrun.comparison.location_words import beginning, sentence_of, sentence_without
 from twinrun.comparison.pair_records import (
     ComparedRow,
@@ -173,13 +175,18 @@ def _replayed(run: Training, first: FirstDifference, recorded: Path) -> Replayed
     # The start is a pickle, because a batch may be any object: it never leaves this folder.
     with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
         start, found = f"{folder}/start.pt", f"{folder}/found.json"
-        saving = {
-            "run": run,
-            "step": first["step"],
-            "recorded": str(recorded.absolute()),
-            "start": start,
-        }
-        launch("twinrun.comparison.replay:save_start", saving, environment)
+        saving = {"run": run, "recorded": str(recorded.absolute()), "start": start}
+        step, quantity = first["step"], None
+        # A race may have this training diverge before the step: then that one is saved, by another
+        # training. Of races that fire at random, the k-th training moves the step with a chance of
+        # 1 in k + 1, so that 1.7 trainings are enough on average. Each moves it to an earlier one.
+        while not Path(start).exists():
+            moved = f"{folder}/moved_from_{step}.json"
+            asked = saving | {"step": step, "quantity": quantity, "moved": moved}
+            launch("twinrun.comparison.replay:save_start", asked, environment)
+            if not Path(start).exists():
+                found_earlier = artifacts.read_record(moved, Moved)
+                step, quantity = found_earlier["step"], found_earlier["quantity"]
         # The record comes from a process of its own. What a process decides once, as the order of
         # a set of strings, is the same in all repeats of one process.
         replaying = {"run": run, "start": start, "record": folder, "repeats": REPEATS}

@@ -1,10 +1,11 @@
 """What locating a difference does in fresh processes: save a step's start, and replay the step.
 
-`save_start` trains as the run did, up to the step in which the pair diverged (or, if a race makes
-this training diverge from the run earlier, up to that step), and saves all that the step starts
-with. `replay` does that step again, as often as asked, always from the saved start, with every
-operation fingerprinted; the first process to replay leaves a record, the second is compared with
-it. Both go through Lightning's Trainer, so that every hook of the module is called.
+`save_start` trains as the run did, up to the step in which the pair diverged, and saves all that
+the step starts with. If a race makes this training diverge from the run earlier, it says at which
+step, and is asked for that one: so it keeps no copy of any step on its way. `replay` does that step
+again, as often as asked, always from the saved start, with every operation fingerprinted; the first
+process to replay leaves a record, the second is compared with it. Both go through Lightning's
+Trainer, so that every hook of the module is called.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from twinrun import artifacts, run_files
 from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
-from twinrun.comparison.first_difference import WORDS
+from twinrun.comparison.first_difference import WORDS, Moved
 from twinrun.comparison.module_attributes import attribute_fingerprints_of
 from twinrun.comparison.pair_records import Replayed
 from twinrun.comparison.replay_record import Comparer, StepRecorder
@@ -37,22 +38,28 @@ BATCH_HOOKS = (
 )
 
 
-def save_start(run: Training, *, step: int, recorded: str, start: str) -> None:
-    """Train up to a step and save what it starts with.
+def save_start(
+    run: Training, *, step: int, recorded: str, start: str, moved: str, quantity: str | None = None
+) -> None:
+    """Train up to a step and save what it starts with, or say that the training diverged before.
 
     Args:
         run: what the pair's runs were made of.
         step: the step in which the pair diverged, from 1.
         recorded: run.json of the first run of the pair; its steps.csv lies beside it.
         start: path of the file.
+        moved: path of the JSON, a `first_difference.Moved`, that is written in its place.
+        quantity: what differed first there, if an earlier attempt has moved the step.
     """
     # As text: fingerprints without a letter would be read as numbers.
     steps = artifacts.read_csv(run_files.verified(recorded, "steps.csv"), types=str)
     tracer = Tracer()
-    saver = _Saver(tracer, steps, step, Path(start))
+    saver = _Saver(tracer, steps, step, quantity, Path(start))
     # The tracer first: the saver looks at the row that it has just written.
     with _trained(run, [tracer, saver]) as (trainer, module, data):
         _fit(trainer, module, data)
+    if saver.moved is not None:
+        artifacts.write_record(moved, saver.moved, Moved)
 
 
 def replay(
@@ -76,7 +83,8 @@ def replay(
         quantity: what differed first in the pair; with `found` only.
         tensor: and in which tensor of it; None for what is one value.
     """
-    saved: Start = torch.load(start, weights_only=False)  # written by `save_start`, a moment ago
+    # Written by `save_start`, a moment ago; mapped, so that the system may let go of what it holds.
+    saved: Start = torch.load(start, weights_only=False, mmap=True)
     # Where a race moved the step, the tensor that differed is not known.
     if saved["quantity"] is not None:
         quantity, tensor = saved["quantity"], None
@@ -157,13 +165,16 @@ def _fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningData
 
 
 class _Saver(pl.Callback):
-    """Saves the start of the step in which the training ends or diverges from what was recorded."""
+    """Saves the start of a step; ends the training earlier where it diverges from the record."""
 
-    def __init__(self, tracer: Tracer, recorded: pd.DataFrame, step: int, path: Path) -> None:
+    def __init__(
+        self, tracer: Tracer, recorded: pd.DataFrame, step: int, quantity: str | None, path: Path
+    ) -> None:
         self._tracer, self._recorded, self._step, self._path = tracer, recorded, step, path
+        self._quantity = quantity
         # A run may have been traced at some steps alone.
         self._rows = {int(number): row for row, number in enumerate(recorded["step"])}
-        self._start: Start | None = None
+        self.moved: Moved | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._at_start = attribute_fingerprints_of(pl_module, trainer.optimizers)
@@ -171,18 +182,19 @@ class _Saver(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        step = self._tracer.steps + 1
-        # At every step, since a race may decide which one is the last.
-        self._start = Start(
-            step=step,
+        if self._tracer.steps + 1 != self._step:
+            return
+        start = Start(
+            step=self._step,
             epoch=trainer.current_epoch + 1,
             batch_idx=batch_idx,
+            # A view of the data would take all of them along.
             batch=copied(batch),
             state=state_of(trainer, pl_module, self._at_start),
-            quantity=None,
+            quantity=self._quantity,
         )
-        if step == self._step:
-            self._end(None)
+        torch.save(start, self._path)
+        raise Stopped
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         row = self._tracer.last_row()
@@ -193,8 +205,6 @@ class _Saver(pl.Callback):
         known = {name: key for name, key in QUANTITIES.items() if key in recorded}
         differing = [name for name, key in known.items() if recorded[key] != values[key]]
         if differing:
-            self._end(WORDS.get(differing[0], differing[0]))
-
-    def _end(self, quantity: str | None) -> None:
-        torch.save(cast(Start, self._start) | {"quantity": quantity}, self._path)
-        raise Stopped
+            quantity = WORDS.get(differing[0], differing[0])
+            self.moved = Moved(step=row["step"], quantity=quantity)
+            raise Stopped

@@ -8,26 +8,34 @@ what differed first in the pair (see `origin`). Where there is none, what differ
 is kept, to be said, not to be blamed.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import numpy as np
 import torch
-import xxhash
 
-from twinrun import artifacts
 from twinrun.comparison.causes import CAUSE_OF_QUANTITY
 from twinrun.comparison.distances import Distances, distances
 from twinrun.comparison.origin import DifferenceOrigin, Slice, Step, Target, step_of
 from twinrun.comparison.pair_records import ComparedRow, Operation, Replayed
+from twinrun.comparison.replay_files import (
+    OF_FIRST,
+    OF_FURTHER,
+    Samples,
+    has_operations,
+    key_of,
+    read_marks,
+    read_operations,
+    read_sample,
+    repeat_of,
+    sample_of,
+    write_marks,
+    write_operations,
+)
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
-from twinrun.trace.op_rows import KEY, OpRow
+from twinrun.trace.op_rows import OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
 
-MOST_ELEMENTS = 2**18  # of an operation's output that are kept to measure a distance: 1 MiB
-MOST_BYTES = 2**28  # of all that are kept of repeats whose outputs are not those of the first
 ORDER: list[str] = list(CAUSE_OF_QUANTITY)
 
 
@@ -38,26 +46,28 @@ class StepRecorder(Replayer):
         super().__init__(start, repeats)
         self._record = record
         self._outputs: dict[str, str] = {}
-        self._room = MOST_BYTES
+        self._rows: list[OpRow] = []
+        self._samples = [Samples(OF_FIRST), Samples(OF_FURTHER)]
 
     def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
         """Keep a sample of each tensor; of further repeats, of what the first one had otherwise."""
         is_first = not self._done
         if is_first:
-            self._outputs[_key(row)] = row["outputs"]
-        elif self._outputs.get(_key(row)) == row["outputs"]:
+            self._outputs[key_of(row)] = row["outputs"]
+        elif self._outputs.get(key_of(row)) == row["outputs"]:
             return
-        folder = _repeat_of(self._record, self._done)
+        folder = repeat_of(self._record, self._done)
         for position, tensor in enumerate(outputs):
-            sample = sample_of(tensor)
-            self._room -= 0 if is_first else sample.nbytes
-            if self._room >= 0:
-                np.save(_sample_file(folder, row, position), sample)
+            self._samples[self._done > 0].write(folder, row, position, tensor)
 
     def end_repeat(self, tracer: OpTracer, marks: list[Mark]) -> None:
         """Write the operations, and the fingerprints of what the step leaves."""
-        folder = _repeat_of(self._record, self._done)
-        write_operations(folder, tracer.rows)
+        folder = repeat_of(self._record, self._done)
+        if not self._done:
+            self._rows = tracer.rows
+        # What a further repeat has as the first one, is read there.
+        if not self._done or tracer.rows != self._rows:
+            write_operations(folder, tracer.rows)
         contents = {key: mark.content for key, mark in identities(marks).items()}
         write_marks(folder, contents)
 
@@ -80,6 +90,7 @@ class Comparer(Replayer):
         super().__init__(start, repeats)
         self._record, self._quantity, self._tensor = record, quantity, tensor
         self._recorded: dict[str, OpRow] = {}
+        self._first: dict[str, OpRow] = {}
         self._contents: dict[str, str] = {}
         self._outputs: dict[str, str] = {}
         self._rows: list[ComparedRow] = []
@@ -97,15 +108,19 @@ class Comparer(Replayer):
 
     def begin_repeat(self) -> None:
         """Read the same repeat of the record."""
-        folder = _repeat_of(self._record, self._done)
-        self._recorded = {_key(row): row for row in read_operations(folder)}
+        folder = repeat_of(self._record, self._done)
+        if has_operations(folder):
+            self._recorded = {key_of(row): row for row in read_operations(folder)}
+            self._first = self._first or self._recorded
+        else:
+            self._recorded = self._first
         self._contents = read_marks(folder)
         if not self._done:
             self._outputs = {key: row["outputs"] for key, row in self._recorded.items()}
 
     def watch(self, row: OpRow, outputs: list[torch.Tensor]) -> None:
         """Compare an operation with the recorded one, and measure how far it is from it."""
-        recorded = self._recorded.get(_key(row))
+        recorded = self._recorded.get(key_of(row))
         compared = ComparedRow(
             **row,
             inputs_equal=recorded is not None and recorded["inputs"] == row["inputs"],
@@ -120,7 +135,7 @@ class Comparer(Replayer):
         """Go back from what differed first to the operation that made it differ."""
         rows, self._rows = self._rows, []
         pairs = zip(tracer.rows, tracer.flows, strict=True)
-        steps = [step_of(row, flow, self._recorded.get(_key(row))) for row, flow in pairs]
+        steps = [step_of(row, flow, self._recorded.get(key_of(row))) for row, flow in pairs]
         differing = self._differing(marks)
         found = [mark for mark in differing if mark.quantity == self._quantity]
         # A race may move to another tensor of the quantity.
@@ -184,8 +199,8 @@ class Comparer(Replayer):
         if origin.misled is None:
             return None
         reader, read = origin.misled
-        wanted = self._recorded[_key(rows[reader])]["reads"][read]
-        own = {_key(row) for row in rows}
+        wanted = self._recorded[key_of(rows[reader])]["reads"][read]
+        own = {key_of(row) for row in rows}
         for key, row in self._recorded.items():
             if key not in own and wanted in row["writes"]:
                 return row
@@ -195,7 +210,7 @@ class Comparer(Replayer):
         self, marks: Sequence[Mark], found: Sequence[Mark], rows: Sequence[ComparedRow]
     ) -> Operation | None:
         """Return the operation of the record alone that made there what differs, such as a sum."""
-        own, differing = {_key(row) for row in rows}, {id(mark) for mark in found}
+        own, differing = {key_of(row) for row in rows}, {id(mark) for mark in found}
         wanted = {
             content_of(mark.like, int(self._contents[key], 16))
             for key, mark in identities(marks).items()
@@ -234,65 +249,19 @@ class Comparer(Replayer):
     def _measured(self, row: OpRow, outputs: list[torch.Tensor]) -> Distances | dict[str, float]:
         """Return the distances of the output that is farthest from the recorded one."""
         found = []
-        recorded_as = self._recorded[_key(row)]["outputs"]
-        is_as_first = self._outputs.get(_key(row)) == recorded_as
-        folder = _repeat_of(self._record, 0 if is_as_first else self._done)
+        recorded_as = self._recorded[key_of(row)]["outputs"]
+        is_as_first = self._outputs.get(key_of(row)) == recorded_as
+        folder = repeat_of(self._record, 0 if is_as_first else self._done)
         for position, tensor in enumerate(outputs):
-            file = _sample_file(folder, row, position)
-            if not file.exists():  # there was no room for it
+            recorded = read_sample(folder, row, position, tensor)
+            if recorded is None:  # there was no room for it, or it is another tensor
                 continue
-            recorded = np.load(file)
-            own = sample_of(tensor)
+            own = sample_of(tensor, len(recorded))
             if own.shape == recorded.shape and own.dtype == recorded.dtype:
                 # torch's name of the type: to NumPy a bfloat16 is a uint16.
                 found.append(distances(recorded, own, str(tensor.dtype).split(".")[1]))
         return max(found, key=lambda distance: distance["relative_l2"], default={})
 
 
-def write_operations(record: Path, rows: list[OpRow]) -> None:
-    """Write the operations of a repeat, in their order."""
-    artifacts.write_record(record / "ops.json", rows, list[OpRow])
-
-
-def read_operations(record: Path) -> list[OpRow]:
-    """Read what `write_operations` wrote."""
-    return artifacts.read_record(record / "ops.json", list[OpRow])
-
-
-def write_marks(record: Path, contents: dict[str, str]) -> None:
-    """Write the fingerprint of each quantity that the step leaves, by its identity."""
-    artifacts.write_record(record / "marks.json", contents, dict[str, str])
-
-
-def read_marks(record: Path) -> dict[str, str]:
-    """Read what `write_marks` wrote."""
-    return artifacts.read_record(record / "marks.json", dict[str, str])
-
-
 def _targets(marks: Iterable[Mark]) -> list[Target]:
     return [(mark.regions, mark.before) for mark in marks]
-
-
-def sample_of(tensor: torch.Tensor) -> np.ndarray:
-    """Return at most MOST_ELEMENTS evenly spaced elements, flat; of bfloat16 the bits as uint16."""
-    if tensor.layout is not torch.strided:
-        tensor = tensor.coalesce().values()
-    # Conjugate and negative views are resolved: NumPy knows neither.
-    flat = tensor.detach().reshape(-1)
-    flat = flat[:: max(1, -(-flat.numel() // MOST_ELEMENTS))].cpu().resolve_conj().resolve_neg()
-    return (flat.view(torch.uint16) if flat.dtype == torch.bfloat16 else flat).numpy()
-
-
-def _key(row: OpRow) -> str:
-    return json.dumps([row[part] for part in KEY])
-
-
-def _repeat_of(record: Path, number: int) -> Path:
-    """Return the folder of a repeat."""
-    folder = record / str(number)
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def _sample_file(record: Path, row: OpRow, position: int) -> Path:
-    return record / f"{xxhash.xxh3_64_hexdigest(_key(row).encode())}.{position}.npy"

@@ -39,7 +39,7 @@ class Start(TypedDict):
     state: StepState
     """What the step starts with."""
     quantity: str | None
-    """What differed first, where the saving training diverged from the run by itself."""
+    """What differed first, where a race has moved the step: see `first_difference.Moved`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +109,12 @@ class Replayer(pl.Callback):
     ) -> None:
         """Go back to the start of the step and trace what follows."""
         # As this process has made them: all but those that the training had changed by this step.
+        self._marks = []  # first: they hold the gradients and states of the last repeat
         if self._attributes is None:
             self._attributes = attributes_of(pl_module, trainer.optimizers)
         set_attributes(pl_module, self._attributes, trainer.optimizers)
         set_state(trainer, pl_module, self._start["state"])
         set_progress(trainer, self._start["state"]["progress"], batches_begun=1)
-        self._marks = []
         self.begin_repeat()
         self._tracer = OpTracer(pl_module, self.watch)
         self._following = self._tracer.following()

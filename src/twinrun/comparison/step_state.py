@@ -62,10 +62,32 @@ class _Counter(Protocol):
     def load_state_dict(self, state_dict: dict[str, object]) -> None: ...
 
 
+class _Alone:
+    """Gives tensors as they can be written: with all of a memory, and none that another one has.
+
+    A file holds the whole memory behind a view, and none under two types.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.detach()
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return tensor.clone()
+        memory = tensor.untyped_storage()
+        if memory.data_ptr() in self._seen or memory.nbytes() != tensor.nbytes:
+            return tensor.clone()
+        self._seen.add(memory.data_ptr())
+        return tensor
+
+
 def state_of(
     trainer: pl.Trainer, module: pl.LightningModule, at_start: Mapping[str, int]
 ) -> StepState:
-    """Copy what a step starts with, where its batch has begun.
+    """Return what a step starts with, where its batch has begun: to be written before it goes on.
+
+    Of what is large nothing is copied: the tensors are those that the step will change.
 
     Args:
         trainer: in the loop of its batches.
@@ -74,21 +96,22 @@ def state_of(
     """
     parameters = parameters_of(module, trainer.optimizers)
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
+    alone = _Alone()
+    gradients = {name: p.grad for name, p in parameters.items()}
     return {
-        "parameters": {name: p.detach().clone() for name, p in parameters.items()},
-        "gradients": {name: copied(p.grad) for name, p in parameters.items()},
-        "buffers": {name: b.detach().clone() for name, b in module.named_buffers()},
+        "parameters": {name: alone(p) for name, p in parameters.items()},
+        "gradients": {n: None if grad is None else alone(grad) for n, grad in gradients.items()},
+        "buffers": {name: alone(buffer) for name, buffer in module.named_buffers()},
         "attributes": attributes_of(module, trainer.optimizers, changed_since=at_start),
-        # Deep, because a state_dict hands out the optimizer's own tensors, which a step changes.
-        "optimizers": [copy.deepcopy(o.state_dict()) for o in trainer.optimizers],
-        "schedulers": [copy.deepcopy(s.state_dict()) for s in schedulers],
+        "optimizers": [o.state_dict() for o in trainer.optimizers],
+        "schedulers": [s.state_dict() for s in schedulers],
         "progress": _progress_of(trainer),
         "process": capture(),
     }
 
 
 def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: StepState) -> None:
-    """Put back what `state_of` copied, but for the progress.
+    """Put back what `state_of` gave, but for the progress.
 
     Raises:
         TwinrunError: if the step has other parameters than the module is made with.
@@ -135,7 +158,7 @@ def set_progress(trainer: pl.Trainer, progress: StepProgress, *, batches_begun: 
 
     Args:
         trainer: in the loop of its batches.
-        progress: what `state_of` copied.
+        progress: what `state_of` gave.
         batches_begun: 1 inside the step, 0 just before: the loop then begins its batch.
     """
     loop = trainer.fit_loop.epoch_loop
