@@ -31,6 +31,8 @@ ORDER = (
         "optimizer_attributes",
         "batches",
         "parameters",
+        "containers",
+        "plain_tensors",
         "formatting",
         "wording",
         "errors",

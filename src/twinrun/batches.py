@@ -21,6 +21,9 @@ import torch
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils import _pytree
 
+from twinrun.containers import is_really
+from twinrun.plain_tensors import plain_tensors
+
 Batch = TypeVar("Batch")
 PLAIN = (
     str,
@@ -64,12 +67,14 @@ def leaves(batch: object) -> Iterator[tuple[str, object]]:
 
 
 def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Opaque):  # in the place of attributes that cannot be read
+        yield path, value
+        return
     inside = children(value)
     # A container that holds itself would be walked for ever.
     if inside is None or id(value) in above:
-        is_leaf = isinstance(value, LEAVES) and id(value) not in above
-        kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        yield path, value if is_leaf else Opaque(kind)
+        is_leaf = issubclass(type(value), LEAVES) and id(value) not in above
+        yield path, value if is_leaf else _opaque(value)
         inside = [] if is_leaf else None
     elif not inside:  # an empty list is not an empty dictionary
         yield path, f"empty {type(value).__name__}"
@@ -81,11 +86,23 @@ def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[
         yield from _leaves(item, inner, (*above, id(value)))
 
 
+def _opaque(value: object) -> Opaque:
+    return Opaque(f"{type(value).__module__}.{type(value).__qualname__}")
+
+
 def attributes(value: object) -> list[tuple[str, object]]:
     """Return what somebody has written to an object's attributes, beside what it holds.
 
-    A class of strings, dictionaries or tensors may carry lengths, weights, a mask.
+    A class of strings, dictionaries or tensors may carry lengths, weights, a mask. Of an object
+    that refuses to be looked at there is `Opaque` instead.
     """
+    try:
+        return _attributes(value)
+    except Exception:  # of whatever class: the object is a user's
+        return [("<attributes>", _opaque(value))]
+
+
+def _attributes(value: object) -> list[tuple[str, object]]:
     # None of the built-in types has any, and there may be thousands of numbers in a list.
     if type(value) in BUILT_IN or isinstance(value, np.ma.MaskedArray):
         return []
@@ -122,16 +139,19 @@ def _is_its_own(value: object, item: object) -> bool:
 
 
 def children(value: object) -> list[tuple[str, object]] | None:
-    """Return what a container holds, by name; None for anything else.
+    """Return what a container holds, by name; None for anything else, and where it refuses.
 
     One that makes what it holds when it is asked, such as an augmented image, may draw random
     numbers for it: the generators are put back, and the training draws the same ones.
     """
     makes = getattr(type(value), "__getitem__", None)
-    if makes in PLAIN_READS or isinstance(value, LEAVES):
-        return _children(value)
-    with isolate_rng(include_cuda=torch.cuda.is_initialized()):
-        return _children(value)
+    try:
+        if makes in PLAIN_READS or issubclass(type(value), LEAVES):
+            return _children(value)
+        with isolate_rng(include_cuda=torch.cuda.is_initialized()):
+            return _children(value)
+    except Exception:  # of whatever class: the object is a user's
+        return None
 
 
 def _children(value: object) -> list[tuple[str, object]] | None:
@@ -140,7 +160,7 @@ def _children(value: object) -> list[tuple[str, object]] | None:
         return [(f"{value.shape}.{i}", item) for i, item in enumerate(value.ravel().tolist())]
     if isinstance(value, np.ma.MaskedArray):
         return [("data", np.asarray(value.data)), ("mask", np.ma.getmaskarray(value))]
-    if isinstance(value, LEAVES):
+    if issubclass(type(value), LEAVES):
         return None
     if isinstance(value, Mapping):
         # Not by its iteration: that of a TensorDict is over rows.
@@ -185,31 +205,6 @@ def _shown(key: object) -> str:
     return f"<{type(key).__name__}{shown}>"
 
 
-def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the strided tensors of numbers that a sparse, nested or quantised one is made of."""
-    if tensor.is_nested:
-        parts = list(tensor.unbind())
-        # Without the lengths, the same values cut in other places would look alike.
-        return [*parts, torch.tensor([len(part) for part in parts if part.ndim])]
-    if tensor.layout is torch.sparse_coo:
-        # Uncoalesced, equal tensors may hold their entries in another order, or in parts.
-        tensor = tensor.coalesce()
-        return [tensor.indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
-    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
-    if tensor.layout is not torch.strided:
-        return [tensor.to_dense()]
-    if not tensor.is_quantized:
-        return [tensor]
-    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        scale = torch.tensor([tensor.q_scale(), tensor.q_zero_point()], dtype=torch.float64)
-        return [tensor.int_repr(), scale]
-    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
-    return [tensor.int_repr(), scales, zeros, torch.tensor([tensor.q_per_channel_axis()])]
-
-
 def tensors(batch: object) -> list[torch.Tensor]:
     """Return the tensors of a batch, in order."""
     return [leaf for _, leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
@@ -239,7 +234,7 @@ def with_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -
 
 
 def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
-    if isinstance(value, torch.Tensor):
+    if is_really(value, torch.Tensor):
         made = change(value)
         if made is not value:  # attributes are no part of what torch copies or moves
             vars(made).update({k: _changed(item, change) for k, item in vars(value).items()})
@@ -248,12 +243,13 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
         return value.copy()
     if isinstance(value, PLAIN):
         return value
-    if isinstance(value, tuple):
+    is_open = type(value) in BUILT_IN or children(value) is not None
+    if is_open and is_really(value, tuple):
         items = [_changed(item, change) for item in value]
         # A named tuple takes its items one by one.
         make: Callable[..., object] = type(value)
         return make(*items) if hasattr(value, "_fields") else make(items)
-    if isinstance(value, list):
+    if is_open and is_really(value, list):
         # A copy, not a new list: a subclass may have attributes of its own.
         made = copy.copy(value)
         made[:] = [_changed(item, change) for item in value]
@@ -262,7 +258,7 @@ def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> o
         return _pytree.tree_map(
             lambda held: _changed(held, change), value, is_leaf=lambda each: each is not value
         )
-    if isinstance(value, Mapping):
+    if is_open and isinstance(value, Mapping):
         keys = value.keys()
         return _mapping(value, {key: _changed(value[key], change) for key in keys})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -16,6 +16,7 @@ import torch
 from torch.optim import Optimizer
 
 from twinrun.batches import Opaque, leaves
+from twinrun.containers import entries, is_container, is_really, shown, size_of
 
 # By torch's schedulers, and by others that wrap `step`.
 _LIBRARIES = ("torch.", "pytorch_lightning", "lightning", "builtins", "collections", "numpy")
@@ -92,23 +93,17 @@ def values_in(
     if id(value) in above or len(above) > _DEEPEST:
         return
     inside = (*above, id(value))
-    is_short = isinstance(value, list | tuple | dict) and len(value) <= _SHORT
-    if isinstance(value, Optimizer):
+    if is_really(value, Optimizer):
         yield from _values(value, f"{path}.", above)
         for index, state in enumerate(value.state.values()):
             yield from values_in(state, f"{path}.state[{index}]", inside)
-    elif isinstance(value, torch.nn.Module):
+    elif is_really(value, torch.nn.Module):
         yield from values_in([*value.parameters(), *value.buffers()], path, inside)
-    elif is_short and not value:  # an emptied list is not one that was never there
-        yield path, f"empty {type(value).__name__}"
-    elif is_short and isinstance(value, dict):
-        for index, (key, item) in enumerate(value.items()):
-            # A parameter's printed form is shortened.
-            shown = index if isinstance(key, torch.Tensor) else repr(key)
-            yield from values_in(item, f"{path}[{shown}]", inside)
-    elif is_short and isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from values_in(item, f"{path}[{index}]", inside)
+    elif is_container(value) and size_of(value) <= _SHORT:
+        if not size_of(value):  # an emptied list is not one that was never there
+            yield path, f"empty {type(value).__name__}"
+        for index, (key, item) in enumerate(entries(value)):
+            yield from values_in(item, f"{path}[{shown(key, index)}]", inside)
     else:
         # An object that keeps the average of the weights, say; not what knows the whole training.
         is_own = not type(value).__module__.startswith(_LIBRARIES)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
+from twinrun.containers import entries, is_container, is_really, shown, size_of
+
 _DEEPEST, _MOST = 4, 64  # a list in a list; more items are data rather than layers
 
 
@@ -66,18 +68,17 @@ def uncompared_weights(
 
 
 def _trainable(value: object, path: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
+    if is_really(value, torch.Tensor):
         if value.requires_grad and value.is_leaf:
             yield path, value
-    elif isinstance(value, torch.nn.Module):
+    elif is_really(value, torch.nn.Module):
         for name, parameter in value.named_parameters():
             yield from _trainable(parameter, f"{path}.{name}", depth)
-    elif isinstance(value, torch.optim.Optimizer):
+    elif is_really(value, torch.optim.Optimizer):
         for number, group in enumerate(value.param_groups):
             for index, parameter in enumerate(group["params"]):
                 where = f"{path}, group {number}, parameter {index}"
                 yield from _trainable(parameter, where, depth)
-    elif isinstance(value, list | tuple | dict) and len(value) <= _MOST and depth < _DEEPEST:
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            yield from _trainable(item, f"{path}[{key!r}]", depth + 1)
+    elif is_container(value) and size_of(value) <= _MOST and depth < _DEEPEST:
+        for position, (key, item) in enumerate(entries(value)):
+            yield from _trainable(item, f"{path}[{shown(key, position)}]", depth + 1)

@@ -12,8 +12,9 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from twinrun.batches import plain_tensors
+from twinrun.containers import entries, is_container, is_really
 from twinrun.optimizer_attributes import values_in
+from twinrun.plain_tensors import plain_tensors
 
 UNSEEN = "cannot be looked at"
 Handle = tuple[str, int]
@@ -78,18 +79,17 @@ def handles(value: object, libraries: tuple[str, ...]) -> Iterator[Handle]:
 
 def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Iterator[Handle]:
     inside: list[object] = []
-    if isinstance(value, torch.Tensor):
+    if is_really(value, torch.Tensor):
         is_plain = value.layout is torch.strided and not value.is_nested and not value.is_meta
         if is_plain and value.numel():
             yield "memory", value.untyped_storage().data_ptr()
         return
-    if isinstance(value, torch.nn.Module):
+    if is_really(value, torch.nn.Module):
         inside = [*value.parameters(), *value.buffers()]
-    elif isinstance(value, list | dict):
-        yield "container", id(value)
-        inside = list(value.values() if isinstance(value, dict) else value)
-    elif isinstance(value, tuple):
-        inside = list(value)
+    elif is_container(value):
+        if not isinstance(value, tuple):
+            yield "container", id(value)
+        inside = [item for _, item in entries(value)]
     elif not callable(value) and not type(value).__module__.startswith(libraries):
         with suppress(Exception):  # such an attribute is unseen already
             inside = list(getattr(value, "__dict__", {}).values())

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
+from twinrun.containers import entries, is_container, size_of
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
@@ -129,8 +130,10 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
         # Lightning tells a sampler its epoch anew.
         told = {"epoch"} if hasattr(owner, "set_epoch") else set()
         for name, value in getattr(owner, "__dict__", {}).items():
-            few = value if isinstance(value, list | tuple) else [value]
-            is_short = len(few) <= MOST_LOOKED_AT and all(isinstance(v, _PLAIN) for v in few)
+            is_list = is_container(value) and not isinstance(value, dict)
+            is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
+            few = [item for _, item in entries(value)] if is_list and is_short else [value]
+            is_short = is_short and all(isinstance(v, _PLAIN) for v in few)
             if is_short and name not in {*_OF_DATA, *told}:
                 yield f"{index} {type(owner).__name__}.{name}", value
 

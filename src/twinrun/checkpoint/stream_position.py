@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch.utils.data import DataLoader, IterableDataset
 
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, WRAPPED
+from twinrun.containers import entries, is_container
 
 PLAIN = (int, float, str, bytes, bool, type(None))
 
@@ -90,7 +91,8 @@ def parts_of(loaders: Sequence[object]) -> list[object]:
         for name in WRAPPED:
             value = getattr(part, "__dict__", {}).get(name)
             if value is not None and not (has_workers and name == "dataset"):
-                for inner in value if isinstance(value, list | tuple) else [value]:
+                several = is_container(value) and not isinstance(value, dict)
+                for inner in [item for _, item in entries(value)] if several else [value]:
                     walk(inner, deeper - 1)
 
     for loader in loaders:

@@ -23,6 +23,7 @@ import torch
 
 from twinrun.batches import leaves
 from twinrun.checkpoint.looks import UNSEEN, digest
+from twinrun.containers import entries, is_container, size_of
 from twinrun.optimizer_attributes import set_by, values_beside
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
@@ -64,7 +65,8 @@ def _parts(owner: object, deeper: int) -> Iterator[object]:
     attributes = _attributes(owner)
     for name in WRAPPED:
         value = attributes.get(name)
-        for part in value if isinstance(value, list | tuple) else [value]:
+        several = is_container(value) and not isinstance(value, dict)
+        for part in [item for _, item in entries(value)] if several else [value]:
             yield from _parts(part, deeper - 1)
 
 
@@ -76,10 +78,8 @@ def _attributes(owner: object) -> Mapping[str, object]:
 def _inside(value: object) -> Iterator[object]:
     yield value
     # One level, and short lists only: a dataset may hold millions of samples in them.
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list | tuple) and len(value) <= MOST_LOOKED_AT:
-        yield from value
+    if is_container(value) and (isinstance(value, dict) or size_of(value) <= MOST_LOOKED_AT):
+        yield from (item for _, item in entries(value))
 
 
 class _Pickler(pickle.Pickler):

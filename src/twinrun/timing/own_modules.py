@@ -1,16 +1,19 @@
 """A module for each variant of a timing, with the same initial weights."""
 
-from types import CellType
+from types import CellType, FunctionType
 
 import torch
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
+from twinrun.containers import is_really
+
 
 def holds_itself(module: torch.nn.Module) -> bool:
     """Say whether a function that a module keeps was made with one of its layers."""
     kept = [value for part in module.modules() for value in tree_leaves(dict(vars(part)))]
-    cells = [cell for each in kept for cell in getattr(each, "__closure__", None) or ()]
+    functions = [each for each in kept if is_really(each, FunctionType)]
+    cells = [cell for each in functions for cell in each.__closure__ or ()]
     return any(isinstance(_content(cell), torch.nn.Module) for cell in cells)
 
 

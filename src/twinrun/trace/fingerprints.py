@@ -12,8 +12,9 @@ import numpy as np
 import torch
 import xxhash
 
-from twinrun.batches import Opaque, leaves, plain_tensors
+from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
+from twinrun.plain_tensors import plain_tensors
 
 
 def fingerprint(tensor: torch.Tensor | None) -> int:

@@ -1,0 +1,58 @@
+"""Look into the lists, tuples and dictionaries that somebody else's objects keep.
+
+By what they are, not by what they say: a subclass may have a meaning of its own that refuses to be
+measured or walked (e3nn's `Irreps` is a tuple without a length), and an object may call itself a
+list that is none.
+"""
+
+from typing import TypeGuard, TypeVar
+
+Kind = TypeVar("Kind")
+
+_KINDS = (dict, list, tuple)
+_PLAIN = (str, bytes, int, float, bool, type(None))
+
+Container = list[object] | tuple[object, ...] | dict[object, object]
+
+
+def is_really(value: object, kind: type[Kind]) -> TypeGuard[Kind]:
+    """Say whether a value is of a class, and does not only call itself so, as a stand-in does.
+
+    >>> is_really(True, int), is_really("", int)
+    (True, False)
+    """
+    return issubclass(type(value), kind)
+
+
+def is_container(value: object) -> TypeGuard[Container]:
+    """Say whether a value really is a list, a tuple or a dictionary."""
+    return issubclass(type(value), _KINDS)
+
+
+def size_of(container: Container) -> int:
+    """Return how many entries it has, whatever its class says."""
+    return _kind(container).__len__(container)  # pyrefly: ignore
+
+
+def entries(container: Container) -> list[tuple[object, object]]:
+    """Return each entry beside its key or position.
+
+    >>> entries({"a": 1}), entries([2])
+    ([('a', 1)], [(0, 2)])
+    """
+    if issubclass(type(container), dict):
+        return list(dict.items(container))  # pyrefly: ignore
+    return list(enumerate(_kind(container).__iter__(container)))  # pyrefly: ignore
+
+
+def shown(key: object, position: int) -> str:
+    """Write a key; of one that is no plain value, whose text may be anything, its position.
+
+    >>> shown("a", 3), shown(object(), 3)
+    ("'a'", '3')
+    """
+    return repr(key) if type(key) in _PLAIN else str(position)
+
+
+def _kind(container: Container) -> type:
+    return next(kind for kind in _KINDS if issubclass(type(container), kind))
