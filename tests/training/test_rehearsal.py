@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from twinrun import artifacts
+from twinrun.config import memory
 from twinrun.config.config_files import mistakes_of
 from twinrun.config.definitions import Dataset
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import merged
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError, TwinrunError
+from twinrun.process.forked import death
 from twinrun.process.launching import launch
 from twinrun.training import rehearsal, start_rehearsal
 from twinrun.training.rehearsal_plan import Rehearsed, parts_of
@@ -254,7 +256,8 @@ def counted(monkeypatch, tmp_path):
         launched.extend(parts)
         for name in fake.leaves:
             Path(name).write_text("half of the digits")
-        return [{**part.outcome(), "mistakes": fake.mistakes} for part in parts]
+        found = {"mistakes": fake.mistakes, "sizes": fake.sizes}
+        return [{**part.outcome(), **found} for part in parts]
 
     def count(is_anew=False, **change):
         launched.clear()
@@ -262,7 +265,7 @@ def counted(monkeypatch, tmp_path):
         start_rehearsal.rehearse(config_of(tmp_path, **change), ["."], is_anew=is_anew)
         return len(launched)
 
-    fake.mistakes, fake.leaves = [], []
+    fake.mistakes, fake.leaves, fake.sizes = [], [], None
     monkeypatch.setattr(start_rehearsal, "_launched", fake)
     count.fake = fake
     return count
@@ -296,6 +299,44 @@ def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
     counted.fake.leaves = ["features.pt"]
     assert counted() == 1
     assert any("features.pt changed in the working directory" in line for line in said)
+
+
+@pytest.mark.usefixtures("code")
+def test_what_was_measured_is_kept_for_the_jobs(counted):
+    """Of what is remembered, too: another config may have been rehearsed since."""
+    sizes = dict.fromkeys(memory.Sizes.__annotations__, 5)
+    counted.fake.sizes = sizes
+    assert counted() == 1
+    assert memory.measured_of("mine") == {"sizes": sizes, "steps_per_epoch": None}
+    memory.SIZES.unlink()
+    assert counted() == 0
+    assert memory.measured_of("mine")["sizes"] == sizes
+
+
+@pytest.mark.parametrize(
+    ("ends", "asked"),
+    [
+        ([None], [4000]),
+        (["part", None], [4000, 16000]),
+        (["job", "part", None], [4000, 16000, 64000]),
+        (["part", "job", "part"], [4000, 16000, 64000]),
+    ],
+)
+def test_a_rehearsal_on_slurm_asks_for_more_memory_where_it_ran_out(ends, asked):
+    """Red before: a network that needs 5 GB could not be rehearsed, and so not trained."""
+    given, waiting = [], list(ends)
+
+    def launched(resources):
+        given.append(resources["mem_mb"])
+        match waiting.pop(0):
+            case "job":
+                raise JobError(death(-9))
+            case end:
+                mistakes = [f"workloads.mine: {death(-9)}"] if end else []
+                return [{"mistakes": mistakes}]
+
+    start_rehearsal._with_enough(launched, {"mem_mb": 4000})
+    assert given == asked
 
 
 def test_another_data_file_is_rehearsed_again(counted, tmp_path):

@@ -1,7 +1,11 @@
 """What the workflow would do, from dry runs."""
 
+import re
+
 import pytest
 from sampled import one_in
+
+from twinrun.config import memory
 
 from .conftest import ROOT
 
@@ -38,7 +42,15 @@ def test_a_fresh_clone_dry_runs_the_full_size_studies(project):
 
 
 def test_a_dry_run_imports_neither_torch_nor_pandas(project):
+    """And its jobs ask for the memory that the last rehearsal measured."""
+    sizes = dict.fromkeys(memory.Sizes.__annotations__, 5) | {"peak_memory_mb": 12_000}
+    measured = {"denoiser": memory.Measured(sizes=sizes, steps_per_epoch=7)}
+    memory.write(measured, project.directory / memory.SIZES)
     done = project.snakemake("--dry-run", check=0, PYTHONPROFILEIMPORTTIME="1")
+    rules = re.findall(r"^rule (\w+):\n(?:.+\n)*?    resources: .*mem_mb=(\d+)", done.text, re.M)
+    asked = {rule: {number for name, number in rules if name == rule} for rule, _ in rules}
+    for rule in ("train", "locate", "timing"):
+        assert {"4000", "15200"} <= asked[rule]
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "twinrun.config.settings" in imported
     assert not imported & {"torch", "pytorch_lightning", "pandas", "seaborn", "matplotlib"}

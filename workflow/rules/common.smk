@@ -76,16 +76,16 @@ wildcard_constraints:
 
 
 def rehearse_workloads():
-    """Take one step of everything that the workloads of the config do, in another process."""
+    """Take one step of all that the config's workloads do; on Slurm on a node, as they will."""
+    trainings = [job for job in workflow.dag.jobs if job.rule.name == "train"][:1]
     resources = None
-    if (
-        workflow.executor_plugin.name == "slurm"
-    ):  # on a node, as the first training will be
-        trainings = [job for job in workflow.dag.jobs if job.rule.name == "train"]
+    if workflow.executor_plugin.name == "slurm":
         resources = dict(trainings[0].resources.items()) if trainings else {}
     try:
         if SETTINGS.config["rehearsal"]:
             rehearse(SETTINGS, SEARCH_PATH, resources=resources)
+        for job in trainings:
+            job.attempt = job.attempt  # asked anew what it needs, measured by now
     except TwinrunError as error:
         discard_judgement()
         raise WorkflowError(str(error)) from None

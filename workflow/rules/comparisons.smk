@@ -44,7 +44,7 @@ rule locate:
         "../../envs/training.yaml"
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=PARAMS.memory_of_replay,
         runtime=PARAMS.minutes_of_seeds,
         gpu=PARAMS.gpus_of_replay,
         # A resource, not a param: where the folders lie is no part of a result.

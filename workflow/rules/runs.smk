@@ -24,9 +24,7 @@ rule train:
         **PARAMS.resources_of_devices(),
         # Not a param either: a run is the same, whatever it is ranked by.
         **PARAMS.resource_of_trials(),
-        mem_mb=lambda wildcards, attempt: 4000
-        * SETTINGS.variants[wildcards.variant].devices
-        * attempt,
+        mem_mb=PARAMS.memory_of_run,
         runtime=lambda wildcards, attempt: 120 * attempt,
         # A resource, not a param: changing it must not rerun anything.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],

@@ -16,7 +16,7 @@ rule timing:
     # A function, or `snakemake --report` would ask for --cores.
     threads: lambda wildcards: workflow.cores
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        mem_mb=PARAMS.memory_of_timing,
         runtime=lambda wildcards, attempt: 120 * attempt,
         gpu=PARAMS.gpus_of_timing,
         # A resource, not a param: where the folders lie is no part of a result.

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from twinrun.config import noise_runs
+from twinrun.config import memory, noise_runs
 from twinrun.config.class_paths import code_of
 from twinrun.config.config_files import hashes_of_contents
 from twinrun.config.definitions import Variant
@@ -232,6 +232,28 @@ class Params:
         return {
             "metric": lambda wildcards: metric if wildcards["workload"] in settings.trials else None
         }
+
+    def memory_of_run(self, wildcards: Wildcards, attempt: int) -> int:
+        """Return what a run asks for, with each attempt as much again; measured by the rehearsal.
+
+        Read when Snakemake asks, which is after the rehearsal of the same start.
+        """
+        found = self._measured(wildcards["workload"])
+        return memory.of_training(found, self._variant(wildcards)) * attempt
+
+    def memory_of_replay(self, wildcards: Wildcards, attempt: int) -> int:
+        """Return what locating asks for, likewise."""
+        return memory.of_replay(self._measured(wildcards["workload"])) * attempt
+
+    def memory_of_timing(self, wildcards: Wildcards, attempt: int) -> int:
+        """Return what a timing asks for, likewise."""
+        timing = self.inputs.settings.timings[wildcards["timing"]]
+        variants = [self.inputs.settings.variants[name] for name in timing.variants]
+        return memory.of_timing(self._measured(timing.workload), timing, variants) * attempt
+
+    def _measured(self, workload: str) -> memory.Measured | None:
+        is_rehearsed = self.inputs.settings.config["rehearsal"]
+        return memory.measured_of(workload) if is_rehearsed else None
 
     def minutes_of_seeds(self, wildcards: Wildcards, attempt: int) -> int:
         """Allow half an hour and two minutes for each seed, with each attempt as much again."""

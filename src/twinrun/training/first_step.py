@@ -10,9 +10,10 @@ from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes
 from twinrun.config.definitions import Training
+from twinrun.config.memory import Sizes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.assemble import trainer_of
-from twinrun.training.rehearsal_plan import Sizes, first_batch_of
+from twinrun.training.rehearsal_plan import first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
 MOST_WITHOUT_LOSS = 20  # batches that a module may skip before its first step

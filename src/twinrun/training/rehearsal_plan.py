@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from twinrun.config.definitions import Dataset, Training, Variant, Workload
+from twinrun.config.memory import Sizes
 from twinrun.config.settings import Settings
 from twinrun.dataset_files import manifest_of, read_manifest
 from twinrun.errors import TwinrunError
@@ -18,21 +19,6 @@ from twinrun.process.source_hash import package_files
 MOST_TRIALS = 50  # of a sweep; each value of a hyperparameter is tried once before that
 SEED = 1
 FIRST_BATCH = "the first batch of "
-
-
-class Sizes(TypedDict):
-    """What a step of a workload needs."""
-
-    parameters: int
-    """How many numbers are learned."""
-    parameters_bytes: int
-    """Bytes of parameters and buffers."""
-    optimizer_bytes: int
-    """Bytes of the optimizers' state after the first step."""
-    batch_bytes: int
-    """Bytes of the tensors of the first training batch."""
-    peak_memory_mb: int
-    """The most memory that the process had until then; imports alone take some 400 MiB."""
 
 
 class Rehearsed(TypedDict):

@@ -10,16 +10,19 @@ reads or imports without naming it in the config is not among them. Does without
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from twinrun import artifacts
 from twinrun.config.class_paths import code_of
+from twinrun.config.memory import SIZES, Measured, write
 from twinrun.config.schema_check import listed
 from twinrun.config.settings import Settings
 from twinrun.dataset_files import state_of
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.imported_code import distributions_hash
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
@@ -31,6 +34,8 @@ from twinrun.wording import some
 
 MEMORY = Path(".snakemake/twinrun/rehearsal.json")  # beside Snakemake's own memory of the folder
 MOST_REMEMBERED = 500
+MORE_MEMORY = (4, 16)  # times that of the first attempt: of the next one, and of the last
+NO_MEMORY = "when memory runs out"  # see `forked.death` and `worker_process.failure_of`
 # Not the part's own hash alone: a rehearsal that learns to see more must be done again.
 MODULES = ("twinrun.training.rehearsal", "twinrun.training.start_rehearsal")
 
@@ -69,7 +74,8 @@ def rehearse(
     if waiting:
         say(f"Rehearsing one step of {_named(waiting)} (rehearsal: false leaves this out)")
         before = listing(Path())
-        launched = _launched(waiting, settings, search_path, memory.parent, resources)
+        attempt = partial(_launched, waiting, settings, search_path, memory.parent)
+        launched = _with_enough(attempt, resources)
         # Of the whole process: which of the parts wrote a file, nobody knows.
         for first in launched[:1]:
             first["notes"] += left_behind(before, listing(Path()))
@@ -83,7 +89,9 @@ def rehearse(
     if waiting:
         keyed = {_key(part, settings, search_path, memory): done[part.label] for part in waiting}
         _remember(memory, keyed)
-    return [done.get(part.label) or remembered[keys[part.label]] for part in parts]
+    found = [done.get(part.label) or remembered[keys[part.label]] for part in parts]
+    _keep_sizes(found, memory.with_name(SIZES.name))
+    return found
 
 
 def _named(parts: Sequence[Part]) -> str:
@@ -91,6 +99,28 @@ def _named(parts: Sequence[Part]) -> str:
     others = len(parts) - len(names)
     named = some(names) if names else "what changed"
     return f"{named} and of {others} of their trials and sizes" if others else named
+
+
+def _with_enough(
+    launched: Callable[[Mapping[str, object] | None], list[Rehearsed]],
+    resources: Mapping[str, object] | None,
+) -> list[Rehearsed]:
+    """Ask for more memory where a job of Slurm had not enough: nothing has been measured yet."""
+    if not resources or "mem_mb" not in resources:
+        return launched(resources)
+    first = int(str(resources["mem_mb"]))
+    for times in MORE_MEMORY:
+        try:
+            found = launched(resources)
+        except JobError as error:
+            if NO_MEMORY not in str(error):
+                raise
+        else:
+            if not any(NO_MEMORY in mistake for part in found for mistake in part["mistakes"]):
+                return found
+        resources = {**resources, "mem_mb": times * first}
+        say(f"Rehearsing once more with {resources['mem_mb']} MB: memory ran out")
+    return launched(resources)
 
 
 def _launched(
@@ -120,6 +150,17 @@ def _launched(
             command=command,
         )
         return artifacts.read_record(report, list[Rehearsed])
+
+
+def _keep_sizes(found: Sequence[Rehearsed], path: Path) -> None:
+    """Keep what jobs ask for memory by: see `config.memory`."""
+    kept = {
+        part["label"]: Measured(sizes=part["sizes"], steps_per_epoch=part["steps_per_epoch"])
+        for part in found
+        if part["sizes"] and part["key"] != "devices.size"
+    }
+    with suppress(OSError):  # a folder that cannot be written: the jobs say so themselves
+        write(kept, path)
 
 
 def _key(part: Part, settings: Settings, search_path: Sequence[str], memory: Path) -> str:

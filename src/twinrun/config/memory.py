@@ -1,0 +1,138 @@
+"""What jobs ask of memory: by what a step of their workload took in the rehearsal.
+
+Each is a sum of what the job holds at once, and SPARE on top of it: for what is compiled, for what
+a module predicts in all, for the allocator. Without a measurement, and for all that is smaller, a
+job asks for FLOOR. Does without torch.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TypedDict
+
+from twinrun.config.definitions import Timing, Variant
+from twinrun.errors import TwinrunError
+
+SIZES = Path(".snakemake/twinrun/sizes.json")  # beside Snakemake's own memory of the folder
+FLOOR = 4000
+SPARE = 1.25
+STEP = 100  # to whose multiples numbers are rounded up
+TRACE = 100  # of a run of any length
+# What a timing keeps of a loader: see `initial_state`.
+KEPT_BYTES, KEPT_BATCHES = 2**28, 1000
+
+
+class Sizes(TypedDict):
+    """What a step of a workload needs."""
+
+    parameters: int
+    """How many numbers are learned."""
+    parameters_bytes: int
+    """Bytes of parameters and buffers."""
+    optimizer_bytes: int
+    """Bytes of the optimizers' state after the first step."""
+    batch_bytes: int
+    """Bytes of the tensors of the first training batch."""
+    peak_memory_mb: int
+    """The most memory that the process had until then; imports alone take some 400 MiB."""
+
+
+class Measured(TypedDict):
+    """What jobs ask by."""
+
+    sizes: Sizes
+    """Of the workload."""
+    steps_per_epoch: int | None
+    """None of a stream."""
+
+
+def measured_of(workload: str) -> Measured | None:
+    """Return what the last rehearsal measured of a workload; None if it did not come to a step.
+
+    Of a sweep's trials only some are rehearsed: for another one speaks the largest of its sweep.
+    """
+    try:
+        known = _read(SIZES.absolute(), SIZES.stat().st_mtime_ns)
+    except (OSError, TwinrunError):  # none, or one of another version
+        return None
+    if workload in known:
+        return known[workload]
+    base = workload.partition("~")[0]
+    of_sweep = [found for name, found in known.items() if name.partition("~")[0] == base]
+    return max(of_sweep, key=lambda found: found["sizes"]["peak_memory_mb"], default=None)
+
+
+@lru_cache(maxsize=1)  # asked for each of thousands of jobs
+def _read(path: Path, _: int) -> dict[str, Measured]:
+    from twinrun.artifacts import read_record  # imports NumPy
+
+    return read_record(path, dict[str, Measured])
+
+
+def write(found: Mapping[str, Measured], path: Path = SIZES) -> None:
+    """Write what a rehearsal measured, by workload and trial."""
+    from twinrun.artifacts import write_record
+
+    write_record(path, dict(found), dict[str, Measured])
+
+
+def of_training(found: Measured | None, variant: Variant) -> int:
+    """Return the MiB of a run: of one worker times their number.
+
+    What the rehearsal's step took holds parameters, gradients, the optimizer's state and what
+    forward and backward pass keep. A run writes weights, in three copies, and checkpoints, through
+    one of parameters and optimizer; and its data workers have two batches ready each. Fast steps
+    are proven before, in float64: everything twice, and initial and last parameters beside it.
+    """
+    if found is None:
+        return FLOOR * variant.devices
+    sizes = found["sizes"]
+    parameters, optimizer = sizes["parameters_bytes"], sizes["optimizer_bytes"]
+    written = max(3 * parameters, parameters + optimizer)
+    waiting = 2 * variant.data_workers * sizes["batch_bytes"]
+    needed = sizes["peak_memory_mb"] + TRACE + _mib(written + waiting)
+    plain = ("none", "default", "default", False)
+    if (variant.compile, variant.layout, variant.optimizer, variant.cuda_graph) != plain:
+        needed = max(needed, 2 * sizes["peak_memory_mb"] + _mib(4 * parameters))
+    return _asked(needed) * variant.devices
+
+
+def of_replay(found: Measured | None) -> int:
+    """Return the MiB of a location: a step, its start as it was saved, and the optimizer's twice.
+
+    The start has parameters, gradients and the optimizer's state; each repeat puts it back.
+    """
+    if found is None:
+        return FLOOR
+    sizes = found["sizes"]
+    start = 2 * sizes["parameters_bytes"] + sizes["optimizer_bytes"]
+    return _asked(sizes["peak_memory_mb"] + TRACE + _mib(start + sizes["optimizer_bytes"]))
+
+
+def of_timing(found: Measured | None, timing: Timing, variants: Collection[Variant]) -> int:
+    """Return the MiB of a timing, whose variants are all there at once.
+
+    Each has a training of its own, one more under the Trainer where that is timed, a module to
+    predict with, and its batches; beside them there are the initial weights and the loaded batches.
+    """
+    if found is None:
+        return FLOOR
+    sizes, count = found["sizes"], len(variants)
+    parameters, batch = sizes["parameters_bytes"], sizes["batch_bytes"]
+    trainings = 1 + ("trainer" in timing.phases)
+    of_variant = trainings * (2 * parameters + sizes["optimizer_bytes"]) + parameters
+    # As many as an epoch has, until they are enough: the last may go beyond.
+    batches = min(found["steps_per_epoch"] or KEPT_BATCHES, KEPT_BATCHES) * batch
+    kept = 2 * min(batches, KEPT_BYTES + batch)  # of training and of prediction
+    held = parameters + kept + count * (of_variant + kept)
+    alone = max((of_training(found, variant) // variant.devices for variant in variants), default=0)
+    return max(_asked(sizes["peak_memory_mb"] + _mib(held)), alone)
+
+
+def _mib(size: float) -> float:
+    return size / 2**20
+
+
+def _asked(needed: float) -> int:
+    return max(FLOOR, STEP * math.ceil(SPARE * needed / STEP))

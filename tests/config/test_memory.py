@@ -1,0 +1,95 @@
+"""What jobs ask of memory, from sizes to MiB."""
+
+from dataclasses import replace
+
+import pytest
+from standard_config import resolved
+
+from twinrun.config import memory
+from twinrun.config.inputs import Inputs
+from twinrun.config.params import Params
+
+RUN = {"workload": "denoiser", "variant": "deterministic", "seed": "1", "repeat": "1"}
+TIMING = {"timing": "determinism_denoiser"}
+MIB = 2**20
+
+
+def measured(parameters, *, optimizer=2, peak=None, batch=2**20, steps=100):
+    """Give what a rehearsal measures of float32 parameters, with so many states of an optimizer."""
+    size = 4 * parameters
+    sizes = {"parameters": parameters, "parameters_bytes": size, "batch_bytes": batch}
+    sizes["optimizer_bytes"] = optimizer * size
+    sizes["peak_memory_mb"] = peak or 450 + (2 + optimizer) * size // MIB
+    return {"sizes": sizes, "steps_per_epoch": steps}
+
+
+@pytest.fixture
+def variants():
+    return resolved().variants
+
+
+@pytest.mark.parametrize("found", [None, measured(100_000), measured(10_000_000)])
+def test_small_networks_ask_for_what_they_always_did(variants, found):
+    plain = variants["deterministic"]
+    assert memory.of_training(found, plain) == memory.of_replay(found) == memory.FLOOR
+    assert memory.of_training(found, replace(plain, devices=2)) == 2 * memory.FLOOR
+
+
+def test_300_million_parameters_get_what_they_hold_at_once(variants):
+    """With Adam: weights, gradients, two states, and three copies when the weights are written."""
+    held = 7 * 4 * 300e6 / MIB
+    found, plain = measured(300_000_000), variants["deterministic"]
+    asked = memory.of_training(found, plain)
+    assert held + 450 < asked < 1.4 * (held + 450)
+    assert memory.of_training(found, replace(plain, devices=4)) == 4 * asked
+    # Its own state, the start that was saved, and the optimizer's state while it is put back.
+    assert 10 * 4 * 300e6 / MIB < memory.of_replay(found) < 1.5 * 10 * 4 * 300e6 / MIB
+    assert memory.of_training(found, replace(plain, compile="step")) > asked
+
+
+def test_what_the_forward_pass_holds_counts(variants):
+    plain = variants["deterministic"]
+    assert memory.of_training(measured(1_000_000, peak=20_000), plain) > 20_000
+    waiting = measured(1_000_000, peak=4_000, batch=2**30)
+    more = memory.of_training(waiting, replace(plain, data_workers=4))
+    assert more > memory.of_training(waiting, plain) + 8 * 1024
+
+
+def test_a_timing_holds_all_its_variants_at_once(variants):
+    settings = resolved()
+    timing, plain = settings.timings["determinism_denoiser"], variants["deterministic"]
+    found, state = measured(100_000_000), 4 * 4 * 100e6 / MIB
+    two, three = (memory.of_timing(found, timing, [plain] * count) for count in (2, 3))
+    assert 450 + 3 * state < two
+    assert state < three - two < 2 * state * memory.SPARE
+    both = replace(timing, phases=["train", "trainer"])
+    assert memory.of_timing(found, both, [plain] * 2) > two + 2 * state
+    # Batches are kept until they are enough.
+    stream = measured(100_000_000, batch=2**26, steps=None)
+    assert memory.of_timing(stream, timing, [plain] * 2) - two < 3 * 2 * 400 * memory.SPARE
+
+
+def test_a_rule_asks_by_the_last_rehearsal(tmp_path, monkeypatch):
+    """Read when it asks, as the rehearsal comes after the rules have been read."""
+    monkeypatch.chdir(tmp_path)
+    params = Params(Inputs(resolved()), [])
+    asked = [params.memory_of_run, params.memory_of_replay]
+    assert [of(RUN, 2) for of in asked] == [8000, 8000]
+    assert params.memory_of_timing(TIMING, 3) == 12000
+    memory.write({"denoiser": measured(500_000_000)})
+    assert all(of(RUN, 1) > 8 * 4 * 500 for of in asked)
+    assert params.memory_of_run(RUN, 2) == 2 * params.memory_of_run(RUN, 1)
+    assert params.memory_of_timing(TIMING, 1) > 3 * 4 * 4 * 500
+    unrehearsed = Params(Inputs(resolved(rehearsal=False)), [])
+    assert unrehearsed.memory_of_run(RUN, 1) == memory.FLOOR
+    memory.SIZES.write_text("{")
+    assert params.memory_of_run(RUN, 1) == memory.FLOOR
+
+
+def test_for_a_trial_that_was_not_rehearsed_speaks_the_largest_of_its_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small, large = measured(1000), measured(500_000_000)
+    memory.write({"digits~width~8": small, "digits~width~9": large, "peaks": measured(10)})
+    assert memory.measured_of("digits~width~8") == small
+    assert memory.measured_of("digits~width~9~rate~2") == large
+    assert memory.measured_of("denoiser") is None
