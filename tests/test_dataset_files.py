@@ -70,3 +70,21 @@ def test_a_link_that_cannot_be_followed_is_named(tmp_path, target, message):
     for look in (dataset_files.sha256, dataset_files.state_of):
         with pytest.raises(TwinrunError, match=f"link is a link .*{message}"):
             look(folder)
+
+
+def test_a_folder_where_the_workflow_writes_is_named(tmp_path, monkeypatch):
+    """Red before: its hash changed with every result."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/data").mkdir()
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    written = dataset_files.written_by_the_workflow
+    assert [written(folder) for folder in (".", "..", tmp_path)] == ["results/"] * 3
+    assert written("data") is None is written(tmp_path / "scratch")
+    (tmp_path / "work/.snakemake/metadata").mkdir(parents=True)
+    assert written(".snakemake/metadata") == ".snakemake/"
+    (tmp_path / "work/results").symlink_to(tmp_path / "scratch")
+    assert written(tmp_path / "scratch") == "results/"
+    (tmp_path / "scratch/data").mkdir()
+    (tmp_path / "work/data/earlier").symlink_to(tmp_path / "scratch/data")
+    assert written("data") == "results/"

@@ -15,6 +15,7 @@ from twinrun import artifacts
 from twinrun.errors import JobError, TwinrunError
 
 MADE_IN = ("results", "data")  # where the workflow writes datasets, and their manifests beside
+WRITTEN = ("results", ".snakemake")  # folders of the working directory
 
 
 class ArrayEntry(TypedDict):
@@ -130,6 +131,17 @@ def _tree(folder: Path) -> Iterator[tuple[str, Path]]:
             if not path.exists():
                 raise TwinrunError(f"{path} is a link that leads nowhere; remove or mend it")
             yield path.relative_to(folder).as_posix(), path
+
+
+def written_by_the_workflow(folder: str | Path) -> str | None:
+    """Name what the workflow writes, if a folder or a link in it holds that or lies in it."""
+    links = (Path(p, n) for p, names, _ in os.walk(folder) for n in names)
+    for root in (Path(folder).resolve(), *(link.resolve() for link in links if link.is_symlink())):
+        for name in WRITTEN:
+            written = Path(name).resolve()  # which need not be there yet
+            if written.is_relative_to(root) or root.is_relative_to(written):
+                return f"{name}/"
+    return None
 
 
 class _Hashed(TypedDict):

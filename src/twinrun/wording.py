@@ -36,6 +36,26 @@ def suggestion(name: object, known: Sequence[object], *, list_all: bool = True) 
     return f"; known: {some(names)}" if list_all and names else ""
 
 
+def meant_path(text: str) -> str:
+    """Say which import path a file's path, or a path without a colon, may have meant.
+
+    >>> meant_path("src/acme/net.py:Net"), meant_path("acme.net.Net"), meant_path("Net")
+    (', did you mean acme.net:Net?', ', did you mean acme.net:Net?', '')
+    >>> meant_path("my.py"), meant_path("my: Net")
+    (', did you mean my:Class, with the name of your class?', ', did you mean my:Net?')
+    """
+    module, colon, name = (part.strip() for part in text.partition(":"))
+    is_file, which = module.endswith(".py") and not colon, ""
+    module = module.removesuffix(".py").replace("/", ".").replace("\\", ".").strip(".")
+    if is_file:
+        name, which = "Class", ", with the name of your class"
+    elif not colon:
+        module, _, name = module.rpartition(".")
+    path = f"{module.removeprefix('src.')}:{name}"
+    is_path = all(part.isidentifier() for part in path.replace(":", ".").split("."))
+    return f", did you mean {path}{which}?" if is_path else ""
+
+
 def some(names: Sequence[str]) -> str:
     """Name the first of them, and how many more there are.
 

@@ -97,6 +97,15 @@ def test_a_command_of_one_class_needs_its_name(read):
         ("ckpt_path: last.ckpt", "ckpt_path: a run starts from its seed"),
         ("lr_scheduler: {class_path: a.B}", "lr_scheduler: has no effect without optimizer"),
         ("model: {class_path: Net}", "model: 'Net' names no class"),
+        ("model: a:B", "model: 'a:B' names no class; write class_path: a.B"),
+        (
+            "model: {class_path: 'a.b:C'}",
+            "model: 'a.b:C' names no class; write class_path: a.b.C",
+        ),
+        (
+            "trainer: {max_epochs: 1, max_time: '00:01:00:00'}",
+            "trainer.max_time: '00:01:00:00' is not taken; leave it out of the file: what the ",
+        ),
     ],
 )
 def test_what_is_not_taken_is_refused_by_name(read, change, sentence):
@@ -107,7 +116,26 @@ def test_what_is_not_taken_is_refused_by_name(read, change, sentence):
 
 def test_a_file_that_is_none_is_a_sentence(read):
     (found,) = read("- a").mistakes
-    assert "train.yaml: TypeError: holds no mapping" in found
+    assert "train.yaml: holds no mapping" in found
+    (found,) = read("a: 1\n---\na: 2").mistakes
+    assert "train.yaml: line 2 begins a second YAML document" in found
+
+
+def test_code_in_the_place_of_a_config_is_a_sentence(tmp_path, monkeypatch):
+    """Red before: ScannerError: mapping values are not allowed in this context."""
+    monkeypatch.chdir(tmp_path)
+    contents = {
+        "a.py": b"import torch\nclass Net(Module):\n    pass\n",
+        "b.ckpt": b"a\n\xff",
+        "c.py": b"a",
+    }
+    reasons = {"a.py": "line 2 is no YAML (", "b.ckpt": "line 2 is not UTF-8 (byte 0xff)"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+        (found,) = written_out({"workloads": {"mine": {"cli": name}}}, RULES).mistakes
+        reason = reasons.get(name, "holds no mapping, but 'a'")
+        assert found.startswith(f"workloads.mine.cli: {name}: {reason}")
+        assert found.endswith("; `cli` is a YAML file, and code is named as `module`")
 
 
 @pytest.mark.parametrize(

@@ -428,6 +428,32 @@ def test_a_workload_that_no_study_names_is_said_before_any_job():
     assert found.notes == []
 
 
+UNDECIDED = {
+    "acceleration": {"variants": ["eager"]},
+    "parallel": {"variants": ["one-worker"]},
+    "sweep": {"trials": [{"learning_rate": 0.1}]},
+    "contest": {"seeds": [4]},
+    "matrix": {"changes": []},
+    "noise": {"seeds": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("study", UNDECIDED)
+def test_a_question_without_an_answer_is_said_before_any_job(study):
+    """Red before: trained, and said on the page."""
+    (note,) = resolved(studies=[study], **{study: UNDECIDED[study]}).notes
+    assert note.startswith(f"{study}: ")
+    assert resolved(studies=[study]).notes == []
+
+
+def test_trials_of_one_number_are_said_before_any_job():
+    """Red before: ranked against each other. Code may tell 1 from 1.0, so they are no mistake."""
+    trials = [{"learning_rate": [1, 1.0, True, 2.0]}]
+    (note,) = resolved(studies=["sweep"], sweep={"trials": trials}).notes
+    one, other = (f"digits~learning_rate~{value}" for value in ("1.0", "1"))
+    assert note.startswith(f"sweep.trials: {one} and {other} differ as 1.0 and 1 do")
+
+
 def test_no_variant_takes_the_place_of_a_baseline_that_cannot_be_timed():
     """Red at a14b1c7: the second one did, without a word, and the gate judged its ratios."""
     variants = {"det-env": {"deterministic": True, "environment": {"MKL_CBWR": "COMPATIBLE"}}}

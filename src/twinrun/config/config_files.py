@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from twinrun.errors import sentence_of
+
 # YAML 1.1, which PyYAML reads, wants a point in the mantissa and a sign in the exponent:
 # https://yaml.org/type/float.html
 EXPONENT = re.compile(r"([-+]?)([0-9][0-9_]*[.]?[0-9_]*|[.][0-9_]+)[eE]([-+]?)([0-9]+)")
@@ -87,11 +89,7 @@ def mistakes_of(file: str | Path) -> list[str]:
     try:
         text = Path(file).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        return [
-            f"{file}: line {line} is not UTF-8 (byte 0x{error.object[error.start]:02x}); save the "
-            f"file as UTF-8"
-        ]
+        return [f"{file}: {why_unreadable(error)}"]
     except FileNotFoundError:
         return [f"{file}: there is no such config file"]
     except IsADirectoryError:
@@ -132,7 +130,7 @@ def _of_yaml(text: str, file: str | Path) -> Iterator[str]:
         yield f"{file}: is nested too deeply"
         return
     except yaml.YAMLError as error:
-        yield f"{file}: {_of_syntax(error)}"
+        yield f"{file}: {why_unreadable(error)}"
         return
     if not isinstance(node, yaml.MappingNode):
         kind = "is empty" if node is None else "is no mapping"
@@ -141,8 +139,16 @@ def _of_yaml(text: str, file: str | Path) -> Iterator[str]:
     yield from _of_node(node, [], str(file), {}, is_argument=False)
 
 
+def why_unreadable(error: Exception) -> str:
+    """Say in one sentence why a file of YAML could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object[: error.start].count(b"\n") + 1
+        byte = f"byte 0x{error.object[error.start]:02x}"
+        return f"line {line} is not UTF-8 ({byte}); save the file as UTF-8"
+    return _of_syntax(error) if isinstance(error, yaml.YAMLError) else sentence_of(error)
+
+
 def _of_syntax(error: yaml.YAMLError) -> str:
-    """Say in one sentence why a text is no YAML."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     where = f"line {mark.line + 1}" if mark else "the text"
@@ -150,6 +156,11 @@ def _of_syntax(error: yaml.YAMLError) -> str:
         return (
             f"{where} has the alias *{alias[1]}, which no anchor &{alias[1]} defines; a text that "
             f"begins with * needs quotation marks"
+        )
+    if "found another document" in problem:
+        return (
+            f"{where} begins a second YAML document with ---, of which a file may hold one; leave "
+            f"the --- out, or put it in a file of its own"
         )
     if mark and "\t" in (mark.buffer or "")[mark.pointer : mark.pointer + 1]:
         return f"{where} is indented by a tab; YAML wants spaces"

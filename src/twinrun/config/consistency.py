@@ -4,18 +4,23 @@ A setting that would change nothing is a mistake too: who wrote it expects somet
 report would seem to say that it makes no difference.
 """
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from msgspec import convert
 
-from twinrun.config import candidates, matrix_cells, resume_variants, trainer_consistency
+from twinrun.config import (
+    candidates,
+    matrix_cells,
+    requirements,
+    resume_variants,
+    trainer_consistency,
+)
 from twinrun.config.definitions import Section, Variant
 from twinrun.config.schema_check import validate
 from twinrun.config.sound_part import SoundPart
-from twinrun.config.sweep_trials import trials
+from twinrun.config.sweep_trials import alike, trials
 from twinrun.config.variant_consistency import impossible, traced_unlike, without_effect
 from twinrun.errors import TwinrunError
 from twinrun.wording import shown, suggestion
@@ -44,11 +49,11 @@ def contradictions(part: SoundPart, schema: Section, given: Section) -> list[str
         *_of_traces(sound),
         *_of_matrix(sound, schema),
         *_of_sweep(sound.config),
+        *_of_noise(sound.config),
         *candidates.contradictions(sound),
-        *_of_fingerprint_file(sound.config),
         *_of_stops(sound.config, schema),
         *_of_resume(sound.config),
-        *_of_gate(part),
+        *requirements.contradictions(part),
     ]
 
 
@@ -85,8 +90,14 @@ def _of_file(key: str, file: str) -> Iterator[str]:
     if os.path.isdir(file):  # noqa: PTH112
         if not os.listdir(file):  # noqa: PTH208
             yield f"{key}: the folder {shown(file)} is empty"
-        from twinrun.dataset_files import state_of  # imports NumPy
+        from twinrun.dataset_files import state_of, written_by_the_workflow  # imports NumPy
 
+        if (written := written_by_the_workflow(file)) is not None:
+            yield (
+                f"{key}: the folder {shown(file)} holds {written}, where the workflow writes, so "
+                f"that the data would change with each result; put it into a folder of its own"
+            )
+            return
         try:
             state_of(file)
         except TwinrunError as error:
@@ -128,6 +139,22 @@ def _of_sweep(config: Section) -> Iterator[str]:
             yield f"sweep.trials: the trial {shown(name)} is there twice"
         if len(name) > LONGEST_TRIAL:
             yield f"sweep.trials: {shown(name)} is too long for a folder's name, vary less at once"
+    for one, other, is_same in alike(config):
+        if is_same:
+            yield (
+                f"sweep.trials: {shown(other)} is given the hyperparameters of {shown(one)}, and "
+                f"is the same training; leave one out"
+            )
+
+
+def _of_noise(config: Section) -> Iterator[str]:
+    """Find a scale that nothing could be put on."""
+    asked = config["noise"]
+    if "noise" in config["studies"] and len(asked["seeds"]) == asked["perturbations"] == 1:
+        yield (
+            "noise.perturbations: 1 beside one seed decides nothing, since two runs of a kind make "
+            "a scale; name 2 perturbations or 3 seeds at least"
+        )
 
 
 def _of_stops(config: Section, schema: Section) -> Iterator[str]:
@@ -215,62 +242,3 @@ def _of_matrix(part: SoundPart, schema: Section) -> Iterator[str]:
         yield from (f"matrix.changes.{index}.{problem}" for problem in found)
     if not is_doubtful:
         yield from matrix_cells.contradictions(config)
-
-
-def _of_fingerprint_file(config: Section) -> Iterator[str]:
-    """Find a file of expected fingerprints that is none; it need not exist yet."""
-    file = config["require"].get("fingerprint")
-    if file is None or not os.path.exists(file):  # noqa: PTH110
-        return
-    key = "require.fingerprint"
-    if not os.path.isfile(file):  # noqa: PTH113
-        yield f"{key}: {shown(file)} is a folder; name a file, which need not exist yet"
-        return
-    try:
-        with open(file, encoding="utf-8") as text:  # noqa: PTH123
-            entries = json.load(text)
-    except (OSError, ValueError) as error:
-        entries, reason = None, f" ({error})"
-    else:
-        reason = ""
-    if not isinstance(entries, list):
-        yield (
-            f"{key}: {shown(file)} is no file of expected fingerprints{reason}; name another, or "
-            f"delete it and accept what is found (python -m twinrun.gate results/gate.json "
-            f"--accept)"
-        )
-
-
-def _of_gate(part: SoundPart) -> Iterator[str]:
-    """Find requirements about what is not in the config."""
-    config = part.config
-    is_known = isinstance(config["reproducibility"], Mapping)
-    if not is_known or part.is_wrong("studies") or part.is_wrong("reproducibility", "variants"):
-        return
-    repeated = config["reproducibility"]["variants"]
-    # Of a name that does not exist it is said so: nobody knows what it means.
-    if not {*repeated} <= {*config["variants"]}:
-        return
-    studies = {f"{variant}_pair": "reproducibility" for variant in repeated} | {
-        "determinism_cost": "reproducibility",
-        "fingerprint": "reproducibility",
-        "resume": "resume",
-        "contest": "contest",
-        "matrix": "matrix",
-    }
-    for name, wanted in config["require"].items():
-        if name not in studies:
-            yield f"require.{name}: unknown key{suggestion(name, list(studies))}"
-        elif studies[name] not in config["studies"]:
-            yield f"require.{name}: needs the study {studies[name]}, add it to studies"
-        elif name == "matrix" and not part.is_wrong("matrix"):
-            known = [cell.name for cell in matrix_cells.cells(config["matrix"])]
-            for index, cell in enumerate(wanted):
-                if cell not in known:
-                    near = suggestion(cell, known)
-                    yield f"require.matrix.{index}: no cell is called {shown(cell)}{near}"
-        elif name == "fingerprint" and not any(
-            config["variants"][variant]["deterministic"] or part.is_wrong("variants", variant)
-            for variant in repeated
-        ):
-            yield "require.fingerprint: no variant of reproducibility is deterministic"

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twinrun.config.config_files import why_unreadable
 from twinrun.config.definitions import Section
 from twinrun.config.schema_check import plain
-from twinrun.errors import TwinrunError, sentence_of
+from twinrun.errors import TwinrunError
 from twinrun.wording import shown
 
 SECTIONS = ("model", "data", "optimizer", "lr_scheduler", "trainer")
@@ -83,7 +84,9 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
             given = _loaded(workload["cli"])
             odd = [*_odd(given)]
         except Exception as error:  # of YAML, of the file system
-            odd = [sentence_of(error)]
+            is_named_so = Path(workload["cli"]).suffix in ENDS
+            hint = "" if is_named_so else "; `cli` is a YAML file, and code is named as `module`"
+            odd = [f"{why_unreadable(error)}{hint}"]
         if odd:
             found.mistakes += [f"{key}: {text}" for text in odd]
             # Of what the file would have said nothing is missing.
@@ -117,7 +120,7 @@ def _mapping_in(file: Path) -> dict[str, Any]:
 
     found = get_loader("yaml")(file.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
-        raise TypeError(f"holds no mapping, but {shown(found)}")
+        raise TwinrunError(f"holds no mapping, but {shown(found)}")
     try:
         plain(found, [])
     except RecursionError:
@@ -139,7 +142,7 @@ def _section(key: str, value: object, folder: Path) -> object:
         return _mapping_in(file)
     except Exception as error:  # of YAML, of the file system
         raise TwinrunError(
-            f"{key}: {value} is read as {file}, as LightningCLI does: {sentence_of(error)}"
+            f"{key}: {value} is read as {file}, as LightningCLI does: {why_unreadable(error)}"
         ) from error
 
 
@@ -236,16 +239,20 @@ class _Reader:
             return None
         found = {"class_path": given} if isinstance(given, str) else given
         path = found.get("class_path") if isinstance(found, dict) else None
-        if not isinstance(path, str) or "." not in path:
+        if not isinstance(path, str) or "." not in path or ":" in path:
+            meant = path.replace(":", ".") if isinstance(path, str) and ":" in path else ""
             self.mistakes.append(
-                f"{key}: {shown(path or given)} names no class; write class_path: package.Class"
+                f"{key}: {shown(path or given)} names no class; write class_path: "
+                f"{meant or 'package.Class'}"
             )
             return None
         return found
 
     def _arguments(self, trainer: Section) -> Iterator[tuple[str, Any]]:
         """Yield the Trainer's arguments that a workload has."""
-        known, instead = self._trainer["properties"], self._trainer["x-instead"]
+        known, instead, without = (
+            self._trainer[key] for key in ("properties", "x-instead", "x-without")
+        )
         for key, value in trainer.items():
             if key == "max_epochs" or any(value is d or value == d for d in _usual(key)):
                 continue
@@ -256,8 +263,9 @@ class _Reader:
                 self.left[key] = value
             else:
                 why = f"is {instead[key]}" if key in instead else "is not taken"
+                reason = f": {without[key]}" if key in without else ""
                 self.mistakes.append(
-                    f"trainer.{key}: {shown(value)} {why}; leave it out of the file"
+                    f"trainer.{key}: {shown(value)} {why}; leave it out of the file{reason}"
                 )
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import yaml
 
 from twinrun.config.shipped import STANDARD
+from twinrun.config.sweep_trials import alike
 
 if TYPE_CHECKING:  # settings import this module
     from twinrun.config.settings import Settings
 
 
 def notes_on(settings: "Settings") -> Iterator[str]:
-    """Say which variants no timing measures, and which workloads no study trains."""
+    """Say what no timing measures, what no study trains, and which study can decide nothing."""
     for study in settings.studies:
         for name, why in settings.untimed_of(study).items():
             yield f"{study}: the variant {name} is trained and not timed: {why}"
@@ -25,6 +26,40 @@ def notes_on(settings: "Settings") -> Iterator[str]:
                 f"workloads.{name}: not trained, since no study names it (chosen: "
                 f"{', '.join(settings.studies)}); put it under {settings.studies[0]}.workloads"
             )
+    yield from _undecided(settings)
+
+
+def _undecided(settings: "Settings") -> Iterator[str]:
+    """Say which question of a study has no answer, however its runs end."""
+    config, studies = settings.config, settings.studies
+    for study in (name for name in ("acceleration", "parallel") if name in studies):
+        names = config[study]["variants"]
+        if len(names) == 1:
+            yield f"{study}: {names[0]} is the only variant, and is compared with no other"
+    if "sweep" in studies and len(config["sweep"]["variants"]) == 1:
+        for name in config["sweep"]["workloads"]:
+            if len(settings.trials_of(name)) == 1:
+                yield f"sweep: {name} has one trial, which is ranked among no others"
+    for one, other, is_same in alike(config):
+        if not is_same:
+            yield (
+                f"sweep.trials: {other} and {one} differ as 1.0 and 1 do; where the code takes "
+                f"both alike they are one training, ranked with itself"
+            )
+    if "contest" in studies and len(config["contest"]["seeds"]) == 1:
+        yield "contest: one seed tells no difference from luck; the answer will be undecided"
+    if "matrix" in studies and not config["matrix"]["changes"]:
+        yield "matrix: no change is named; the baseline is repeated, and trained from other_seed"
+    if "noise" in studies:
+        yield from _unscaled(len(config["noise"]["seeds"]), config["noise"]["perturbations"])
+
+
+def _unscaled(seeds: int, perturbations: int) -> Iterator[str]:
+    """Say which of the two scales has too few runs, of a metric the reference among them."""
+    if seeds < 3:
+        yield f"noise: nothing is compared with other seeds, which takes 3 of them, not {seeds}"
+    if perturbations < 2:
+        yield "noise: nothing is compared with rounding, which takes 2 perturbations, not 1"
 
 
 @cache  # PyYAML takes a twentieth of a second for it

@@ -15,7 +15,7 @@ from twinrun.config.definitions import Section
 from twinrun.config.keys import written_key
 from twinrun.config.where_explained import sections
 from twinrun.errors import TwinrunError
-from twinrun.wording import LONGEST_VALUE, shown, suggestion
+from twinrun.wording import LONGEST_VALUE, meant_path, shown, suggestion
 
 Path = tuple[str | int, ...]  # keys of mappings and indices of lists
 # What Lightning and others call the same: of `bf16`, which is near to bf16-true, the other one.
@@ -197,7 +197,8 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         case "additionalProperties":
             for name in instance:
                 if name not in schema.get("properties", {}):
-                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{_hint(name, schema)}"
+                    hint = _hint(name, schema) + _of_anchor(instance[name], schema)
+                    yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{hint}"
         case "required":
             missing = [name for name in rule if name not in instance]
             yield f"{key}: the key {', '.join(missing)} is missing"
@@ -237,7 +238,9 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         case "not":
             yield f"{key}: {value} is given by the run and cannot be set"
         case _:  # pattern, anyOf: the schema says in words what would be right
-            yield f"{key}: {value} is not {schema['description']}"
+            is_path = kind == "pattern" and "import path" in schema["description"]
+            meant = meant_path(instance) if is_path else ""
+            yield f"{key}: {value} is not {schema['description']}{meant}"
 
 
 def _hint(name: str, schema: Section) -> str:
@@ -247,6 +250,14 @@ def _hint(name: str, schema: Section) -> str:
     if (reason := schema.get("x-without", {}).get(name)) is not None:
         return f"; leave it out: {reason}"
     return suggestion(name, list(schema.get("properties", {})))
+
+
+def _of_anchor(value: object, schema: Section) -> str:
+    """Say where an anchor may stand, of what may be a section for anchors alone."""
+    is_section = "studies" in schema.get("properties", {})
+    if not is_section or not isinstance(value, Mapping | list):
+        return ""
+    return "; what an anchor shares stands in the first that has it, {a: &b {...}, c: {<<: *b}}"
 
 
 def _first_twice(items: Sequence[Any]) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from twinrun.errors import TwinrunError
 from twinrun.process.one_lightning import unite
 from twinrun.process.unmet_requirements import unmet
+from twinrun.wording import meant_path
 
 # What of this package is as a user's own.
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
@@ -37,9 +38,8 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         TwinrunError: if the module cannot be imported or has no such name.
     """
     if not IMPORT_PATH.fullmatch(import_path):
-        raise TwinrunError(
-            f"{import_path} is not an import path like package.module:Class{_meant(import_path)}"
-        )
+        meant = meant_path(import_path)
+        raise TwinrunError(f"{import_path} is not an import path like package.module:Class{meant}")
     module_name, _, name = import_path.partition(":")
     for folder in reversed(search_path):
         if folder not in sys.path:
@@ -76,20 +76,6 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
 def first_line(error: BaseException) -> str:
     """Return the first line of a message, of which some packages write pages."""
     return next(iter(str(error).strip().splitlines()), "")
-
-
-def _meant(text: str) -> str:
-    """Say what a file's path, or a path without a colon, may have meant.
-
-    >>> _meant("src/acme/net.py:Net"), _meant("acme.net.Net"), _meant("Net")
-    (', did you mean acme.net:Net?', ', did you mean acme.net:Net?', '')
-    """
-    module, colon, name = text.partition(":")
-    module = module.removesuffix(".py").replace("/", ".").replace("\\", ".").strip(".")
-    if not colon:
-        module, _, name = module.rpartition(".")
-    path = f"{module.removeprefix('src.')}:{name}"
-    return f", did you mean {path}?" if IMPORT_PATH.fullmatch(path) else ""
 
 
 def _elsewhere(package: str, search_path: Sequence[str]) -> str:
