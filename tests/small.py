@@ -223,8 +223,20 @@ class Counting(Small):
         self.log("tested", self.tested)
 
 
+class LogsToo(pl.Callback):
+    """Logs where an epoch ends, what differs from worker to worker and in one of them alone."""
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.log("of_callback", float(trainer.global_rank))
+        if trainer.is_global_zero:
+            self.log("of_one_callback", 9.0, sync_dist=True)
+
+
 class LogsInOne(Small):
     """Logs under conditions that one of two workers meets, wherever one can."""
+
+    def configure_callbacks(self):
+        return [LogsToo()]
 
     def on_train_start(self):
         if self.global_rank:

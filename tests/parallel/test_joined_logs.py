@@ -1,14 +1,17 @@
 """What workers log, joined: two workers in one process, whose exchanges are done by hand."""
 
 import pickle
+from types import SimpleNamespace
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from small import Small
 from torchmetrics import SumMetric
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.joined_logs import JoinedLogs
+from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
 SIZES = [3, 2]
@@ -120,12 +123,39 @@ def test_a_sample_that_counts_nothing_logs_nothing():
     assert team.join() == [{}, {}]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"on_step": False}, [(4.0, 6), (0.0, 0)]),
+        ({"reduce_fx": "sum"}, [(4.0, None), (0.0, None)]),
+        ({"reduce_fx": "max"}, [(4.0, None), (float("-inf"), None)]),
+    ],
+)
+def test_a_sample_that_counts_nothing_changes_nothing_that_lightning_joins(options, expected):
+    """Red before: NaN in the epoch's mean, as 0 samples of NaN."""
+    team = Team([3, 0])
+    for rank, value in enumerate((4.0, float("nan"))):
+        team.note(rank, "x", torch.tensor(value), **options)
+    assert [each["x"] for each in team.join()] == expected
+
+
 def test_a_value_is_of_when_it_was_logged():
     team, value = Team(), torch.zeros(())
     for rank in range(2):
         team.note(rank, "x", value)
     value += 1
     assert team.join()[0]["x"][0] == 0
+
+
+def test_a_callbacks_own_log_is_joined_too():
+    """Red before: Lightning hands callbacks the module's, and each worker kept its own value."""
+    module, callback = Small(), pl.Callback()
+    callback.log = module.log
+    trainer = SimpleNamespace(optimizers=[], callbacks=[callback], training=True)
+    whole = WholeBatch(Workers(0, 2), [], None, None)
+    whole.on_fit_start(trainer, module)
+    callback.log("seen", 2.0)
+    assert [note.name for note in whole._logs.notes()] == ["seen"]
 
 
 def test_a_metric_that_some_leave_out_is_refused_by_name():

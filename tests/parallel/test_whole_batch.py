@@ -212,6 +212,8 @@ def test_what_one_worker_logs_is_joined(tmp_path):
     assert epochs.largest.tolist() == [-1, -1]
     assert epochs.alone.tolist() == [5, 5]
     assert epochs.epoch_end.tolist() == [7, 7]
+    assert epochs.of_callback.tolist() == [0.5, 0.5]
+    assert epochs.of_one_callback.tolist() == [9, 9]
     # Red before: each worker's own next value was another one's.
     difference = epochs.first_target1_epoch - epochs.first_target0_epoch
     assert difference.tolist() == pytest.approx([1, 1], rel=1e-5)

@@ -173,12 +173,14 @@ class JoinedLogs:
     def _hand_on_own(self, note: Note, noted: _Value | None) -> None:
         """Log what Lightning joins, at a step or where the epoch ends."""
         options = {**note.options, "sync_dist": True}
+        if noted is not None and not noted.size and note.kind != "metric":
+            noted = None  # of a sample that counts nothing, which may be NaN
         if note.kind == "epoch mean" or (note.kind == "hook mean" and note.key in self._partial):
             # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
             # sum over the workers it divides by their number as an integer.
             size = 0 if noted is None else noted.size
             options["batch_size"] = size * self._workers.count
-        value = NEUTRAL.get(note.kind, 0.0) if noted is None else noted.value
+        value: Any = NEUTRAL.get(note.kind, 0.0) if noted is None else noted.value
         if noted is None and note.dtype is not None:
             value = self._tensor(value, note, noted)
         self._log(note.name, value, *note.flags, **options)

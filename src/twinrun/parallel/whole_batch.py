@@ -81,6 +81,9 @@ class WholeBatch(pl.Callback):
         log = pl_module.log
         self._logs = JoinedLogs(self._workers, pl_module, log)
         pl_module.log = self._noted(self._logs, log, trainer)
+        for callback in vars(trainer)["callbacks"]:
+            if vars(callback).get("log") == log:  # Lightning has handed them the module's
+                callback.log = pl_module.log
         hooks = ["on_train_start", "on_train_epoch_start", "on_train_epoch_end"]
         # After all callbacks' hooks; asked for only where code may log by then.
         late = "on_train_batch_end"
