@@ -116,6 +116,14 @@ def test_relative_distance_where_there_is_no_size():
     assert relative(3.0, 4.0) == 0.75
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp == 1024, reason="no wider type than float64")
+@pytest.mark.parametrize("factor", [1e-320, 1e-200, 1e155, 1e307])
+def test_numbers_too_large_or_small_to_be_squared_are_measured_alike(factor):
+    """Red before: NaN, and 0 of the small ones."""
+    first, second = factor * np.array([3.0, 4.0]), factor * np.array([3.0, 2.0])
+    assert distances(first, second, "float64")["relative_l2"] == pytest.approx(0.4, rel=1e-3)
+
+
 @pytest.mark.parametrize("lost", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_weight_that_is_no_number_makes_no_distance_0(lost, dtype):

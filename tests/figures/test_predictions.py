@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from twinrun import artifacts
 from twinrun.figures import predictions
 from twinrun.figures.datasets import contact_sheet
-from twinrun.figures.predictions import strip, surfaces, worse_than_first
+from twinrun.figures.predictions import mean_psnr, rmse, strip, surfaces, worse_than_first
 
 RANDOM = np.random.default_rng(0)
 
@@ -92,6 +92,15 @@ def test_images_of_any_layout_and_range_are_drawn(predicted, output, shape, lowe
     assert images_in(drawing) == 1
     assert "40.0 dB" in drawing.texts  # an error of 1 % of the range
     assert "wanted" in drawing.texts
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1, 1e200])
+def test_errors_too_large_or_small_to_be_squared_are_measured_alike(factor):
+    """Red before: OverflowError."""
+    wanted = factor * np.linspace(0, 1, 16).reshape(1, 4, 4)
+    restored = wanted + 0.01 * factor
+    assert mean_psnr(restored, wanted, peak=factor) == pytest.approx(40)
+    assert rmse(restored, wanted) == pytest.approx(0.01 * factor)
 
 
 def test_images_that_are_equal_have_no_decibels(predicted, output):

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib.util
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,6 +113,36 @@ def test_a_diverged_run_is_said_and_none_of_the_scale_is_lost_for_another():
     scale = scale_of(of_scale)
     assert scale.left_out == ["one ULP 3: accuracy: it is nan"]
     assert len(scale.rounding["scores"]) == 4
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e155, 1e308])
+def test_a_metric_too_large_or_small_to_be_squared_is_weighed_alike(factor):
+    """Red before: OverflowError from 1e308 on."""
+    scaled = {kind: [factor * value for value in of] for kind, of in ACCURACY.items()}
+    scores = {"scores": 0.55, "parameters": 0.1}
+    plain, found = (
+        table(
+            run("change", accuracy=0.6 * by, **scores), accuracy=of, rounding=[0.4] * 5, seeds=SEEDS
+        )
+        for by, of in ((1, ACCURACY), (factor, scaled))
+    )
+    (of_plain, weighed), (of_found, again) = (
+        (scale_of(each), weigh(scale_of(each), each["runs"][-1])) for each in (plain, found)
+    )
+    assert again.answer == weighed.answer
+    assert again.rounding.p == pytest.approx(weighed.rounding.p)
+    assert again.seeds.p == pytest.approx(weighed.seeds.p)
+    for asked in (seeds_are_more, seeds_are_no_more, tells_seeds):
+        assert asked(of_found) == asked(of_plain)
+    (one,), (other,) = map(floors, (plain, found))
+    assert other.seeds.value == pytest.approx(one.seeds.value * factor, rel=1e-3)
+
+
+def test_distances_of_any_size_have_a_bound():
+    """Red before: OverflowError of a training that diverged."""
+    scale = scale_of(table(rounding=[1e-7, 1e60], seeds=[1e60, 1e-7]))
+    assert scale.interval("scores") == {"perturbation": math.inf, "seed": math.inf}
+    assert not seeds_are_no_more(scale)
 
 
 @pytest.mark.parametrize("rounding", [[], [0.39]])

@@ -7,12 +7,16 @@ of other bytes of which one is infinite or NaN are infinitely far apart. bfloat1
 uint16 bits, which is why every function that reads values is told the dtype. Without torch.
 """
 
+import math
+from collections.abc import Iterable
 from typing import TypedDict
 
 import numpy as np
 
 from twinrun.artifacts import PART
 from twinrun.comparison.ulps import bits_of, ulps
+
+LEAST = 1e-290  # of a sum of squares in float64: below it digits are lost
 
 
 class Distances(TypedDict):
@@ -76,7 +80,7 @@ class Distance:
         dtype, differing = self._dtype, int(differing_elements(first, second).sum())
         self._elements += first.size
         # Sums of parts: of tensors with several of them the last digits are not those of one sum.
-        self.squares += squares(first, second, dtype)
+        self.squares = self.squares + squares(first, second, dtype)
         own, other = (int((~np.isfinite(values(each, dtype))).sum()) for each in (first, second))
         self.non_finite = [self.non_finite[0] + own, self.non_finite[1] + other]
         if differing:
@@ -133,7 +137,28 @@ def squares(first: np.ndarray, second: np.ndarray, dtype: str) -> np.ndarray:
     # One infinite weight in the size would make every finite distance 0.
     size = size[np.isfinite(size)]
     # Squares, not norms: those of several tensors add up before the root is taken.
-    return np.array([apart @ apart, size @ size])
+    return np.array([_square(apart), _square(size)])
+
+
+def _square(vector: np.ndarray) -> np.floating | np.ndarray:
+    """Return the sum of squares; where float64 is too narrow for it, with a wider exponent."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = vector @ vector
+    if LEAST < found < np.inf or not vector.any():
+        return found
+    wide = vector.astype(np.longdouble)
+    return wide @ wide
+
+
+def unit_of(values: Iterable[float]) -> float:
+    """Return a power of two by which values become so small that a square of them is a number.
+
+    Nothing of them is rounded by it.
+
+    >>> unit_of([0.3, -5.0]), unit_of([0.0]), unit_of([1.7e308]) == 2.0**1023
+    (4.0, 0.5, True)
+    """
+    return math.ldexp(1.0, math.frexp(max(map(abs, values)))[1] - 1)
 
 
 def relative(distance: np.ndarray | float, size: np.ndarray | float) -> np.ndarray:

@@ -183,9 +183,9 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
     # NaN of steps without a sample.
     rows = np.full((size, 2), np.nan)
     for index, samples in _samples(first, second, left["step"].to_numpy()):
-        rows[index] = squares(*samples, "float64")
+        rows[index] = np.sqrt(squares(*samples, "float64"))
     others = {} if _share_shards(first, second) else {"own_gradients_equal": np.ones(size, bool)}
-    apart, sizes = np.sqrt(rows).T
+    apart, sizes = rows.T
     return pd.DataFrame(
         {
             "step": left["step"],

@@ -59,7 +59,7 @@ def compare_tensors(
         if tensor["kind"] == "parameter":
             # Squares add up over the tensors. A mean of their distances would count a bias like a
             # layer.
-            total += found.squares
+            total = total + found.squares  # of a wider type, perhaps
             non_finite += found.non_finite
     return ComparedTensors(
         rows=rows,

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.colors import Normalize
 
 from twinrun.artifacts import read_tensors
+from twinrun.comparison.distances import unit_of
 from twinrun.figures.style import canvas, empty, shorten, show_mosaic
 from twinrun.formatting import count, measure
 from twinrun.run_files import failure_of, read_run, verified
@@ -85,9 +86,9 @@ def mean_psnr(images: np.ndarray, target: np.ndarray, *, peak: float) -> float:
 
     In decibels; infinite where an image has no error.
     """
-    errors = np.square(images.astype(np.float64) - target).reshape(len(images), -1).mean(1)
+    errors = np.square((images.astype(np.float64) - target) / peak).reshape(len(images), -1).mean(1)
     with np.errstate(divide="ignore"):
-        return float(np.mean(10 * np.log10(peak**2 / errors)))
+        return float(np.mean(10 * np.log10(1 / errors)))
 
 
 def _decibels(images: np.ndarray, target: np.ndarray, *, peak: float) -> str:
@@ -208,4 +209,5 @@ def rmse(values: np.ndarray, others: np.ndarray) -> float:
     3.0
     """
     apart = values.astype(np.float64).ravel() - others.ravel()  # (N, 1) - (N,) would be (N, N)
-    return float(np.sqrt(np.mean(apart**2)))
+    unit = unit_of([np.abs(apart).max()]) if apart.size else 1.0
+    return unit * float(np.sqrt(np.mean((apart / unit) ** 2)))

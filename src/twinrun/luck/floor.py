@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from scipy.optimize import root_scalar
 from scipy.stats import chi2, t
 
+from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.luck.forecast import POWER, power_with
 from twinrun.luck.student_t import LEVEL, critical, power
@@ -150,6 +151,8 @@ def outlier(values: Sequence[float]) -> float | None:
     >>> round(outlier([1.0, 1.1, 0.9, 1.05, 3.0]), 4)
     0.0012
     """
+    unit = unit_of(values)
+    values = [value / unit for value in values]
     found, n = scatter(values), len(values)
     if n < FEWEST or not found.deviation or Counter(values).most_common(1)[0][1] >= n - 1:
         return None

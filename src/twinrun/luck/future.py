@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t
 
+from twinrun.comparison.rounding import LARGEST_EXPONENT
 from twinrun.luck.student_t import critical, two_sided
 from twinrun.luck.welch import ROUNDING, scatter
 
@@ -84,6 +85,15 @@ def runs_to_decide(
     ps = t.sf(ratios, numbers - 1) if is_distance else 2 * t.sf(np.abs(ratios), numbers - 1)
     decided = numbers[(ps < below) | (ps >= above)]
     return int(decided[0]) if len(decided) else None
+
+
+def from_logarithm(value: float) -> float:
+    """Return the distance of a logarithm, infinite where it is too large for a float.
+
+    >>> from_logarithm(0.0), from_logarithm(710.0)
+    (1.0, inf)
+    """
+    return math.exp(value) if value < LARGEST_EXPONENT else math.inf
 
 
 def _p(apart: float, deviation: float, number: int, *, is_distance: bool) -> float:

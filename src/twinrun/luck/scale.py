@@ -19,8 +19,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
-from twinrun.luck.future import bound_of, p_of, runs_to_decide
+from twinrun.luck.future import bound_of, from_logarithm, p_of, runs_to_decide
 from twinrun.luck.student_t import LEVEL
 
 BORDER = 0.2  # above which p is no reason to doubt
@@ -48,14 +49,16 @@ class Scale:
     measures: Sequence[Measure]
     """By which answers are given."""
     rounding: Mapping[str, Sequence[float]]
-    """The values of the perturbed runs, by measure; of a metric the reference's too. Distances are
-    logarithms."""
+    """The values of the perturbed runs, by measure; of a metric the reference's too, in its unit.
+    Distances are logarithms."""
     seeds: Mapping[str, Sequence[float]]
     """Of the runs from other seeds, likewise."""
     absorbed: int
     """Perturbations of which nothing was left to be measured; the tests leave them out."""
     kept: float
     """The share of the perturbations that the tests do not leave out."""
+    units: Mapping[str, float]
+    """Of each metric, so large that no difference of two values is too large for a float."""
     left_out: Sequence[str]
     """Runs of the scale that could not be compared, and why."""
 
@@ -66,7 +69,7 @@ class Scale:
             values, is_distance = kind[measure["name"]], measure["kind"] != "metric"
             if len(values) < (2 if is_distance else 3):  # one of a metric's is the reference's
                 return None
-            value = _on_scale(run["values"][measure["name"]], measure)
+            value = _on_scale(run["values"][measure["name"]], measure, self.units)
             p = p_of(values, value, is_distance=is_distance)
             if p is None:
                 unlike = measure["name"]
@@ -111,7 +114,7 @@ class Scale:
             "perturbation": bound_of(self.rounding[name], LEVEL),
             "seed": bound_of(self.seeds[name], LEVEL),
         }
-        return {kind: None if b is None else math.exp(b) for kind, b in bounds.items()}
+        return {kind: None if b is None else from_logarithm(b) for kind, b in bounds.items()}
 
 
 def scale_of(table: NoiseTable) -> Scale:
@@ -137,9 +140,16 @@ def scale_of(table: NoiseTable) -> Scale:
     # What became nothing says nothing of how far the others go; of one alone nothing would.
     usable["perturbation"] = grown if len(grown) > 1 else perturbed
 
+    units = {
+        of["name"]: unit_of(r["values"].get(of["name"], 0.0) for r in table["runs"])
+        for of in measures
+        if of["kind"] == "metric"
+    }
+
     def values(measure: Measure, kind: str) -> list[float]:
         own = usable["reference"] if measure["kind"] == "metric" else []
-        return [_on_scale(r["values"][measure["name"]], measure) for r in [*own, *usable[kind]]]
+        found = [r["values"][measure["name"]] for r in [*own, *usable[kind]]]
+        return [_on_scale(value, measure, units) for value in found]
 
     return Scale(
         measures=measures if usable["reference"] else [],
@@ -147,6 +157,7 @@ def scale_of(table: NoiseTable) -> Scale:
         seeds={m["name"]: values(m, "seed") for m in measures},
         absorbed=len(perturbed) - len(grown),
         kept=len(usable["perturbation"]) / len(perturbed) if perturbed else 1.0,
+        units=units,
         left_out=left_out,
     )
 
@@ -164,5 +175,7 @@ def why_not(run: NoiseRun, names: set[str]) -> str:
     return run["reason"] or "; ".join(lacks) or "it has no metric and no prediction"
 
 
-def _on_scale(value: float, measure: Measure) -> float:
-    return value if measure["kind"] == "metric" else math.log(max(value, measure["floor"]))
+def _on_scale(value: float, measure: Measure, units: Mapping[str, float]) -> float:
+    if measure["kind"] == "metric":
+        return value / units[measure["name"]]
+    return math.log(max(value, measure["floor"]))

@@ -7,7 +7,7 @@ from statistics import fmean, median
 from scipy.stats import f
 
 from twinrun.comparison.noise_records import Measure
-from twinrun.luck.future import p_of, runs_to_decide
+from twinrun.luck.future import from_logarithm, p_of, runs_to_decide
 from twinrun.luck.scale import Scale
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import scatter, welch
@@ -82,8 +82,8 @@ def _ratio_at_most(seeds: Sequence[float], rounding: Sequence[float], of: Measur
         return first.deviation / second.deviation * math.sqrt(quantile)
     difference = welch(first, second)
     if difference is None:  # neither scatters, or both came to nothing
-        return math.exp(first.mean - second.mean)
-    return math.exp(difference.interval[1])
+        return from_logarithm(first.mean - second.mean)
+    return from_logarithm(difference.interval[1])
 
 
 def seeds_are_more(scale: Scale) -> bool | None:
