@@ -111,6 +111,7 @@ def worths(
     noise: str = "normal",
     absorbed: float = 0.0,
     measures: int = 2,
+    spread: float = 0.1,
 ) -> Counter[Worth]:
     """Return how often a change gets each answer, on as many scales.
 
@@ -120,17 +121,18 @@ def worths(
         at: the median distance of the change: that of rounding, of seeds, or another.
         seeds_at: the median distance of seeds.
         rounding_at: that of perturbations.
-        noise: how the logarithms of distances scatter; by a tenth, that is by 10 % of a distance.
+        noise: how the logarithms of distances scatter.
         absorbed: the share of perturbations, and of changes that do what they do, of which nothing
             is left.
         measures: distances by which each run is compared; a metric besides, whose deviation over
             seeds is twice that over rounding. A change moves it as what it is nearer to does.
+        spread: by how much the logarithms scatter; a tenth is about 10 % of a distance.
     """
     draw, found = NOISES[noise], Counter[Worth]()
     is_seed = abs(at - seeds_at) < abs(at - rounding_at)
 
     def run(kind: str, label: str, median: float, metric: float) -> NoiseRun:
-        far = {f"m{i}": median * math.exp(0.1 * draw()) for i in range(measures)}
+        far = {f"m{i}": median * math.exp(spread * draw()) for i in range(measures)}
         return _noise_run(kind, label, {"metric": metric, **far})
 
     for _ in range(scales):
@@ -355,6 +357,22 @@ def main() -> None:
             print(
                 f"{runs} and {runs} runs, sizes with a log deviation of {spread}: {share:.1%} more"
             )
+    for runs in (5, 10):
+        for spread in (0.1, 0.37):
+            for times in (1.5, 2.0, 3.0, 5.0):
+                found = worths(
+                    contests,
+                    runs=runs,
+                    at=0.01 * times,
+                    rounding_at=0.01,
+                    seeds_at=0.4,
+                    spread=spread,
+                )
+                share = found["no more than rounding"] / contests
+                print(
+                    f"{runs} and {runs} runs that scatter by {spread}, a change {times:g} times as "
+                    f"far: {share:.1%} no more than rounding"
+                )
     for seeds in (2, 3, 5):
         share = false_alarms_of_collapsing(contests, seeds=seeds, share=0.3)
         print(f"equals, {seeds} seeds, of which 30 % collapse: {share:.2%} name a winner")

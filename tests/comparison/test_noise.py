@@ -191,3 +191,18 @@ def test_a_changed_file_of_a_run_is_refused(tmp_path):
     run.with_name("predictions.safetensors").write_bytes(b"")
     with pytest.raises(JobError, match="corrupt"):
         weighed(tmp_path, [listed("reference", run)])
+
+
+def test_a_metric_and_a_prediction_of_one_name_are_two(tmp_path):
+    """Red before: the distance took the metric's place, and the reference's metric was 0."""
+    named = {"metrics": {"angle": 0.5, "parameters": 1.0}}
+    runs = [
+        listed("reference", write(tmp_path, "reference", **named)),
+        listed("repeat", write(tmp_path, "repeat", angle=0.3, **named)),
+    ]
+    found = weighed(tmp_path, runs)
+    names = {m["name"]: m["kind"] for m in found["measures"]}
+    assert (names["angle"], names["angle (predicted)"]) == ("metric", "numbers")
+    assert names["parameters"] == "metric"
+    assert [run["values"]["angle"] for run in found["runs"]] == [0.5, 0.5]
+    assert found["runs"][1]["values"]["angle (predicted)"] == pytest.approx(0.1)

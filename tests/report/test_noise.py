@@ -27,7 +27,7 @@ ULPS = {
 }
 CHANGES = {
     "threads: 2": (0.899, 0.385),
-    "layout: channels_last": (0.9, 0.415),
+    "layout: channels_last": (0.915, 0.39),
     "precision: bf16-mixed": (0.902, 0.55),
     "a learning rate too large": (0.9, 0.97),
     "a class dropped": (0.6, 0.69),

@@ -57,8 +57,9 @@ def weigh(
         found = [_without(reference, "not run", reason or ""), *compared]
         measures, by_step = [], pd.DataFrame(columns=list(STEP_COLUMNS))
     else:
-        measures = list(_measures(first))
-        found = [_of_run(run, first, measures) for run in runs]
+        measured = _measures(first)
+        measures = [measure for measure, _ in measured]
+        found = [_of_run(run, first, measured) for run in runs]
         by_step = _by_step(first, found[1:])
     known = [run for run in found if run["kind"] != "reference"]
     write_noise(
@@ -109,25 +110,38 @@ def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
     )
 
 
-def _measures(first: _Run) -> Iterator[Measure]:
-    """List what the reference can be compared by."""
+def _measures(first: _Run) -> list[tuple[Measure, str]]:
+    """List what the reference can be compared by, with the metric or prediction that each is of.
+
+    A metric and a prediction may have one name: then the second is called `... (predicted)`, and
+    the parameters `... (of the network)` beside what is called as they are.
+    """
+    found: dict[str, tuple[Measure, str]] = {}
+    for measure, of in _measured(first):
+        while measure["name"] in found:
+            measure["name"] += " (predicted)" if of else " (of the network)"
+        found[measure["name"]] = measure, of
+    return list(found.values())
+
+
+def _measured(first: _Run) -> Iterator[tuple[Measure, str]]:
     for name in first.manifest["metrics"]:
-        yield Measure(name=name, kind="metric", number=None, floor=0.0)
+        yield Measure(name=name, kind="metric", number=None, floor=0.0), name
     for name, array in first.predictions.items():
         if name.endswith(FINGERPRINT) or not array.size:
             continue
         if outputs.are_rows(array):
             floor = 1 / (2 * len(array))  # half of one prediction
-            yield Measure(name=name, kind="rows", number=len(array), floor=floor)
+            yield Measure(name=name, kind="rows", number=len(array), floor=floor), name
             # They need not be scores: coordinates may double, and the largest stay where it is.
             numbers = f"{name}{AS_NUMBERS}"
-            yield Measure(name=numbers, kind="numbers", number=None, floor=ROUNDING)
+            yield Measure(name=numbers, kind="numbers", number=None, floor=ROUNDING), name
         elif outputs.is_floating(array):
-            yield Measure(name=name, kind="numbers", number=array.size, floor=ROUNDING)
+            yield Measure(name=name, kind="numbers", number=array.size, floor=ROUNDING), name
         else:
             floor = 1 / (2 * array.size)
-            yield Measure(name=name, kind="values", number=array.size, floor=floor)
-    yield Measure(name="parameters", kind="parameters", number=None, floor=ROUNDING)
+            yield Measure(name=name, kind="values", number=array.size, floor=floor), name
+    yield Measure(name="parameters", kind="parameters", number=None, floor=ROUNDING), ""
 
 
 def _moves(measure: Measure, runs: Sequence[NoiseRun]) -> bool:
@@ -149,7 +163,7 @@ def _without(run: ListedRun, answer: str, reason: str) -> NoiseRun:
     )
 
 
-def _of_run(listed: ListedRun, first: _Run, measures: Sequence[Measure]) -> NoiseRun:
+def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, str]]) -> NoiseRun:
     """Compare a run with the reference."""
     run, reason = _read(listed)
     if run is None:
@@ -160,7 +174,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[Measure]) -> Nois
         return _without(listed, "not comparable", reason)
     if listed["kind"] == "perturbation" and run.manifest["perturbed"] is None:
         return _without(listed, "not run", "there is no weight that could be changed")
-    found = {m["name"]: _value(m, first, run) for m in measures}
+    found = {m["name"]: _value(m["kind"], of, first, run) for m, of in measures}
     values = {name: v for name, v in found.items() if isinstance(v, float) and math.isfinite(v)}
     is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
     return NoiseRun(
@@ -179,14 +193,14 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[Measure]) -> Nois
     )
 
 
-def _value(measure: Measure, first: _Run, run: _Run) -> float | str:
-    """Return a metric, or a distance; why there is none otherwise."""
-    name, missing = measure["name"], run.manifest["not_evaluated"]
-    if measure["kind"] == "metric":
+def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:
+    """Return a metric, or a distance by a kind of measure; why there is none otherwise."""
+    missing = run.manifest["not_evaluated"]
+    if kind == "metric":
         if name in run.manifest["metrics"]:
             return float(run.manifest["metrics"][name])
         return missing.get("test", "it was not logged")
-    if measure["kind"] == "parameters":
+    if kind == "parameters":
         pairs = [
             (first.weights[t["name"]], run.weights[t["name"]], t["dtype"])
             for t in first.manifest["tensors"]
@@ -194,16 +208,15 @@ def _value(measure: Measure, first: _Run, run: _Run) -> float | str:
         ]
         apart, size = sum((squares(a, b, dtype) for a, b, dtype in pairs), np.zeros(2))
         return float(np.sqrt(relative(apart, size)))
-    tensor = name.removesuffix(AS_NUMBERS)
-    one, other = first.predictions[tensor], run.predictions.get(tensor)
+    one, other = first.predictions[name], run.predictions.get(name)
     if other is None:
-        return missing.get(tensor, missing.get("predict", "it was not predicted"))
+        return missing.get(name, missing.get("predict", "it was not predicted"))
     if one.shape != other.shape or outputs.is_floating(one) != outputs.is_floating(other):
         return "it is predicted in another shape or type"
-    if measure["kind"] == "numbers":
+    if kind == "numbers":
         apart, size = squares(outputs.numbers(one), outputs.numbers(other), "float64")
         return float(np.sqrt(relative(apart, size)))
-    if measure["kind"] == "rows":
+    if kind == "rows":
         # A row without numbers has a largest place too: the first.
         if not np.isfinite(outputs.numbers(other)).all():
             return "it is not finite"

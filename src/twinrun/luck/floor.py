@@ -5,17 +5,20 @@ number of its samples alone, the smallest difference that some seeds a side tell
 are outliers.
 """
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import root_scalar
 from scipy.stats import chi2, t
 
 from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import NoiseTable
-from twinrun.luck.forecast import POWER, power_with
+from twinrun.luck.forecast import POWER, measured_deviations, power_with
 from twinrun.luck.student_t import LEVEL, critical, power
 from twinrun.luck.welch import Scatter, scatter
 
@@ -121,8 +124,9 @@ def deviation(values: Sequence[float]) -> Deviation:
 def detectable(spread: Scatter, seeds: int) -> float | None:
     """Return the smallest difference of two trainings that some seeds a side tell.
 
-    With a power of 0.8, if both scatter as `spread` does. A single run a side has no deviation of
-    its own: it is judged by that of `spread`. None where nothing scatters.
+    With a power of 0.8, which is the mean over what the true deviation may be: that of a few values
+    is uncertain. A single run a side has no deviation of its own: it is judged by that of `spread`.
+    None where nothing scatters.
     """
     if not spread.deviation:
         return None
@@ -131,11 +135,24 @@ def detectable(spread: Scatter, seeds: int) -> float | None:
         shift = _root(lambda x: power(x, degrees) - POWER, 100 * critical(degrees))
         return shift * math.sqrt(2) * spread.deviation
 
-    def missing(shift: float) -> float:
-        first, second = (Scatter(number=seeds, mean=m, deviation=1.0) for m in (shift, 0.0))
-        return power_with(first, second, seeds) - POWER
+    shifts, powers = _powers(seeds)
+    # Of the true deviation, in that which was measured, each value as probable as the others.
+    deviations = 1 / measured_deviations(spread.number - 1)
 
-    return _root(missing, 1000) * spread.deviation
+    def missing(logarithm: float) -> float:
+        found = np.interp(logarithm - np.log(deviations), shifts, powers)
+        return float(found.mean()) - POWER
+
+    return math.exp(float(root_scalar(missing, bracket=(-3, 20)).root)) * spread.deviation
+
+
+@functools.cache
+def _powers(seeds: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the power of some seeds a side by the logarithm of the shift, in true deviations."""
+    shifts = np.geomspace(0.01, 1000, 150)
+    zero = Scatter(number=seeds, mean=0.0, deviation=1.0)
+    powers = [power_with(replace(zero, mean=float(shift)), zero, seeds) for shift in shifts]
+    return np.log(shifts), np.array(powers)
 
 
 def _root(function: Callable[[float], float], high: float) -> float:
@@ -171,7 +188,8 @@ def _samples(values: Sequence[float], predicted: set[int]) -> int | None:
     for number in sorted(predicted):
         counts = [value * number for value in values]
         if all(abs(count - round(count)) < WHOLE for count in counts):
-            return number
+            # Of each sample several values may be predicted, or more samples than are tested.
+            return number // math.gcd(number, *map(round, counts))
     return None
 
 

@@ -15,7 +15,7 @@ FEW = 20  # seeds a side, up to which the scatter of measured deviations counts
 PARTS = 128  # of the distribution of a measured deviation
 
 
-def _measured_deviations(degrees: int) -> NDArray[np.float64]:
+def measured_deviations(degrees: int) -> NDArray[np.float64]:
     """Return what may be measured of a deviation of 1, each value as probable as the others.
 
     Its square is a chi-squared variable divided by its degrees of freedom.
@@ -56,7 +56,7 @@ def _power_of_few(shift: float, parts: list[float], seeds: int, level: float) ->
         seeds: a side.
         level: of false alarms.
     """
-    shares = _measured_deviations(seeds - 1)
+    shares = measured_deviations(seeds - 1)
     first, second = parts[0] * shares[:, None] ** 2, parts[1] * shares[None, :] ** 2
     both = first + second
     degrees = (seeds - 1) * both**2 / (first**2 + second**2)

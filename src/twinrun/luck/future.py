@@ -20,10 +20,16 @@ MOST_RUNS = 200  # beyond which p moves no more
 # Of distances that are all too small to be told from none nothing shows how they scatter: a factor
 # of 2 is taken for it.
 UNSEEN = math.log(2)
+# ASSUME nobody minds a quarter more: perturbations may lie so close together that a few percent are
+# significant.
+MATTERS = math.log(1.25)
 
 
 def p_of(values: Sequence[float], value: float, *, is_distance: bool) -> float | None:
     """Return how probable so unusual a value is among others of its kind.
+
+    A distance that is less than a quarter more than their mean is not unusual, however close
+    together they lie.
 
     Args:
         values: of the kind.
@@ -42,6 +48,8 @@ def p_of(values: Sequence[float], value: float, *, is_distance: bool) -> float |
     if len(values) < 2:
         return None
     found = scatter(values)
+    if is_distance and value - found.mean < MATTERS:
+        return 1.0
     deviation = found.deviation or (UNSEEN if is_distance else 0.0)
     if not deviation:
         return 1.0 if math.isclose(value, found.mean, rel_tol=ROUNDING) else None
@@ -58,7 +66,7 @@ def bound_of(values: Sequence[float], level: float) -> float | None:
         return None
     found, number = scatter(values), len(values)
     half = critical(number - 1, 2 * level) * (found.deviation or UNSEEN)
-    return found.mean + half * math.sqrt(1 + 1 / number)
+    return found.mean + max(MATTERS, half * math.sqrt(1 + 1 / number))
 
 
 def runs_to_decide(

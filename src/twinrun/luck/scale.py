@@ -136,9 +136,9 @@ def scale_of(table: NoiseTable) -> Scale:
         elif run["kind"] != "reference":
             left_out.append(f"{run['label']}: {why_not(run, names)}")
     perturbed = usable["perturbation"]
+    # What became nothing says nothing of how far the others go.
     grown = [run for run in perturbed if not measures or _has_grown(run, measures)]
-    # What became nothing says nothing of how far the others go; of one alone nothing would.
-    usable["perturbation"] = grown if len(grown) > 1 else perturbed
+    usable["perturbation"] = grown
 
     units = {
         of["name"]: unit_of(r["values"].get(of["name"], 0.0) for r in table["runs"])
@@ -156,7 +156,7 @@ def scale_of(table: NoiseTable) -> Scale:
         rounding={m["name"]: values(m, "perturbation") for m in measures},
         seeds={m["name"]: values(m, "seed") for m in measures},
         absorbed=len(perturbed) - len(grown),
-        kept=len(usable["perturbation"]) / len(perturbed) if perturbed else 1.0,
+        kept=len(grown) / len(perturbed) if grown else 1.0,
         units=units,
         left_out=left_out,
     )

@@ -1,13 +1,16 @@
 """What a scale can tell: seeds from rounding, or whether rounding goes as far as seeds do."""
 
+import functools
 import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from scipy.stats import f
+from scipy.optimize import root_scalar
+from scipy.stats import f, nct, t
 
 from twinrun.comparison.noise_records import Measure
-from twinrun.luck.future import from_logarithm, p_of, runs_to_decide
+from twinrun.luck.forecast import POWER
+from twinrun.luck.future import MATTERS, UNSEEN, from_logarithm, p_of, runs_to_decide
 from twinrun.luck.scale import Scale
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import scatter, welch
@@ -23,6 +26,36 @@ def tells_seeds(scale: Scale) -> bool:
     ]
     known = [p for p in found if p is not None]
     return bool(known) and min(known) * len(known) < LEVEL
+
+
+def told_from(scale: Scale) -> float | None:
+    """Return how many times as far as rounding a change must go to be told from it.
+
+    With a power of 0.8, by the distance that tells it best, if perturbations scatter as they were
+    measured to; None where there is no distance of two perturbations.
+    """
+    found = []
+    for of in scale.measures:
+        values = scale.rounding[of["name"]]
+        if of["kind"] != "metric" and len(values) > 1:
+            degrees, deviation = len(values) - 1, scatter(values).deviation or UNSEEN
+            found.append(
+                math.exp(
+                    _shift(degrees, LEVEL / len(scale.measures))
+                    * deviation
+                    * math.sqrt(1 + 1 / len(values))
+                )
+            )
+    return max(from_logarithm(MATTERS), min(found)) if found else None
+
+
+@functools.cache
+def _shift(degrees: int, level: float) -> float:
+    """Return the shift that a one-sided test finds with a power of 0.8, in standard errors."""
+    bound = t.isf(level, degrees)
+    return float(
+        root_scalar(lambda x: nct.sf(bound, degrees, x) - POWER, bracket=(0, 20 * bound)).root
+    )
 
 
 def to_tell_seeds(scale: Scale) -> int | None:
@@ -100,7 +133,8 @@ def seeds_are_more(scale: Scale) -> bool | None:
         if len(rounding) < 2 or len(seeds) < 2:
             continue
         difference = welch(scatter(seeds), scatter(rounding))
-        found.append(1.0 if difference is None or difference.mean < 0 else difference.p)
+        least = 0.0 if measure["kind"] == "metric" else MATTERS
+        found.append(1.0 if difference is None or difference.mean < least else difference.p)
     if found and min(found) * len(found) < LEVEL:
         return True
     return False if seeds_are_no_more(scale) else None

@@ -76,7 +76,8 @@ def _answer(
     scale: Scale, rounding: Tested | None, seeds: Tested | None
 ) -> tuple[Worth, Literal["perturbation", "seed"] | None, str | None]:
     if rounding is None:
-        return "undecided", "perturbation", "fewer than two perturbed runs"
+        grown = " of which anything is left" if scale.absorbed else ""
+        return "undecided", "perturbation", f"fewer than two perturbed runs{grown}"
     if rounding.p >= LEVEL and rounding.unlike is not None:
         return "undecided", "perturbation", f"no perturbation moves {rounding.unlike}, and it does"
     if LEVEL <= rounding.p < BORDER:

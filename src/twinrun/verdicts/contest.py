@@ -12,6 +12,7 @@ from twinrun.verdicts.sweep import metric_in, p_value, seeds_still, spread, with
 QUESTION = "Is {a} better than {b}?"
 # Where one of them could not run.
 BETTER = "Is it better than the other candidate?"
+OPPOSED = 0.2  # so much more variance: simulated, Welch's test then errs in 6 % and more
 
 
 def verdict(ranking: Evidence[Ranking]) -> Verdict:
@@ -67,6 +68,11 @@ def _power(found: Contest) -> str:
 
 
 def _pairing(bought: float | None) -> str:
+    if bought is not None and bought <= -OPPOSED:
+        return (
+            f"pairing by seed would add {percent(-bought)} to the variance: what is lucky for one "
+            f"is unlucky for the other, and the answer errs in more than 5% of contests"
+        )
     if bought is None or bought <= 0:
         return "pairing by seed buys nothing"
     return f"pairing by seed takes away {percent(bought)} of the variance"

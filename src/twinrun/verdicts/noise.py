@@ -7,7 +7,7 @@ from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
 from twinrun.formatting import count, measure, percent, plural
 from twinrun.luck.floor import Floor, floors
 from twinrun.luck.scale import Scale, scale_of
-from twinrun.luck.sensitivity import seeds_are_more
+from twinrun.luck.sensitivity import seeds_are_more, told_from
 from twinrun.luck.worth import Weighed, Worth, weigh
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
@@ -44,6 +44,11 @@ def ground(table: NoiseTable, scale: Scale) -> str:
     """Say what is known of luck: how far rounding and seeds go, and which differences are luck."""
     clauses = [far for m in scale.measures if m["kind"] != "metric" and (far := _far(table, m))]
     clauses += [luck(found) for found in floors(table)]
+    if (times := told_from(scale)) is not None:
+        clauses.append(
+            f"a change is told from rounding, with a probability of 0.8, if it goes "
+            f"{measure(times, 2)} times as far"
+        )
     if table["half_a_seed"] is not None and table["steps"] is not None:
         clauses.append(
             f"after step {count(table['half_a_seed'])} of {count(table['steps'])} rounding has "
@@ -52,6 +57,11 @@ def ground(table: NoiseTable, scale: Scale) -> str:
     if any(run["kind"] == "repeat" and run["answer"] == "differs" for run in table["runs"]):
         clauses.append(
             "the baseline does not repeat, and what differs by itself counts as rounding"
+        )
+    if any(label == f"seed {table['seed']}" for of in floors(table) for label, *_ in of.outliers):
+        clauses.append(
+            f"the reference, seed {table['seed']}, is itself an outlier, and all distances are to "
+            f"it: list another seed first"
         )
     if sum(run["kind"] == "seed" for run in table["runs"]) < 2:
         clauses.append("from fewer than three seeds: list more under noise.seeds")
@@ -101,7 +111,7 @@ def distance(of: Measure, value: float) -> str:
 def luck(found: Floor) -> str:
     """Say which differences of a metric are luck, with one run a side."""
     if not found.seeds.value:
-        return f"no seed moves {found.metric}"
+        return f"none of these {count(found.seeds.number)} seeds moves {found.metric}"
     points = f" ({measure(100 * found.luck, 2)} points)" if found.samples is not None else ""
     return (
         f"with one run a side, differences of {found.metric} below {measure(found.luck, 2)}{points}"

@@ -166,13 +166,16 @@ UNMOVED = "no seed changes these values, so how much of the order is luck was no
 def seeds_still(needed: int | None, seeds: int) -> str:
     """Say how many seeds would decide.
 
-    >>> seeds_still(7, 3), seeds_still(None, 3)[:41]
-    ('7 seeds would probably tell (4 more)', 'no number of seeds up to 10,000 would pro')
+    >>> seeds_still(7, 3)
+    '7 seeds would probably tell such a difference (4 more)'
     """
     if needed is None:
         return f"no number of seeds up to {count(MOST_SEEDS)} would probably tell"
     needed = max(needed, seeds + 1)
-    return f"{plural(needed, 'seed')} would probably tell ({count(needed - seeds)} more)"
+    return (
+        f"{plural(needed, 'seed')} would probably tell such a difference "
+        f"({count(needed - seeds)} more)"
+    )
 
 
 def spread(found: Scatter) -> str:
