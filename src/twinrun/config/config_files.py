@@ -162,7 +162,7 @@ def _of_syntax(error: yaml.YAMLError) -> str:
             f"{where} begins a second YAML document with ---, of which a file may hold one; leave "
             f"the --- out, or put it in a file of its own"
         )
-    if mark and "\t" in (mark.buffer or "")[mark.pointer : mark.pointer + 1]:
+    if mark and mark.buffer and "\t" in mark.buffer[mark.pointer : mark.pointer + 1]:
         return f"{where} is indented by a tab; YAML wants spaces"
     return (
         f"{where} is no YAML ({problem}); indent with spaces, and put a text with special signs in "

@@ -44,7 +44,7 @@ class Measured(TypedDict):
     sizes: Sizes
     """Of the workload."""
     steps_per_epoch: int | None
-    """None of a stream."""
+    """None for a stream."""
 
 
 def measured_of(workload: str) -> Measured | None:

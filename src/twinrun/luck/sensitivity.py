@@ -40,7 +40,7 @@ def told_from(scale: Scale) -> float | None:
         if of["kind"] != "metric" and len(values) > 1:
             degrees, deviation = len(values) - 1, scatter(values).deviation or UNSEEN
             found.append(
-                math.exp(
+                from_logarithm(
                     _shift(degrees, LEVEL / len(scale.measures))
                     * deviation
                     * math.sqrt(1 + 1 / len(values))
