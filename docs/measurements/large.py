@@ -205,19 +205,19 @@ def published(tables: Any, folder: Path) -> Path:
 def steps(folder: Path) -> None:
     """Train a tiny network for long."""
     trained(Tiny(), Numbers(), 1000)
-    before, started = megabytes(), time.perf_counter()
-    trained(Tiny(), Numbers(), STEPS)
-    say(f"{STEPS:,} steps of a tiny network, not traced", started, before)
     tracer = Tracer()
     tracer.keep_in(folder / "trace")
     before, started = megabytes(), time.perf_counter()
     trained(Tiny(), Numbers(), STEPS, tracer)
-    say("the same, traced", started, before, size_of(folder / "trace"))
+    say(f"{STEPS:,} steps of a tiny network, traced", started, before, size_of(folder / "trace"))
     before, started = megabytes(), time.perf_counter()
     written = published(tracer, folder / "run")
     say("its trace published", started, before, size_of(written))
     given = {"folder": str(written), "steps": STEPS}
     say_fresh("its trace read as for a comparison", TRACES, given)
+    before, started = megabytes(), time.perf_counter()
+    trained(Tiny(), Numbers(), STEPS)
+    say("the same training, not traced", started, before)
 
 
 def tables(folder: Path) -> None:
