@@ -31,7 +31,7 @@ def is_container(value: object) -> TypeGuard[Container]:
 
 def size_of(container: Container) -> int:
     """Return how many entries it has, whatever its class says."""
-    return _kind(container).__len__(container)  # pyrefly: ignore
+    return _kind(container).__len__(container)  # pyrefly: ignore[bad-argument-count]
 
 
 def entries(container: Container) -> list[tuple[object, object]]:
@@ -41,8 +41,8 @@ def entries(container: Container) -> list[tuple[object, object]]:
     ([('a', 1)], [(0, 2)])
     """
     if issubclass(type(container), dict):
-        return list(dict.items(container))  # pyrefly: ignore
-    return list(enumerate(_kind(container).__iter__(container)))  # pyrefly: ignore
+        return list(dict.items(container))  # pyrefly: ignore[bad-argument-type]
+    return list(enumerate(_kind(container).__iter__(container)))
 
 
 def shown(key: object, position: int) -> str:
