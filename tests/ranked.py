@@ -9,6 +9,7 @@ WITHOUT_CHOICES = {
     "measured_in": "test",
     "epoch": None,
     "seeds": [1],
+    "trained": None,
     "without_number": [],
     "contestants": [],
     "conflict": None,
@@ -18,7 +19,7 @@ WITHOUT_CHOICES = {
 OF_TRIAL = {"choice": "w/v", "seed": 1, "lacks": None}
 
 
-def ranking(values, *, best="highest", contestants=(), conflict=None):
+def ranking(values, *, best="highest", contestants=(), conflict=None, trained=None):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number."""
     trials = [
         {
@@ -46,6 +47,7 @@ def ranking(values, *, best="highest", contestants=(), conflict=None):
         "epoch": None,
         "best": best,
         "seeds": known,
+        "trained": trained,
         "without_number": [seed for seed in seeds if seed not in known],
         "contestants": list(contestants),
         "conflict": conflict,

@@ -300,6 +300,7 @@ def _ranking(values: list[list[float]]) -> Ranking:
         "choices": choices,
         "finished": 0,
         "same": [],
+        "trained": None,
         "trials": [],
     }
 

@@ -49,6 +49,26 @@ def test_what_is_right_is_not_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("theirs", "epochs"),
+    [
+        ("sweep: {seeds: [1, 2]}", 2),
+        ("sweep: {workloads: [digits]}", 2),
+        ("sweep: {workloads: [mine]}", None),
+        ("sweep: {workloads: [digits, mine]}", None),
+        ("sweep: {workloads: [peaks]}", None),
+        ("workloads: {digits: {module: 'mine:Net', epochs: 60}}", None),
+        ("sweep: {workloads: [mine], epochs: 3}", 3),
+    ],
+)
+def test_a_sweep_of_ones_own_is_not_cut_to_our_epochs(tmp_path, theirs, epochs):
+    """Red before: every trial of a workload of 60 epochs was trained 2, as ours are."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(theirs)
+    config, mistakes = merged([file])
+    assert (config["sweep"].get("epochs"), mistakes) == (epochs, [])
+
+
+@pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [
         ('{\n\t"studies": ["matrix"]\n}', '{\n\t"studies": ["sweep"]\n}', False),

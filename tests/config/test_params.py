@@ -173,3 +173,12 @@ def test_behind_resumes_are_whole_runs_and_those_from_our_own_checkpoints():
     runs = runs_behind({"resume": "equal"})["resume"]
     assert len(runs) == 2
     assert not [run for run in runs if "lightning" in run]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "said"),
+    [(None, None), (20, None), (2, "after 2 of 20 epochs"), (30, "after 30 epochs")],
+)
+def test_a_sweep_says_how_long_it_trains_if_not_as_long_as_the_workload(epochs, said):
+    params = of(workloads={"digits": {"epochs": 20}}, sweep={"epochs": epochs})
+    assert params.trained_in_sweep({"workload": "digits"}) == said

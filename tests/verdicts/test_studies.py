@@ -253,6 +253,11 @@ class TestSweep:
     def rows(self, values, **others):
         return studies.sweep([Evidence(path="x.json", found=ranking(values, **others))], [], [])
 
+    def test_trials_that_are_trained_shorter_than_the_workload_say_it(self):
+        """Red before: the answer was that of a whole training."""
+        _, best = self.rows({1: [0.9], 2: [0.8]}, trained="after 2 of 60 epochs")
+        assert best["measured"].startswith("highest acc in the test after 2 of 60 epochs: 0.900")
+
     @pytest.mark.parametrize(
         ("values", "answer", "ground"),
         [

@@ -43,6 +43,7 @@ rule rank:
         runtime=15,
     params:
         **PARAMS.ranked_by("sweep"),
+        trained=PARAMS.trained_in_sweep,
         source=hash_of("scripts/rank.py", "twinrun.comparison.ranking"),
     script:
         "../scripts/rank.py"

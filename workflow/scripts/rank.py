@@ -8,6 +8,7 @@ if __name__ == "__main__":
             workload=snakemake.wildcards.workload,
             metric=snakemake.params.metric,
             best=snakemake.params.best,
+            trained=snakemake.params.trained,
             table=snakemake.output.table,
             summary=snakemake.output.summary,
         )

@@ -33,6 +33,7 @@ def rank(
     table: str | Path,
     summary: str | Path,
     contestants: Mapping[str, str] | None = None,
+    trained: str | None = None,
 ) -> None:
     """Write the ranking as a table, and with what it is made of as JSON.
 
@@ -45,6 +46,7 @@ def rank(
         summary: path of the JSON.
         contestants: how the choices of a contest are called, by their names; None for a sweep,
             whose choices are called after what they do not share.
+        trained: how long, where that is not how long the workload itself is trained.
     """
     manifests = [run_files.read_ended(run) for run in runs]
     measured = _Measured(manifests, [Path(run) for run in runs], metric)
@@ -69,6 +71,7 @@ def rank(
             metric=metric,
             measured_in="test" if measured.in_test else "epoch",
             epoch=measured.epoch,
+            trained=trained,
             best=best,
             seeds=known,
             without_number=[seed for seed in seeds if seed not in known],

@@ -178,6 +178,8 @@ class Ranking(TypedDict):
     """Whether the test logged it, after training, or an epoch; the same for all trials."""
     epoch: int | None
     """The last in which any trial logged it, the same for all; None for a test."""
+    trained: str | None
+    """How long, where that is not how long the workload itself is trained."""
     best: str
     """`highest` or `lowest`."""
     seeds: list[int]

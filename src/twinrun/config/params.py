@@ -177,6 +177,17 @@ class Params:
         """Return the metric of sweep or contest, and which value of it is best."""
         return {key: self.inputs.settings.config[study][key] for key in ("metric", "best")}
 
+    def trained_in_sweep(self, wildcards: Wildcards) -> str | None:
+        """Say for how many epochs the trials of a sweep are trained, if not for the workload's."""
+        settings = self.inputs.settings
+        epochs = settings.config["sweep"]["epochs"]
+        own = settings.workloads[wildcards["workload"]].epochs
+        if epochs in (None, own):
+            return None
+        if own < 0:  # max_steps ends it
+            return f"after {epochs} epochs, which is not the workload's own length"
+        return f"after {epochs} of {own} epochs" if epochs < own else f"after {epochs} epochs"
+
     def hash_of_config(self) -> str:
         """Hash the whole config, which the command line may have changed."""
         text = json.dumps(self.inputs.settings.config, sort_keys=True, default=str)

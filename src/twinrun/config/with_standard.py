@@ -2,7 +2,7 @@
 
 Key by key, as Snakemake unites config files. An entry of the user's that says by itself what is
 trained, or where the data is from, is his own, even if one of ours has its name: it takes nothing
-from ours.
+from ours. A sweep of his own workloads does not take the number of epochs from the sweep of ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,25 @@ def with_standard(theirs: Section) -> dict[str, Any]:
         for name, entry in entries.items() if isinstance(entries, Mapping) else ():
             if isinstance(entry, Mapping) and any(entry.get(key) is not None for key in keys):
                 config[section].pop(name, None)
+    if _sweeps_others(config, theirs):
+        # So few are enough of our workload; of any other they would be its first ones.
+        del config["sweep"]["epochs"]
     update_config(config, theirs)
     return config
+
+
+def _sweeps_others(config: Section, theirs: Section) -> bool:
+    """Say whether a config varies other workloads than the standard one's, taken as it is.
+
+    Args:
+        config: the standard one, without the entries that the user has of his own.
+        theirs: the user's.
+    """
+    asked = theirs.get("sweep")
+    asked = asked.get("workloads") if isinstance(asked, Mapping) else None
+    named = asked if isinstance(asked, list) else config["sweep"]["workloads"]
+    ours = config["sweep"]["workloads"]
+    return any(name not in ours or name not in config["workloads"] for name in named)
 
 
 def merged(files: Sequence[str | Path]) -> tuple[dict[str, Any], list[str]]:

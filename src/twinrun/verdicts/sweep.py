@@ -81,11 +81,12 @@ def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
 def metric_in(ranking: Ranking) -> str:
     """Say which metric is compared, and from where: the same for all.
 
-    >>> metric_in({"metric": "loss", "measured_in": "epoch", "epoch": 3})
+    >>> metric_in({"metric": "loss", "measured_in": "epoch", "epoch": 3, "trained": None})
     'loss in epoch 3'
     """
     where = "in the test" if ranking["measured_in"] == "test" else f"in epoch {ranking['epoch']}"
-    return f"{ranking['metric']} {where}"
+    trained = "" if ranking["trained"] is None else f" {ranking['trained']}"
+    return f"{ranking['metric']} {where}{trained}"
 
 
 def _floor(ranking: Ranking, noises: Sequence[NoiseTable]) -> Floor | None:
