@@ -126,6 +126,7 @@ def write_run(
         "whole_epochs": EPOCHS,
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
         "not_evaluated": {},
+        "evaluated_on": {},
         "actual": None,
         "perturbation": 0,
         "perturbed": None,

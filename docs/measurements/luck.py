@@ -176,6 +176,7 @@ def _noise_run(kind: str, label: str, values: dict[str, float]) -> NoiseRun:
         "reason": None,
         "values": values,
         "lacks": {},
+        "not_finite": [],
     }
 
 
@@ -195,6 +196,7 @@ def _noise_table(runs: list[NoiseRun], measures: int) -> NoiseTable:
         ],
         "runs": runs,
         "left_out": [],
+        "other_data": [],
         "half_a_seed": None,
     }
 

@@ -219,6 +219,9 @@ class RunManifest(Origin):
     """What the module logged on the test data."""
     not_evaluated: dict[str, str]
     """What of test and prediction could not be measured or kept, and why."""
+    evaluated_on: dict[str, str]
+    """Hash of the batches, in their order, that `test` and `predict` were given, where they can be
+    looked into."""
     actual: Actual | None
     """None for a training that did not start."""
     perturbed: PerturbedWeight | None

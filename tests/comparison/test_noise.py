@@ -161,7 +161,11 @@ def test_what_cannot_be_compared_says_why(tmp_path):
     assert said[4] == ("not run", "there is no weight that could be changed")
     assert said[6] == ("not run", "no GPU on this machine")
     assert found["runs"][4]["lacks"] == {"accuracy": "it is nan", "angle": "it is inf"}
-    assert found["runs"][6]["lacks"]["scores"] == "no memory left"
+    assert found["runs"][4]["not_finite"] == ["accuracy", "angle"]
+    assert (found["runs"][6]["lacks"]["scores"], found["runs"][6]["not_finite"]) == (
+        "no memory left",
+        [],
+    )
     assert found["left_out"] == ["parallel, whose baseline is x, seed 1"]
 
 
@@ -184,6 +188,29 @@ def test_a_run_without_predictions_and_metrics_is_compared_by_its_parameters(tmp
     found = weighed(tmp_path, runs)
     assert [m["kind"] for m in found["measures"]] == ["parameters"]
     assert found["half_a_seed"] is None
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "found", "kinds"),
+    [
+        # Red before: rows of other samples were compared with the reference's, and called churn.
+        ({"test": "a", "predict": "b"}, {"test": "c", "predict": "d"}, ["test", "predict"], 0),
+        ({"test": "a", "predict": "b"}, {"test": "a", "predict": "d"}, ["predict"], 0),
+        ({"test": "a", "predict": "b"}, {"test": "c", "predict": "b"}, ["test"], 3),
+        ({"test": "a", "predict": "b"}, {"test": "a", "predict": "b"}, [], 3),
+        ({"test": "a"}, {"test": "a", "predict": "d"}, [], 3),  # what cannot be looked into
+    ],
+)
+def test_predictions_of_other_data_are_no_measure(tmp_path, own, others, found, kinds):
+    runs = [
+        listed("reference", write(tmp_path, "reference", evaluated_on=own)),
+        listed("seed", write(tmp_path, "seed", rows=[1], angle=1, seed=2, evaluated_on=others)),
+        listed("change", write(tmp_path, "change", rows=[0], evaluated_on=own)),
+    ]
+    table = weighed(tmp_path, runs)
+    assert table["other_data"] == found
+    names = {"scores", "scores (as numbers)", "angle"}
+    assert len(names & {m["name"] for m in table["measures"]}) == kinds
 
 
 def test_a_changed_file_of_a_run_is_refused(tmp_path):

@@ -38,6 +38,7 @@ def run(kind, label="", *, answer="differs", reason=None, lacks=None, **values):
         "reason": reason,
         "values": values,
         "lacks": lacks or {},
+        "not_finite": [],
     }
 
 
@@ -71,6 +72,7 @@ def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
             *changes,
         ],
         "left_out": [],
+        "other_data": [],
         "half_a_seed": None,
     }
 
@@ -105,15 +107,44 @@ def test_an_equal_run_needs_no_scale_and_what_was_not_run_has_none():
     assert (found.answer, found.reason) == ("not run", "no GPU")
 
 
-def test_a_diverged_run_is_said_and_none_of_the_scale_is_lost_for_another():
-    lost = run("change", lacks={"accuracy": "it is nan"}, scores=0.9, parameters=3.0)
-    found = weigh(scale_of(table()), lost)
-    assert (found.answer, found.reason) == ("not comparable", "accuracy: it is nan")
+def diverged(kind, label="", **values):
+    lost = [name for name in ("accuracy", "scores", "parameters") if name not in values]
+    found = run(kind, label, lacks=dict.fromkeys(lost, "it is nan"), **values)
+    return {**found, "not_finite": lost}
+
+
+def test_a_diverged_run_takes_no_other_of_the_scale_with_it():
     of_scale = table()
-    of_scale["runs"][4] = run("perturbation", "one ULP 3", lacks={"accuracy": "it is nan"})
+    of_scale["runs"][4] = diverged("perturbation", "one ULP 3")
     scale = scale_of(of_scale)
-    assert scale.left_out == ["one ULP 3: accuracy: it is nan"]
+    assert scale.left_out == ["one ULP 3: accuracy: it is nan; scores: it is nan"]
     assert len(scale.rounding["scores"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "others", "answer", "reason"),
+    [
+        # Red before: "not comparable", as if the runs were no pair.
+        ({"accuracy": 0.1}, 0, "more than another seed", "scores without a number"),
+        ({"accuracy": 0.9}, 0, "undecided", "no perturbation gives scores without a number"),
+        ({"scores": 0.99}, 0, "more than another seed", "accuracy without a number"),
+        ({}, 0, "undecided", "no perturbation gives scores without a number"),
+        # Where trainings of this workload diverge by themselves, it does what they do.
+        ({}, 3, "no more than rounding", "accuracy and scores without a number"),
+    ],
+)
+def test_a_change_that_diverges_is_told_by_what_is_left_or_by_its_rank(
+    values, others, answer, reason
+):
+    found = table(*(diverged("perturbation", f"ULP {k}") for k in range(others)))
+    of = weigh(scale_of(found), diverged("change", **values))
+    assert (of.answer, of.reason.removesuffix(", and it does")) == (answer, reason)
+
+
+def test_a_change_without_a_prediction_is_not_comparable():
+    lost = run("change", lacks={"scores": "no memory left"}, accuracy=0.9, parameters=3.0)
+    found = weigh(scale_of(table()), lost)
+    assert (found.answer, found.reason) == ("not comparable", "scores: no memory left")
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e155, 1e308])

@@ -46,6 +46,7 @@ def run(kind, label, found, *, answer="differs", reason=None, lacks=None):
         "reason": reason,
         "values": {} if found is None else values,
         "lacks": lacks or {},
+        "not_finite": [],
     }
 
 
@@ -74,6 +75,7 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
             | {"values": {"scores": 0.9}},
         ],
         "left_out": ["parallel, whose baseline is one-worker, seed 1"],
+        "other_data": [],
         "half_a_seed": 12,
     }
 

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections import namedtuple
 from dataclasses import dataclass
 
@@ -90,6 +91,19 @@ class Logs(Small):
     def test_step(self, batch, batch_idx, dataloader_idx=0):
         self.log("test_loss", float(dataloader_idx), on_step=False, on_epoch=True)
         self.log(f"own_{dataloader_idx}", 2.0, add_dataloader_idx=False)
+
+
+class OpaqueBatch(list):
+    """Two tensors, and an object that cannot be looked into."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.lock = threading.Lock()
+
+
+class GivesOpaque(Points):
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return OpaqueBatch(batch)
 
 
 def evaluated(network, tmp_path, data=None, callbacks=(), **workload):
@@ -264,3 +278,16 @@ def test_a_signal_ends_neither_test_nor_prediction(tmp_path):
     assert set(found.metrics) == {"test_loss"}
     assert set(found.predictions) == {"prediction"}
     assert not found.missing
+
+
+def test_what_test_and_prediction_were_given_is_hashed(tmp_path):
+    """So that rows of other samples are not compared."""
+    found = [evaluated(Small(), tmp_path, Points(size=70, seed=seed)).data for seed in (1, 1, 2)]
+    assert found[0] == found[1]
+    assert set(found[0]) == {"test", "predict"}
+    assert not set(found[0].values()) & set(found[2].values())
+    assert evaluated(Small(), tmp_path, Points(seed=1), predict=False).data == {
+        "test": found[0]["test"]
+    }
+    opaque = evaluated(Small(), tmp_path, GivesOpaque(seed=1))
+    assert (opaque.data, set(opaque.metrics)) == ({}, {"test_loss"})

@@ -31,10 +31,12 @@ def noise(*of_seeds):
                 "reason": None,
                 "values": {"acc": value},
                 "lacks": {},
+                "not_finite": [],
             }
             for number, value in enumerate(of_seeds)
         ],
         "left_out": [],
+        "other_data": [],
         "half_a_seed": None,
     }
 

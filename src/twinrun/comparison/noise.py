@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -56,8 +57,10 @@ def weigh(
         compared = [_without(run, "not comparable", "there is no reference") for run in others]
         found = [_without(reference, "not run", reason or ""), *compared]
         measures, by_step = [], pd.DataFrame(columns=list(STEP_COLUMNS))
+        other_data = []
     else:
-        measured = _measures(first)
+        other_data = _other_data(first, others)
+        measured = _measures(first, predicts="predict" not in other_data)
         measures = [measure for measure, _ in measured]
         found = [_of_run(run, first, measured) for run in runs]
         by_step = _by_step(first, found[1:])
@@ -73,6 +76,7 @@ def weigh(
             measures=[m for m in measures if m["kind"] == "metric" or _moves(m, known)],
             runs=found,
             left_out=[*left_out],
+            other_data=other_data,
             half_a_seed=_half_a_seed(by_step),
         ),
     )
@@ -110,25 +114,39 @@ def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
     )
 
 
-def _measures(first: _Run) -> list[tuple[Measure, str]]:
+def _other_data(first: _Run, listed: Sequence[ListedRun]) -> list[Literal["test", "predict"]]:
+    """Say where any other seed is given other data than the reference."""
+    read = [_read(run)[0] for run in listed if run["kind"] == "seed"]
+    own = first.manifest["evaluated_on"]
+    given = [run.manifest["evaluated_on"] for run in read if run is not None]
+    phases: tuple[Literal["test", "predict"], ...] = ("test", "predict")
+    return [
+        phase
+        for phase in phases
+        # What cannot be looked into has no hash.
+        if any(phase in own and phase in other and other[phase] != own[phase] for other in given)
+    ]
+
+
+def _measures(first: _Run, *, predicts: bool) -> list[tuple[Measure, str]]:
     """List what the reference can be compared by, with the metric or prediction that each is of.
 
     A metric and a prediction may have one name: then the second is called `... (predicted)`, and
     the parameters `... (of the network)` beside what is called as they are.
     """
     found: dict[str, tuple[Measure, str]] = {}
-    for measure, of in _measured(first):
+    for measure, of in _measured(first, predicts=predicts):
         while measure["name"] in found:
             measure["name"] += " (predicted)" if of else " (of the network)"
         found[measure["name"]] = measure, of
     return list(found.values())
 
 
-def _measured(first: _Run) -> Iterator[tuple[Measure, str]]:
+def _measured(first: _Run, *, predicts: bool) -> Iterator[tuple[Measure, str]]:
     for name in first.manifest["metrics"]:
         yield Measure(name=name, kind="metric", number=None, floor=0.0), name
     for name, array in first.predictions.items():
-        if name.endswith(FINGERPRINT) or not array.size:
+        if not predicts or name.endswith(FINGERPRINT) or not array.size:
             continue
         if outputs.are_rows(array):
             floor = 1 / (2 * len(array))  # half of one prediction
@@ -160,6 +178,7 @@ def _without(run: ListedRun, answer: str, reason: str) -> NoiseRun:
         reason=reason,
         values={},
         lacks={},
+        not_finite=[],
     )
 
 
@@ -190,6 +209,9 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
             for name, value in found.items()
             if name not in values
         },
+        not_finite=[
+            name for name, value in found.items() if name not in values and isinstance(value, float)
+        ],
     )
 
 
@@ -219,7 +241,7 @@ def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:
     if kind == "rows":
         # A row without numbers has a largest place too: the first.
         if not np.isfinite(outputs.numbers(other)).all():
-            return "it is not finite"
+            return math.nan
         return outputs.share_changed(one, other)
     return float(differing_elements(one, other).mean()) if one.dtype == other.dtype else 1.0
 

@@ -44,6 +44,8 @@ class NoiseRun(TypedDict):
     """By the name of a measure: a metric's value, or the distance to the reference."""
     lacks: dict[str, str]
     """Measures that it has no number of, and why."""
+    not_finite: list[str]
+    """Those of them that are NaN or infinite, where the reference has a number."""
 
 
 class NoiseTable(TypedDict):
@@ -65,6 +67,9 @@ class NoiseTable(TypedDict):
     """The reference, the repeat, the perturbations, the seeds, the changes."""
     left_out: list[str]
     """What differs elsewhere in the config and has another baseline, in a clause each."""
+    other_data: list[Literal["test", "predict"]]
+    """Where another seed is given other data than the reference, or in another order: a split by
+    the run's seed. Predictions are no measure then."""
     half_a_seed: int | None
     """The first step after which the parameters of half of the perturbations are at least half as
     far from the reference as those of the median seed; None where there is none."""

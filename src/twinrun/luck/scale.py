@@ -16,6 +16,7 @@ one of them, so that it is called more no more often than the test errs.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ class Tested:
     by: str
     """The measure that it is of."""
     unlike: str | None
-    """A metric that it moves, and that no run of the kind does."""
+    """What it does and no run of the kind: it moves a metric, or leaves something no number."""
     needed: int | None
     """Further runs of the kind that would decide, if these are like the others; None if no number
     does."""
@@ -57,6 +58,8 @@ class Scale:
     """Perturbations of which nothing was left to be measured; the tests leave them out."""
     kept: float
     """The share of the perturbations that the tests do not leave out."""
+    not_finite: Mapping[str, Mapping[str, int]]
+    """Runs of each kind of which a measure is NaN or infinite, by kind and measure."""
     units: Mapping[str, float]
     """Of each metric, so large that no difference of two values is too large for a float."""
     left_out: Sequence[str]
@@ -66,21 +69,27 @@ class Scale:
         """Test whether a run may be of a kind; None where there are not two runs of it."""
         found, unlike = [], None
         for measure in self.measures:
-            values, is_distance = kind[measure["name"]], measure["kind"] != "metric"
+            name, is_distance = measure["name"], measure["kind"] != "metric"
+            values, value, p = kind[name], math.inf, None
             if len(values) < (2 if is_distance else 3):  # one of a metric's is the reference's
                 return None
-            value = _on_scale(run["values"][measure["name"]], measure, self.units)
-            p = p_of(values, value, is_distance=is_distance)
+            if name not in run["not_finite"]:
+                value = _on_scale(run["values"][name], measure, self.units)
+                p = p_of(values, value, is_distance=is_distance)
             if p is None:
-                unlike = measure["name"]
-                # By its rank alone: that it is the only one of all that is another.
-                p = 1 / (len(values) + 1)
-            found.append((p, measure["name"], values, value, is_distance))
+                is_moved = name not in run["not_finite"]
+                alike = 0 if is_moved else self._broken(kind, name)
+                if not alike:
+                    unlike = f"moves {name}" if is_moved else f"gives {name} without a number"
+                # By its rank alone: so few of all are as it is.
+                p = (alike + 1) / (len(values) + alike + 1)
+            found.append((p, name, values, value, is_distance))
         if not found:
             return None
         p, name, values, value, is_distance = min(found, key=lambda entry: entry[0])
-        if unlike is not None:
-            needed: int | None = math.ceil(len(found) / LEVEL)
+        needed: int | None
+        if unlike is not None or math.isinf(value):
+            needed = math.ceil(len(found) / LEVEL)
         else:
             needed = runs_to_decide(
                 values,
@@ -95,6 +104,11 @@ class Scale:
             unlike=unlike,
             needed=self.further(needed, kind, name),
         )
+
+    def _broken(self, kind: Mapping[str, Sequence[float]], name: str) -> int:
+        """Return how many runs of a kind give a measure that is no number."""
+        of_kind = "perturbation" if kind is self.rounding else "seed"
+        return self.not_finite[of_kind].get(name, 0)
 
     def further(
         self, needed: int | None, kind: Mapping[str, Sequence[float]], name: str
@@ -157,6 +171,12 @@ def scale_of(table: NoiseTable) -> Scale:
         seeds={m["name"]: values(m, "seed") for m in measures},
         absorbed=len(perturbed) - len(grown),
         kept=len(grown) / len(perturbed) if grown else 1.0,
+        not_finite={
+            kind: Counter(
+                name for r in table["runs"] if r["kind"] == kind for name in r["not_finite"]
+            )
+            for kind in ("perturbation", "seed")
+        },
         units=units,
         left_out=left_out,
     )

@@ -30,7 +30,7 @@ class Weighed:
     answer: Worth
     """On the scale."""
     reason: str | None
-    """Why there is no answer."""
+    """Why there is no answer, or what is no number."""
     rounding: Tested | None
     """May it be a perturbation? None where that was not asked."""
     seeds: Tested | None
@@ -46,10 +46,13 @@ def weigh(scale: Scale, run: NoiseRun) -> Weighed:
     names = {measure["name"] for measure in scale.measures}
     if run["answer"] != "differs":
         return _without(run["answer"], run["reason"])
-    if not names or not names <= run["values"].keys():
+    if not names or not names <= {*run["values"], *run["not_finite"]}:
         return _without("not comparable", why_not(run, names))
     rounding, seeds = scale.test(run, scale.rounding), scale.test(run, scale.seeds)
     answer, waits_for, reason = _answer(scale, rounding, seeds)
+    broken = [name for name in run["not_finite"] if name in names]
+    if broken and reason is None:
+        reason = f"{' and '.join(broken)} without a number"
     needed = None
     if waits_for == "perturbation" and rounding is not None:
         is_near = rounding.p < BORDER or rounding.unlike is not None
@@ -79,7 +82,7 @@ def _answer(
         grown = " of which anything is left" if scale.absorbed else ""
         return "undecided", "perturbation", f"fewer than two perturbed runs{grown}"
     if rounding.p >= LEVEL and rounding.unlike is not None:
-        return "undecided", "perturbation", f"no perturbation moves {rounding.unlike}, and it does"
+        return "undecided", "perturbation", f"no perturbation {rounding.unlike}, and it does"
     if LEVEL <= rounding.p < BORDER:
         return "undecided", "perturbation", None
     if seeds is None:
@@ -91,7 +94,7 @@ def _answer(
     if seeds.p < LEVEL:
         return "more than another seed", None, None
     if seeds.unlike is not None:
-        return "undecided", "seed", f"no other seed moves {seeds.unlike}, and it does"
+        return "undecided", "seed", f"no other seed {seeds.unlike}, and it does"
     return (
         ("undecided", "seed", None)
         if seeds.p < BORDER

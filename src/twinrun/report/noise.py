@@ -107,8 +107,9 @@ def _group(
 def _written(of: Measure, runs: Sequence[NoiseRun]) -> str:
     """Write the distance of a run, or the range of those of several."""
     values = [run["values"][of["name"]] for run in runs if of["name"] in run["values"]]
+    broken = [run for run in runs if of["name"] in run["not_finite"]]
     if not values:
-        return "–"
+        return "no number" if broken else "–"
     ends = list(dict.fromkeys(distance(of, value) for value in (min(values), max(values))))
     return " to ".join(ends)
 

@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
+import xxhash
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun.config.class_paths import code_of
 from twinrun.config.definitions import Workload
 from twinrun.errors import sentence_of
 from twinrun.process.import_path import user_line
-from twinrun.training.kept_predictions import keep
+from twinrun.trace.fingerprints import fingerprint_batch
+from twinrun.training.kept_predictions import PHASES, keep
 
 Result = TypeVar("Result")
 
@@ -34,6 +36,9 @@ class Evaluation:
     """The outputs of `predict_step` by name; see `kept_predictions`."""
     missing: dict[str, str] = field(default_factory=dict)
     """What could not be measured or kept, and why."""
+    data: dict[str, str] = field(default_factory=dict)
+    """Hash of the batches, in their order, of `test` and `predict`; none of those that cannot be
+    looked into."""
 
 
 def evaluate(
@@ -44,6 +49,8 @@ def evaluate(
 ) -> Evaluation:
     """Test and predict as far as module and data module can, and the workload wants it."""
     found = Evaluation()
+    seen = _Seen()
+    vars(trainer)["callbacks"] = [*vars(trainer)["callbacks"], seen]
     attempt = partial(_attempt, found, code_of(workload))
     if workload.test:
         found.metrics = attempt("test", lambda: _test(trainer, module, data), {})
@@ -52,7 +59,46 @@ def evaluate(
         # What a module predicts may be of any class, and that class raise when it is looked at.
         found.predictions, missing = attempt("predict", lambda: keep(outputs), ({}, {}))
         found.missing |= missing
+    found.data = seen.hashes()
     return found
+
+
+class _Seen(pl.Callback):
+    """Hashes the batches that a network is tested on and predicts.
+
+    Rows of predictions are compared one by one, and a data module may choose other samples for
+    another seed.
+    """
+
+    def __init__(self) -> None:
+        self._of = {phase: xxhash.xxh3_128() for phase in PHASES}
+        self._begun: set[str] = set()
+        self._opaque: set[str] = set()
+
+    def hashes(self) -> dict[str, str]:
+        """Return the hash of each phase that had a batch and none that is opaque."""
+        return {
+            phase: self._of[phase].hexdigest()
+            for phase in PHASES
+            if phase in self._begun - self._opaque
+        }
+
+    def on_test_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, *_: object
+    ) -> None:
+        self._add("test", batch)
+
+    def on_predict_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, *_: object
+    ) -> None:
+        self._add("predict", batch)
+
+    def _add(self, phase: str, batch: object) -> None:
+        digest, opaque = fingerprint_batch(batch)
+        self._of[phase].update(digest.to_bytes(8, "little"))
+        self._begun.add(phase)
+        if opaque:
+            self._opaque.add(phase)
 
 
 def _attempt(

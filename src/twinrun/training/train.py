@@ -139,6 +139,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "whole_epochs": watchers.happened.whole_epochs,
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
+        "evaluated_on": evaluation.data,
         "actual": watchers.happened.actual,
         "perturbed": watchers.perturbation.found,
         "departures": watchers.happened.departures,

@@ -16,6 +16,13 @@ from twinrun.verdicts.sweep import p_value
 SEED_OR_ROUNDING = "Does another seed change the result more than rounding does?"
 WORTH = "What are changes worth, on the scale of rounding and of seeds?"
 LUCKY_SEED = "Is one of the seeds an outlier among the others?"
+OTHER_DATA = {
+    "test": (
+        "another seed is tested on other data, so that luck is in part that of the samples: a seed "
+        "of its own for the data module (from_run: {seed: null}) keeps the split"
+    ),
+    "predict": "another seed predicts other data, so that rows of predictions are not compared",
+}
 OF_KIND = {"perturbation": "one unit in the last place", "seed": "another seed"}
 
 
@@ -70,6 +77,7 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         clauses.append(
             f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
         )
+    clauses += [OTHER_DATA[phase] for phase in table["other_data"]]
     if scale.left_out:
         clauses.append(f"left aside: {'; '.join(scale.left_out)}")
     return "; ".join(clauses) or "there is nothing to compare the runs by"
