@@ -10,6 +10,7 @@ WITHOUT_CHOICES = {
     "epoch": None,
     "seeds": [1],
     "trained": None,
+    "margin": None,
     "without_number": [],
     "contestants": [],
     "conflict": None,
@@ -19,7 +20,7 @@ WITHOUT_CHOICES = {
 OF_TRIAL = {"choice": "w/v", "seed": 1, "lacks": None}
 
 
-def ranking(values, *, best="highest", contestants=(), conflict=None, trained=None):
+def ranking(values, *, best="highest", contestants=(), conflict=None, trained=None, margin=None):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number."""
     trials = [
         {
@@ -48,6 +49,7 @@ def ranking(values, *, best="highest", contestants=(), conflict=None, trained=No
         "best": best,
         "seeds": known,
         "trained": trained,
+        "margin": margin,
         "without_number": [seed for seed in seeds if seed not in known],
         "contestants": list(contestants),
         "conflict": conflict,

@@ -89,6 +89,23 @@ def planted(contests: int, *, seeds: int, shift: float, ratio: float = 1.0) -> t
     return power_with(first, second, seeds), answers.count("better") / contests
 
 
+def not_worse(contests: int, *, seeds: int, behind: float, ratio: float = 1.0) -> float:
+    """Return the share of contests with a margin in which the first is called better or not worse.
+
+    Args:
+        contests: how many.
+        seeds: a side.
+        behind: how far the first truly is behind the second, in margins; 1 is where each such
+            answer is an error. The margin is two standard deviations of the second.
+        ratio: the standard deviation of the first, in that of the second.
+    """
+    called = 0
+    for _ in range(contests):
+        values = [_values(-2.0 * behind, ratio, seeds), _values(0.0, 1.0, seeds)]
+        called += contest({**_ranking(values), "margin": 2.0}).answer in ("better", "not worse")
+    return called / contests
+
+
 def _normal() -> float:
     return DRAW.gauss(0, 1)
 
@@ -303,6 +320,7 @@ def _ranking(values: list[list[float]]) -> Ranking:
         "finished": 0,
         "same": [],
         "trained": None,
+        "margin": None,
         "trials": [],
     }
 
@@ -379,6 +397,14 @@ def main() -> None:
     for seeds in (2, 3, 5):
         share = false_alarms_of_collapsing(contests, seeds=seeds, share=0.3)
         print(f"equals, {seeds} seeds, of which 30 % collapse: {share:.2%} name a winner")
+    for ratio in (1.0, 4.0):
+        for behind in (1.0, 0.0):
+            for seeds in (3, 5, 10):
+                share = not_worse(contests, seeds=seeds, behind=behind, ratio=ratio)
+                print(
+                    f"{seeds} seeds, deviations {ratio:g} to 1, {behind:g} margins behind: "
+                    f"{share:.1%} better or not worse"
+                )
 
 
 if __name__ == "__main__":

@@ -192,6 +192,8 @@ def test_the_exit_codes_tell_four_outcomes_apart():
         ({"contest": "better"}, [contested("undecided")], "not comparable"),
         ({"contest": "better"}, [contested("not comparable")], "not comparable"),
         ({"contest": "not worse"}, [contested("better")], "pass"),
+        ({"contest": "not worse"}, [contested("not worse")], "pass"),
+        ({"contest": "better"}, [contested("not worse")], "fail"),
         ({"contest": "not worse"}, [contested("worse")], "fail"),
         ({"contest": "not worse"}, [contested("undecided")], "not comparable"),
         ({"contest": "not worse"}, [contested("not run")], "not comparable"),

@@ -125,6 +125,11 @@ def test_of_equals_at_most_one_contest_in_twenty_names_a_winner(choices):
     assert simulation().false_alarms(1000, seeds=3, choices=choices) <= 0.064
 
 
+def test_what_is_worse_by_the_margin_is_called_not_worse_in_one_contest_in_forty():
+    """1,000 contests; the bound of 2.5 % and twice the error of so many, 1.0 %."""
+    assert simulation().not_worse(1000, seeds=5, behind=1.0) <= 0.035
+
+
 def test_a_planted_difference_is_found_with_the_power_that_was_forecast():
     """1,000 contests; the bound is three times the error of so many, 3.8 %."""
     forecast, found = simulation().planted(1000, seeds=5, shift=2.0)

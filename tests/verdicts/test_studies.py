@@ -404,6 +404,30 @@ class TestContest:
         assert row["answer"] == answer
         assert measured in row["measured"]
 
+    @pytest.mark.parametrize(
+        ("a", "b", "margin", "answer", "measured"),
+        [
+            # Red before: "undecided", or "worse"; "not worse" passed only what is better.
+            ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0.05, "not worse", "margin of 0.05"),
+            ([0.9, 0.901, 0.902], [0.91, 0.911, 0.912], 0.05, "not worse", "by −0.01"),
+            ([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], 0, "not worse", "margin of 0"),
+            ([0.9, 0.9], [0.9, 0.9], 0, "not worse", "both give the same from every seed"),
+            ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0.02, "undecided", "would probably show that"),
+            ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0, "undecided", "not shown to be worse by"),
+            ([0.9, 0.901, 0.902], [0.91, 0.911, 0.912], 0.005, "worse", "apart by −0.01"),
+            ([0.9, 0.91, 0.92], [0.7, 0.72, 0.71], 0.05, "better", "apart by 0.200"),
+            ([0.9, 0.9], [0.91, 0.91], 0.5, "undecided", "how much is luck was not measured"),
+            ([0.9], [0.9], 0.5, "undecided", "from one seed only"),
+        ],
+    )
+    def test_with_a_margin_it_may_be_not_worse(self, a, b, margin, answer, measured):
+        for sign, best in ((-1, "lowest"), (1, "highest")):
+            values = {self.A: [sign * v for v in a], self.B: [sign * v for v in b]}
+            found = ranking(values, contestants=values, margin=margin, best=best)
+            (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
+            assert row["answer"] == answer
+        assert measured in row["measured"]
+
     def test_of_a_loss_the_lowest_is_better(self):
         values = {self.A: [0.7, 0.72, 0.71], self.B: [0.9, 0.91, 0.92]}
         found = Evidence(path="x", found=ranking(values, contestants=values, best="lowest"))

@@ -68,6 +68,7 @@ rule rank_candidates:
         runtime=15,
     params:
         **PARAMS.ranked_by("contest"),
+        margin=SETTINGS.config["contest"]["margin"],
         source=hash_of("scripts/rank_candidates.py", "twinrun.comparison.ranking"),
         contestants=INPUTS.candidates,
     script:

@@ -34,6 +34,7 @@ def rank(
     summary: str | Path,
     contestants: Mapping[str, str] | None = None,
     trained: str | None = None,
+    margin: float | None = None,
 ) -> None:
     """Write the ranking as a table, and with what it is made of as JSON.
 
@@ -47,6 +48,7 @@ def rank(
         contestants: how the choices of a contest are called, by their names; None for a sweep,
             whose choices are called after what they do not share.
         trained: how long, where that is not how long the workload itself is trained.
+        margin: of a contest: by less than that the first may be worse.
     """
     manifests = [run_files.read_ended(run) for run in runs]
     measured = _Measured(manifests, [Path(run) for run in runs], metric)
@@ -59,10 +61,7 @@ def rank(
     seeds = list(dict.fromkeys(trial["seed"] for trial in trials))
     known = [seed for seed in seeds if any(_has_number(t) for t in trials if t["seed"] == seed)]
     choices = ranked(trials, known, best, contestants)
-    position = {choice["name"]: index for index, choice in enumerate(choices)}
-    for trial in trials:
-        trial["rank"] = choices[position[trial["choice"]]]["rank"]
-    trials.sort(key=lambda trial: (position[trial["choice"]], seeds.index(trial["seed"])))
+    _order(trials, choices, seeds)
     _write_table(table, trials, metric)
     write_ranking(
         summary,
@@ -73,6 +72,7 @@ def rank(
             epoch=measured.epoch,
             trained=trained,
             best=best,
+            margin=margin,
             seeds=known,
             without_number=[seed for seed in seeds if seed not in known],
             contestants=list(contestants or {}),
@@ -83,6 +83,14 @@ def rank(
             trials=trials,
         ),
     )
+
+
+def _order(trials: list[Trial], choices: Sequence[Choice], seeds: Sequence[int]) -> None:
+    """Give trials the ranks of their choices, and sort them as these are."""
+    position = {choice["name"]: index for index, choice in enumerate(choices)}
+    for trial in trials:
+        trial["rank"] = choices[position[trial["choice"]]]["rank"]
+    trials.sort(key=lambda trial: (position[trial["choice"]], seeds.index(trial["seed"])))
 
 
 def _write_table(path: str | Path, trials: Sequence[Trial], metric: str) -> None:

@@ -182,6 +182,8 @@ class Ranking(TypedDict):
     """How long, where that is not how long the workload itself is trained."""
     best: str
     """`highest` or `lowest`."""
+    margin: float | None
+    """Of a contest: by less than that the first may be worse and is called not worse."""
     seeds: list[int]
     """Those that gave any choice a number; by them the choices are compared."""
     without_number: list[int]

@@ -78,11 +78,22 @@ def _of_names(part: SoundPart) -> Iterator[str]:
             yield "require.fingerprint: no variant of reproducibility is deterministic"
         elif name == "determinism_cost":
             yield from _of_cost(part, repeated)
-        elif name == "contest" and not part.is_wrong("contest") and _is_one(config["contest"]):
-            yield (
-                f"require.contest: {shown(wanted)} is no answer that one seed can give; name more "
-                f"than contest.seeds: {shown(config['contest']['seeds'])}"
-            )
+        elif name == "contest" and not part.is_wrong("contest"):
+            yield from _of_contest(config["contest"], wanted)
+
+
+def _of_contest(contest: Section, wanted: object) -> Iterator[str]:
+    """Find why no contest can give an answer."""
+    if _is_one(contest):
+        yield (
+            f"require.contest: {shown(wanted)} is no answer that one seed can give; name more "
+            f"than contest.seeds: {shown(contest['seeds'])}"
+        )
+    if wanted == "not worse" and contest["margin"] is None:
+        yield (
+            "require.contest: 'not worse' needs contest.margin, the difference that you would put "
+            "up with; without one it is what better is"
+        )
 
 
 def _is_one(study: Section) -> bool:

@@ -198,8 +198,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
             for name in instance:
                 if name not in schema.get("properties", {}):
                     hint = _hint(name, schema)
-                    if not hint.endswith("?"):  # a name misspelt is no place for an anchor
-                        hint += _of_anchor(instance[name], schema)
+                    hint += "" if hint.endswith("?") else _of_anchor(instance[name], schema)
                     yield f"{f'{path}.{name}'.lstrip('.')}: unknown key{hint}"
         case "required":
             missing = [name for name in rule if name not in instance]

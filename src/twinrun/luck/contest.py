@@ -1,6 +1,6 @@
 """Two candidates: is the first better than the second, or just luckier?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from twinrun.comparison.study_records import Choice, Ranking
@@ -14,8 +14,8 @@ from twinrun.luck.welch import Difference, Scatter, scatter, welch
 class Contest:
     """What the seeds of two candidates say."""
 
-    answer: Literal["better", "worse", "undecided", "not comparable"]
-    """Of the first."""
+    answer: Literal["better", "worse", "not worse", "undecided", "not comparable"]
+    """Of the first; not worse by as much as a margin, where there is one."""
     reason: str | None
     """Why they are not comparable."""
     first: Scatter | None
@@ -26,6 +26,8 @@ class Contest:
     """First less second; None where luck was not measured: a single seed, or none that matters."""
     bought: float | None
     """Share of the difference's variance that pairing by seed takes away."""
+    forgiven: float = 0.0
+    """What the margin adds to the first one's values."""
 
     @property
     def needed(self) -> int | None:
@@ -33,6 +35,16 @@ class Contest:
         if self.first is None or self.second is None or self.difference is None:
             return None
         return seeds_needed(self.first, self.second)
+
+    @property
+    def needed_within(self) -> int | None:
+        """Seeds a side that would show that the first is not worse by the margin; as `needed`."""
+        if self.first is None or self.second is None or self.difference is None:
+            return None
+        lifted = replace(self.first, mean=self.first.mean + self.forgiven)
+        if not self.forgiven or (lifted.mean - self.second.mean) * self.forgiven <= 0:
+            return None
+        return seeds_needed(lifted, self.second)
 
     @property
     def power(self) -> float | None:
@@ -63,18 +75,35 @@ def contest(ranking: Ranking) -> Contest:
     values = [choice["values"] for choice in choices]
     first, second = map(scatter, values)
     found = welch(first, second)
-    answer: Literal["better", "worse", "undecided"] = "undecided"
-    if found is not None and found.p < LEVEL:
-        is_higher = found.mean > 0
-        answer = "better" if is_higher == (ranking["best"] == "highest") else "worse"
+    is_same = first.number > 1 and values[0] == values[1]
     return Contest(
-        answer=answer,
+        answer=_answer(ranking, found, is_same=is_same),
         reason=None,
         first=first,
         second=second,
         difference=found,
         bought=bought_by_seed(*values),
+        forgiven=_sign(ranking) * (ranking["margin"] or 0.0),
     )
+
+
+def _answer(
+    ranking: Ranking, found: Difference | None, *, is_same: bool
+) -> Literal["better", "worse", "not worse", "undecided"]:
+    """Say how the first stands; a margin forgives what is shown to be less than it."""
+    margin, sign = ranking["margin"], _sign(ranking)
+    if found is not None and found.p < LEVEL and sign * found.mean > 0:
+        return "better"
+    # The end of the 95 % interval at which the first is worst: it errs in 2.5 % of contests.
+    if margin is not None and (
+        is_same or (found is not None and min(sign * end for end in found.interval) > -margin)
+    ):
+        return "not worse"
+    return "worse" if found is not None and found.p < LEVEL else "undecided"
+
+
+def _sign(ranking: Ranking) -> int:
+    return 1 if ranking["best"] == "highest" else -1
 
 
 def _why_not(ranking: Ranking, choices: list[Choice]) -> str | None:

@@ -62,15 +62,19 @@ def _outlier(results: Results, row: VerdictRow) -> Iterator[Sentence]:
 
 def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     ranking = results.contests.get(row["evidence"])
-    if ranking is None or row["answer"] not in ("better", "worse"):
+    if ranking is None or row["answer"] not in ("better", "worse", "not worse"):
         return
     first, second = (choice["label"] for choice in candidates(ranking))
-    apart = contest(ranking).difference
+    found = contest(ranking)
+    apart = found.difference
     if apart is None:
         return
     low, high = (measure(end) for end in apart.interval)
     by = f"{ranking['metric']} is apart by {measure(apart.mean)} (95% interval {low} to {high})"
-    yield sentence(row, f"{first} is {row['answer']} than {second}, by more than luck: {by}")
+    than = ", by more than luck"
+    if found.answer == "not worse":
+        than = f" by as much as {measure(ranking['margin'] or 0.0)}, which you would put up with"
+    yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}")
 
 
 def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:

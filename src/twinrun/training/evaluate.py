@@ -84,12 +84,22 @@ class _Seen(pl.Callback):
         }
 
     def on_test_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, *_: object
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: object,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         self._add("test", batch)
 
     def on_predict_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, *_: object
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        batch: object,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         self._add("predict", batch)
 

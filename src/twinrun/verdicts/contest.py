@@ -1,7 +1,7 @@
 """The verdict on two candidates: is the first better than the second, or just luckier?"""
 
 from twinrun.comparison.study_records import Ranking
-from twinrun.formatting import count, measure, percent
+from twinrun.formatting import count, measure, percent, plural
 from twinrun.luck.contest import Contest, candidates, contest
 from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
@@ -45,13 +45,33 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if seeds < 2:
         luck = "from one seed only, so this may be luck: list more under contest.seeds"
         return f"{compared}; {luck}{aside}"
+    within = within_margin(ranking, found)
+    if found.answer == "not worse" and found.difference is None:
+        return f"{compared}; both give the same from every seed{within}{aside}"
     if found.difference is None:
         alike = "both give the same" if same(found.first, found.second) else "no seed changes that"
         luck = "" if same(found.first, found.second) else ", so how much is luck was not measured"
         return f"{compared}; {alike}{luck}{aside}"
     apart = f"apart by {_apart(found.difference)}, p {p_value(found.difference.p)}"
-    still = seeds_still(found.needed, seeds) if found.answer == "undecided" else _power(found)
-    return f"{compared}; {apart}; {still}; {_pairing(found.bought)}{aside}"
+    if found.answer == "undecided":
+        still = f"; {seeds_still(found.needed, seeds)}"
+    else:
+        still = "" if found.answer == "not worse" else f"; {_power(found)}"
+    return f"{compared}; {apart}{within}{still}; {_pairing(found.bought)}{aside}"
+
+
+def within_margin(ranking: Ranking, found: Contest) -> str:
+    """Say what a margin makes of a contest; nothing without one, or where it is better anyway."""
+    if ranking["margin"] is None or found.answer in ("better", "worse"):
+        return ""
+    margin = f"the margin of {measure(ranking['margin'])}"
+    if found.answer == "not worse":
+        return f"; not worse by as much as {margin} (which errs in about 2.5% of contests)"
+    needed = found.needed_within
+    if needed is None:
+        return f"; not shown to be worse by less than {margin}"
+    more = max(needed, found.first.number + 1 if found.first else 0)
+    return f"; {plural(more, 'seed')} would probably show that it is not worse by {margin}"
 
 
 def _apart(found: Difference) -> str:

@@ -46,6 +46,7 @@ Answer = Literal[
     "no",
     "better",  # of two candidates, the first, by more than luck
     "worse",
+    "not worse",  # of two candidates, the first, by less than a margin, if at all
     "no more than rounding",  # a change moves the result as one unit in the last place does
     "no more than another seed",  # more than that, and no more than another seed does
     "more than another seed",
