@@ -86,7 +86,7 @@ def rank(
 
 
 def _order(trials: list[Trial], choices: Sequence[Choice], seeds: Sequence[int]) -> None:
-    """Give trials the ranks of their choices, and sort them as these are."""
+    """Rank trials as their choices are, and sort them by that."""
     position = {choice["name"]: index for index, choice in enumerate(choices)}
     for trial in trials:
         trial["rank"] = choices[position[trial["choice"]]]["rank"]
