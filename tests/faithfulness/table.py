@@ -85,7 +85,10 @@ REFUSED = {
         **CAPTURED,
         "ReadsBack": "has no room for what does not compile into one graph",
     },
-    "accumulate": MANUAL,
+    "accumulate": {
+        **MANUAL,
+        "Lbfgs": "LBFGS computes the gradients of a step several times",
+    },
 }
 
 # Another computation by what the setting is. Of micro-batches: these modules do something with each
@@ -105,7 +108,6 @@ ANOTHER = {
         "UsesOutputs": EACH,
         "Annealed": EACH,
         "ReadsBack": "its loss is no mean over the samples",
-        "Lbfgs": "its closure computes the last micro-batch alone",
     },
     # From torch, whoever sets it: the loader's generator gives each epoch a seed for its workers,
     # but none to workers that stay, so that the sampler's numbers are others.

@@ -5,15 +5,22 @@ import pandas as pd
 import pytest
 import pytorch_lightning as pl
 import torch
+from example_trainings import VARIANT
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
+from torchmetrics import MeanMetric
 from tracing import rows_of
 
+from twinrun.config.definitions import TrainerArguments, Variant
 from twinrun.errors import TwinrunError
-from twinrun.parallel.accumulation import MicroBatches, accumulate
+from twinrun.parallel.accumulation import accumulate
+from twinrun.parallel.micro_batch_logs import logged_of_parts
+from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.process.determinism import determinism
+from twinrun.run_records import is_in_part
 from twinrun.trace.step_tracer import Tracer
+from twinrun.training.what_happened import WhatHappened
 
 
 @pytest.fixture(autouse=True)
@@ -161,10 +168,183 @@ def test_a_module_that_asks_for_its_loader_finds_the_mini_batches(data):
             torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-12, atol=1e-14)
 
 
+class Numbered(Averaged):
+    """Updates at every second batch by the number that its hooks are given."""
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        self.counted.append(("update", epoch, batch_idx))
+        if batch_idx % 2 == 0:
+            optimizer.step(closure=optimizer_closure)
+        else:
+            optimizer_closure()
+
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        self.counted.append(("zero", epoch, batch_idx))
+        if batch_idx % 2:
+            optimizer.zero_grad()
+
+
+class ByOneStep(Averaged):
+    """Evaluates by its training step, whose loss grows with the number of the batch."""
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * (1 + batch_idx)
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self.training_step(batch, batch_idx))
+
+
+class ByLoss(torch.optim.SGD):
+    """Takes a step that is the longer the larger the loss, as Polyak's."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = closure()
+        for parameter in self.param_groups[0]["params"]:
+            parameter -= 0.1 * loss * parameter.grad
+        return loss
+
+
+class Polyak(Averaged):
+    def configure_optimizers(self):
+        return ByLoss(self.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize("kind", [Numbered, ByOneStep, Polyak])
+def test_updates_and_evaluations_are_those_of_the_mini_batch(kind):
+    torch.manual_seed(1)
+    whole, _, metrics = trained(1, kind())
+    torch.manual_seed(1)
+    module, _, found = trained(3, kind())
+    # The gradients are zeroed with the first micro-batch, and the update comes with the last.
+    assert sorted(module.counted) == sorted(whole.counted)
+    assert found == pytest.approx(metrics, rel=1e-12)
+    for name, value in whole.state_dict().items():
+        if name != "calls":
+            torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-12, atol=1e-14)
+
+
+class Logs(Small):
+    """Logs what can be logged, in each way; its last hook sees what a callback would."""
+
+    def __init__(self):
+        super().__init__()
+        self.metric = MeanMetric()
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        inputs, _ = batch
+        loss = super().training_step(batch, batch_idx)
+        both = {"on_step": True, "on_epoch": True}
+        self.log("step", loss)
+        self.log("number", loss.item())
+        self.log("rate", 0.1)
+        self.log_dict({"both": loss, "single": loss.to(torch.float32)}, **both)
+        self.log("count", float(len(inputs)), reduce_fx="sum", **both)
+        self.log("largest", inputs.max(), reduce_fx=torch.max, **both)
+        self.log("smallest", inputs.min(), reduce_fx="min", **both)
+        self.log("given", loss, batch_size=len(inputs), **both)
+        self.log("constant", loss, batch_size=9, **both)
+        self.metric.update(inputs.mean(), weight=len(inputs))
+        self.log("metric", self.metric, on_step=False, on_epoch=True)
+        if batch_idx == 1:
+            self.log("second", loss)
+        return loss
+
+    def on_before_backward(self, loss):
+        self.log("backward", self.output.weight.sum(), on_step=True, on_epoch=True)
+
+    def on_after_backward(self):
+        norm = self.output.weight.grad.norm()
+        self.log("norm", norm, on_step=True, on_epoch=True)
+        self.seen.append(float(self.trainer.callback_metrics["step"]))
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("end", self.output.weight.sum(), on_step=True, on_epoch=True)
+        self.seen.append({n: float(v) for n, v in self.trainer.callback_metrics.items()})
+
+
+def test_what_is_logged_is_the_mini_batchs():
+    torch.manual_seed(1)
+    whole, _, metrics = trained(1, Logs())
+    torch.manual_seed(1)
+    module, _, found = trained(3, Logs())
+    assert found == pytest.approx(metrics, rel=1e-6)
+    assert list(found) == list(metrics)
+    assert len(module.seen) == len(whole.seen) == 20
+    for number, (own, wanted) in enumerate(zip(module.seen, whole.seen, strict=True)):
+        assert own == pytest.approx(wanted, rel=1e-6), number
+    # The others are of float32.
+    exact = [name for name in metrics if "single" not in name and name != "metric"]
+    assert [found[n] for n in exact] == pytest.approx([metrics[n] for n in exact], rel=1e-12)
+
+
+class LogsOnce(Small):
+    """Logs at the first micro-batch alone: of 6, then of 2."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        if int(self.calls) % 3 == 1:
+            self.log("first", float(len(batch[0])), on_step=True, on_epoch=True)
+        return loss
+
+
+def test_what_some_micro_batches_log_is_theirs():
+    _, _, metrics = trained(3, LogsOnce())
+    assert metrics["first_step"] == 2
+    assert metrics["first_epoch"] == pytest.approx((4 * 6 * 6 + 2 * 2) / (4 * 6 + 2))
+
+
+class LogsMetric(Small):
+    """Logs a metric of torchmetrics at each step, and one that has no value of a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.updated, self.epochs = MeanMetric(), MeanMetric(), MeanMetric()
+
+    def training_step(self, batch, batch_idx):
+        self.mean(batch[0])
+        self.epochs(batch[0])
+        self.updated.update(batch[0])
+        self.log_dict({"mean": self.mean, "updated": self.updated}, on_step=True, on_epoch=True)
+        self.log("epochs", self.epochs, on_step=False, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+
+def test_what_is_not_the_mini_batchs_is_a_departure():
+    module, _, metrics = trained(3, LogsMetric())
+    assert metrics["mean_epoch"] == pytest.approx(trained(1, LogsMetric())[2]["mean_epoch"])
+    assert logged_of_parts(module) == ["mean"]
+    happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
+    happened.on_train_end(module.trainer, module)
+    found = happened.departures[-1]
+    assert found["setting"] == "accumulate"
+    assert is_in_part(found)
+    assert "last micro-batch (torchmetrics logged as mean)" in found["sentence"]
+
+
 class Manual(Small):
     def __init__(self):
         super().__init__()
         self.automatic_optimization = False
+
+
+class Lbfgs(Small):
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), max_iter=3)
+
+
+class Twice(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        return super().step(closure)
+
+
+class Sharp(Small):
+    """An optimizer that computes the gradients of a step twice, of which only a run can tell."""
+
+    def configure_optimizers(self):
+        return Twice(self.parameters(), lr=0.1)
 
 
 class Strings(Points):
@@ -181,6 +361,8 @@ class Listed(Points):
     ("module", "data", "parts", "message"),
     [
         (Manual, Points, 2, "accumulate: Manual optimizes manually"),
+        (Lbfgs, Points, 2, "accumulate: LBFGS computes the gradients of a step several times"),
+        (Sharp, Points, 2, "accumulate: Twice computes the gradients of a step several times"),
         (Small, Points, 7, "accumulate: a mini-batch of 6 is not enough for 7 micro-batches"),
         (Small, Strings, 2, "accumulate: a mini-batch holds a str, where tensors are needed"),
         (Small, Listed, 2, "accumulate: train_dataloader gives a list"),

@@ -4,82 +4,47 @@ Lightning accumulates over several batches of a loader. Here the loader's batche
 and each is cut, so that the order, the mini-batches and every random number drawn to prepare them
 are those of a training that does not accumulate. A micro-batch of m_j samples of M counts with
 weight m_j / M, so that the sum of their gradients is that of the mean over the mini-batch. A step,
-its loss and its fingerprints are those of the whole mini-batch.
+its loss, its logs and its fingerprints are those of the whole mini-batch.
 
 Hooks around a step are those of the mini-batch too: `on_train_batch_start` and `on_train_batch_end`
 of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
-first micro-batch, the others with the last one, and all with the mini-batch's number. A moving
-average that one of them keeps would else be moved by every micro-batch. A schedule of steps counts
+first micro-batch, the others with the last one. All that are given a number, `optimizer_step` and
+`optimizer_zero_grad` too, are given the mini-batch's. A moving average that one of them keeps would
+else be moved by every micro-batch. An optimizer that has its closure compute the gradients again is
+refused: that would be those of the last micro-batch alone. A schedule of steps counts
 mini-batches, and so does the loader that a module finds. What the Trainer counts is micro-batches
 (`num_training_batches`).
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
 from pytorch_lightning.trainer.states import RunningStage
 from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.utils.data import DataLoader
 
-from twinrun.batches import leaves, tensors, with_tensors
 from twinrun.errors import TwinrunError
-from twinrun.parallel.batch_sharding import shards
+from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
+from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.trace.loss import loss_of
 from twinrun.trace.step_tracer import Tracer
 
-
-class MicroBatches:
-    """Stands in for a training loader: yields each of its mini-batches in micro-batches."""
-
-    def __init__(self, loader: DataLoader, number: int) -> None:
-        self.whole: object = None
-        """The mini-batch under way."""
-        self.factor = 1.0
-        """By how much a micro-batch counts more than an equal one: m_j / M x their number."""
-        self.part = 0
-        """Which micro-batch of it is under way, from 0."""
-        # Where Lightning looks for `set_epoch`.
-        self.sampler, self.batch_sampler = loader.sampler, loader.batch_sampler
-        self.is_to_be_checked = False
-        """Whether Lightning is about to ask for an iterator only to see that there is one."""
-        self._loader, self._number = loader, number
-
-    @property
-    def number(self) -> int:
-        """The micro-batches of a mini-batch."""
-        return self._number
-
-    def __len__(self) -> int:
-        # Lightning takes the batches of an epoch from it (`num_training_batches`).
-        return len(self._loader) * self._number
-
-    def __iter__(self) -> Iterator[object]:
-        if self.is_to_be_checked:
-            self.is_to_be_checked = False
-            return iter(())
-        # Begun now, since a loader draws where its iterator is made.
-        return self._parts(iter(self._loader))
-
-    def _parts(self, batches: Iterator[object]) -> Iterator[object]:
-        for whole in batches:
-            self.whole, size = whole, _size(whole)
-            # A micro-batch of no samples has no mean.
-            if size < self._number:
-                raise _not_cut(
-                    f"a mini-batch of {size} is not enough for {self._number} micro-batches"
-                )
-            start = 0
-            for part, shard in enumerate(shards(size, self._number)):
-                self.part = part
-                # Lightning divides each loss by accumulate_grad_batches; what is left is m_j / M.
-                self.factor = self._number * shard / size
-                yield _cut(whole, start, start + shard)
-                start += shard
+# With which micro-batch a hook is called; others Lightning calls once for a mini-batch by itself.
+When = Literal["first", "last", "as always"]
+# Each with the argument that is the batch's number, if it has one.
+HOOKS: dict[str, tuple[When, int | None]] = {
+    "on_train_batch_start": ("first", -1),
+    "on_train_batch_end": ("last", -1),
+    "on_after_backward": ("last", None),
+    "optimizer_step": ("as always", 1),
+    "optimizer_zero_grad": ("as always", 1),
+}
 
 
 class HooksOfSteps:
@@ -99,35 +64,32 @@ class HooksOfSteps:
         kind: type[pl.LightningModule] | type[pl.Callback],
     ) -> None:
         """Exchange the hooks that an owner has of its own for those of whole steps."""
-        for name, decide in (
-            ("on_train_batch_start", self._is_first),
-            ("on_train_batch_end", self._is_last),
-            ("on_after_backward", self._is_last),
-        ):
-            is_own = name in vars(owner) or getattr(type(owner), name) is not getattr(kind, name)
+        for name, (when, number) in HOOKS.items():
+            plain = getattr(kind, name, None)
+            if plain is None:  # a callback has no part in the update
+                continue
+            is_own = name in vars(owner) or getattr(type(owner), name) is not plain
             if is_own:
-                has_index = name != "on_after_backward"
-                hook = self._of_step(getattr(owner, name), decide, has_index=has_index)
-                vars(owner)[name] = hook
-
-    def _is_first(self) -> bool:
-        return self._made[0].part == 0
-
-    def _is_last(self) -> bool:
-        return self._made[0].part == self._number - 1
+                vars(owner)[name] = self._of_step(getattr(owner, name), when, number)
 
     def _of_step(
-        self, hook: Callable[..., object], is_called: Callable[[], bool], *, has_index: bool
+        self, hook: Callable[..., object], when: When, number: int | None
     ) -> Callable[..., object]:
         @functools.wraps(hook)
-        def of_step(*arguments: object) -> object:
-            if not is_called():
+        def of_step(*arguments: object, **options: object) -> object:
+            if not self._is_called(when):
                 return None
-            if has_index:
-                arguments = (*arguments[:-1], cast(int, arguments[-1]) // self._number)
-            return hook(*arguments)
+            if number is not None:
+                found = list(arguments)
+                found[number] = cast(int, found[number]) // self._number
+                arguments = tuple(found)
+            return hook(*arguments, **options)
 
         return of_step
+
+    def _is_called(self, when: When) -> bool:
+        made = self._made[0]
+        return when == "as always" or (made.is_last if when == "last" else made.part == 0)
 
 
 class WholeSteps(Tracer):
@@ -180,7 +142,8 @@ def accumulate(
         The tracer of the training.
 
     Raises:
-        TwinrunError: if the module optimizes manually; later, if a mini-batch cannot be cut.
+        TwinrunError: if the module optimizes manually; later, if a mini-batch cannot be cut, or an
+            optimizer has the gradients of a step computed again.
     """
     if not module.automatic_optimization:
         raise TwinrunError(
@@ -189,11 +152,10 @@ def accumulate(
         )
     made: list[MicroBatches] = []
     asked: list[tuple[int | float, int | float]] = []
-    plain_step = module.training_step
 
     def cut(loader: object, trainer: pl.Trainer) -> MicroBatches:
         if not isinstance(loader, DataLoader) or not hasattr(loader.dataset, "__len__"):
-            raise _not_cut(
+            raise not_cut(
                 f"train_dataloader gives a {type(loader).__name__}, where a torch DataLoader with "
                 f"a length is needed"
             )
@@ -206,24 +168,75 @@ def accumulate(
         _count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
         return made[0]
 
+    exchange_for_trainer(data, cut)
+    _watch_hooks(module, HooksOfSteps(made, micro_batches))
+    _weigh(module, made)
+    return WholeSteps(made, micro_batches)
+
+
+def _weigh(module: pl.LightningModule, made: list[MicroBatches]) -> None:
+    """Have a module compute micro-batches, with the losses and logs of mini-batches."""
+    plain_step, logs = module.training_step, MicroBatchLogs(module, made)
+
     # Lightning reads the signature of `training_step` to choose what it hands over.
     @functools.wraps(plain_step)
     def training_step(*arguments: object, **options: object) -> STEP_OUTPUT:
+        if module._current_fx_name != "training_step":  # a module may evaluate by it
+            return plain_step(*arguments, **options)
+        batches = made[0]
+        if batches.is_computed:
+            raise computed_again(module.trainer.optimizers[0])
+        batches.is_computed = True
         if len(arguments) > 1:  # a step may do without the number of its batch
-            arguments = (arguments[0], cast(int, arguments[1]) // micro_batches, *arguments[2:])
-        found, factor = plain_step(*arguments, **options), made[0].factor
-        # Micro-batches of one size add no operation to the step.
-        if factor == 1 or found is None:
-            return found
-        if isinstance(found, Mapping):
-            return {**found, "loss": found["loss"] * factor}
-        # ASSUME the loss is a mean over the samples.
-        return found * factor
+            number = cast(int, arguments[1]) // batches.number
+            arguments = (arguments[0], number, *arguments[2:])
+        logs.begin()
+        found = _weighted(plain_step(*arguments, **options), batches.factor)
+        if batches.is_last:
+            logs.end("training_step")
+        loss = loss_of(found)
+        if loss is not None:
+            batches.loss = loss.detach() if batches.loss is None else batches.loss + loss.detach()
+        return found
 
-    module.training_step = training_step
-    exchange_for_trainer(data, cut)
-    _watch_hooks(module, HooksOfSteps(made, micro_batches))
-    return WholeSteps(made, micro_batches)
+    after_backward = module.on_after_backward
+
+    @functools.wraps(after_backward)
+    def on_after_backward() -> None:
+        if made[0].is_last:
+            logs.end(*EACH)
+        after_backward()
+
+    update = module.optimizer_step
+
+    @functools.wraps(update)
+    def optimizer_step(
+        epoch: int,
+        batch_idx: int,
+        optimizer: torch.optim.Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], object] | None = None,
+    ) -> None:
+        def closure() -> object:
+            assert optimizer_closure is not None  # noqa: S101  Lightning always gives one
+            found, loss = optimizer_closure(), made[0].loss
+            # Lightning's is that of the last micro-batch, and an optimizer may go by it.
+            is_there = found is not None and loss is not None
+            return loss / module.trainer.accumulate_grad_batches if is_there else found
+
+        update(epoch, batch_idx, optimizer, closure)
+
+    module.training_step, module.optimizer_step = training_step, optimizer_step
+    module.on_after_backward = on_after_backward
+
+
+def _weighted(found: STEP_OUTPUT, factor: float) -> STEP_OUTPUT:
+    # Micro-batches of one size add no operation to the step.
+    if factor == 1 or found is None:
+        return found
+    if isinstance(found, Mapping):
+        return {**found, "loss": found["loss"] * factor}
+    # ASSUME the loss is a mean over the samples.
+    return found * factor
 
 
 def _count_micro_batches(
@@ -250,6 +263,9 @@ def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:
 
     @functools.wraps(begin)
     def on_fit_start() -> None:
+        for optimizer in module.trainer.optimizers:
+            if isinstance(optimizer, torch.optim.LBFGS):  # others are known when they do so
+                raise computed_again(optimizer)
         # Lightning asks whether the number of the batch is a multiple of `frequency`.
         for config in module.trainer.lr_scheduler_configs:
             if config.interval == "step":
@@ -268,24 +284,3 @@ def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:
         return callbacks
 
     module.configure_callbacks = configure_callbacks
-
-
-def _size(batch: object) -> int:
-    """Return the samples of a mini-batch: the length that all its tensors share."""
-    found = [leaf for _, leaf in leaves(batch)]
-    others = [type(leaf).__name__ for leaf in found if not isinstance(leaf, torch.Tensor)]
-    if others:
-        raise _not_cut(f"a mini-batch holds a {others[0]}, where tensors are needed")
-    # ASSUME a sample is one row of every tensor.
-    lengths = {len(tensor) if tensor.ndim else 0 for tensor in tensors(batch)}
-    if len(lengths) != 1:
-        raise _not_cut(f"a mini-batch holds tensors of {len(lengths)} lengths")
-    return lengths.pop()
-
-
-def _cut(batch: object, start: int, end: int) -> object:
-    return with_tensors(batch, lambda tensor: tensor[start:end])
-
-
-def _not_cut(why: str) -> TwinrunError:
-    return TwinrunError(f"accumulate: {why}; say accumulate: 1")

@@ -32,6 +32,8 @@ class FirstStep(pl.Callback):
         """Batches that were taken: one, and those before it that the module skipped."""
         self.logged: set[str] = set()
         """Metrics of training and validation."""
+        self.backward_passes = 0
+        """Of the last batch; an optimizer may have its closure do several."""
         self.has_validated = False
         self.steps_per_epoch: int | None = None
         """Of the optimizer; None for a stream without a length."""
@@ -73,8 +75,15 @@ class FirstStep(pl.Callback):
         # Only an epoch that ends has Lightning step its schedulers, with what they monitor. Not
         # `limit_train_batches`: schedulers ask the Trainer before how many steps there will be.
         trainer.fit_loop.max_batches = batch_idx + 1
+        self.backward_passes = 0
         self.batch_bytes = num_bytes(batch)
         self.batch = fingerprint_tree(batch) if self._keeps_batch else None
+
+    def on_before_backward(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
+    ) -> None:
+        """Count it."""
+        self.backward_passes += 1
 
     def on_train_batch_end(
         self,

@@ -192,6 +192,7 @@ def _of_step(
         yield failure(step.phase, error, part, takers)
         return
     yield from step.mistakes(trainer, module, data)
+    yield from _of_closure(part, trainer, step)
     if step.count:
         yield from _of_monitors([*vars(trainer)["callbacks"], *left_out], module, step.logged)
     found["notes"] += step.notes
@@ -212,18 +213,27 @@ def _of_step(
 
 def _of_accumulation_by_hand(part: Part) -> Iterator[str]:
     """Say which accumulation a module that optimizes by hand cannot have."""
-    workload = part.training.workload
+    by_hand = f"{part.training.workload.module} optimizes by hand"
+    yield from _of_accumulation(part, by_hand)
+    if part.training.workload.trainer.accumulation() != 1:
+        yield (
+            f"module: {by_hand}, for which Lightning has no accumulate_grad_batches; leave it out "
+            f"of `trainer`"
+        )
+
+
+def _of_closure(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator[str]:
+    """Say the same of an optimizer that would compute the last micro-batch again."""
+    if trainer.lightning_module.automatic_optimization and step.backward_passes > 1:
+        name = f"{type(trainer.optimizers[0]).__name__} of {part.training.workload.module}"
+        yield from _of_accumulation(part, f"{name} computes the gradients of a step several times")
+
+
+def _of_accumulation(part: Part, why: str) -> Iterator[str]:
+    """Say which accumulation a module cannot have."""
     for key, count in part.accumulate.items():
         if count > 1:
-            yield (
-                f"module: {workload.module} optimizes by hand, so that {key}: {count} cannot "
-                f"accumulate its gradients; take 1"
-            )
-    if workload.trainer.accumulation() != 1:
-        yield (
-            f"module: {workload.module} optimizes by hand, for which Lightning has no "
-            f"accumulate_grad_batches; leave it out of `trainer`"
-        )
+            yield f"module: {why}, so that {key}: {count} cannot accumulate its gradients; take 1"
 
 
 def _of_monitors(
