@@ -12,3 +12,11 @@ def test_training_and_validation_share_a_panel_whatever_joins_their_names(tmp_pa
     table = training._metrics(write_run(tmp_path, epochs=logged))
     found = table[["phase", "metric"]].fillna("").drop_duplicates().to_records(index=False)
     assert [tuple(each) for each in found] == [("train", "loss"), ("val", "loss"), ("", "lr")]
+
+
+def test_metrics_of_any_size_are_drawn(tmp_path):
+    """Red before: no axis is long enough for 3e308."""
+    logged = {"huge": [1e200, 3e200], "both": [-1.7e308, 1.7e308], "tiny": [0, 5e-324]}
+    run = write_run(tmp_path, epochs=logged)
+    training.curves([run], variants=["deterministic"], output=tmp_path / "curves.svg")
+    assert (tmp_path / "curves.svg").stat().st_size > 1000

@@ -29,6 +29,7 @@ from twinrun.formatting import power_of_ten
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 WIDTH_INCHES = 5.0
 REASON_WIDTH, REASON_LINES = 58, 8  # letters and lines of a sentence that stands for a figure
+DECADES = (-300, 300)  # that matplotlib's axes have room for
 GAP = 2  # pixels between the images of a mosaic
 
 # matplotlib's: a name, or an offset and the lengths of ink and gap in points.
@@ -233,13 +234,18 @@ def band(
     )
 
 
+def drawable(values: pd.Series) -> pd.Series:
+    """Leave out what no axis is long enough for: infinity, and what is near the largest float."""
+    return values.where(values.abs() < 10.0 ** DECADES[1])
+
+
 def log_axis(axis: Axis) -> None:
     """Make an axis logarithmic, from decade to decade of what is drawn, with plain-text ticks."""
     name = "x" if axis is axis.axes.xaxis else "y"
     axis.axes.set(**{f"{name}scale": "log"})
     # Draw first, then call this: empty axes have an interval from inf to -inf.
     low, high = axis.get_data_interval()
-    low, high = np.floor(np.log10(low)), np.ceil(np.log10(high))
+    low, high = np.clip([np.floor(np.log10(low)), np.ceil(np.log10(high))], *DECADES)
     # At least one decade: equal limits are no axis.
     axis.axes.set(**{f"{name}lim": (10.0**low, 10.0 ** max(high, low + 1))})
     axis.set_major_locator(LogLocator(numticks=7))

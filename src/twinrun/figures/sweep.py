@@ -4,11 +4,12 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
-from twinrun.figures.style import MUTED, canvas, note_alone
+from twinrun.figures.style import MUTED, canvas, drawable, note_alone
 from twinrun.formatting import measure
 from twinrun.run_files import verified
 
@@ -46,7 +47,8 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
             # The best is drawn last, on top.
             for table, colour in reversed(list(zip(tables, colours, strict=False))):
                 if name in table:
-                    axes.plot(table["epoch"], table[name], color=colour, marker="o", markersize=4)
+                    values = drawable(pd.to_numeric(table[name], errors="coerce"))
+                    axes.plot(table["epoch"], values, color=colour, marker="o", markersize=4)
         if not logged:
             note_alone(grid[0, 0], "the trials log nothing" if drawn else "no trial has finished")
         for trial, colour in list(zip(drawn, colours, strict=False))[:MOST_NAMED]:

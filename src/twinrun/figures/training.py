@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from twinrun import artifacts
-from twinrun.figures.style import Dashes, band, canvas, colour_of, empty
+from twinrun.figures.style import Dashes, band, canvas, colour_of, drawable, empty
 from twinrun.run_files import failure_of, read_run, verified
 
 MOST_PANELS = 6
@@ -81,6 +80,6 @@ def _metrics(run: Path) -> pd.DataFrame:
         id_vars="epoch", var_name="name"
     )
     # A metric may be inf, whose axis has no end, or a word.
-    table["value"] = pd.to_numeric(table["value"], errors="coerce").where(np.isfinite)
+    table["value"] = drawable(pd.to_numeric(table["value"], errors="coerce"))
     parts = table["name"].astype(str).str.extract(r"^(?:(?P<phase>train|val)[_/])?(?P<metric>.+)$")
     return table.join(parts).dropna(subset="value").assign(variant=variant)
