@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, random_split
 from torchmetrics import SumMetric
 
 
@@ -83,6 +83,38 @@ class OneLoader(Points):
 
     test_dataloader = val_dataloader
     predict_dataloader = val_dataloader
+
+
+class Splits(Points):
+    """Chooses by chance what is trained on, and in which order."""
+
+    def setup(self, stage):
+        self.chosen = random_split(range(len(self.inputs)), [0.7, 0.3])
+
+    def train_dataloader(self):
+        order = np.random.permutation(self.chosen[0].indices)
+        return self._loader(sampler=order.tolist())
+
+    def val_dataloader(self):
+        return self._loader(sampler=self.chosen[1].indices)
+
+    test_dataloader = val_dataloader
+    predict_dataloader = val_dataloader
+
+
+class Masks(Small):
+    """Draws in `setup` which inputs it looks at, and noise for its weights in each epoch."""
+
+    def setup(self, stage):
+        if stage == "fit":
+            self.register_buffer("mask", torch.randint(1, 5, (4,)))
+
+    def forward(self, inputs):
+        return super().forward(inputs * self.mask)
+
+    @torch.no_grad()
+    def on_train_epoch_start(self):
+        self.output.bias += random.random()
 
 
 class LooksAtData(Small):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from in_turn import InTurn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -18,23 +19,7 @@ from torch.utils.data import (
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import sharded as shard
 from twinrun.parallel.batch_sharding import shards
-from twinrun.parallel.workers import Workers
 from twinrun.workloads.order import EpochOrder, ResidentTensors, loader
-
-
-class InTurn(Workers):
-    """Workers that run one after the other: what the first sends is kept for the others."""
-
-    def __init__(self, rank, count, sent):
-        super().__init__(rank, count)
-        self.sent, self.received = sent, 0
-
-    def first(self, value):
-        if self.is_first:
-            self.sent.append(value)
-            return value
-        self.received += 1
-        return self.sent[self.received - 1]
 
 
 def ours(size=70, batch_size=16, drop_last=False):

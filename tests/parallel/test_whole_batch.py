@@ -153,6 +153,22 @@ def test_the_manifest_tells_of_the_workers(shared):
         assert 0 < part < whole
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("data_workers", [0, 1])
+def test_what_is_drawn_outside_of_the_steps_is_what_one_worker_draws(tmp_path, data_workers):
+    """Red before: each worker trained on samples of its own choice; a buffer ended the run."""
+    options = {"module": "small:Masks", "data": "small:Splits", "size": 71}
+    options["variant"] = {"data_workers": data_workers}
+    one, two = (run(tmp_path / str(n), devices=n, **options) for n in (1, 2))
+    weights, expected = (
+        artifacts.read_tensors(each / "weights.safetensors") for each in (two, one)
+    )
+    for name, values in expected.items():
+        assert np.linalg.norm(weights[name] - values) <= 1e-12 * np.linalg.norm(values), name
+    epochs = [pd.read_csv(each / "epochs.csv") for each in (two, one)]
+    assert relative(*epochs) < 1e-12
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """Two runs of two workers with batch normalisation."""

@@ -20,6 +20,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from twinrun.errors import TwinrunError
+from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.workers import Workers
 
@@ -167,7 +168,13 @@ class PartitionedBatches(ShardedBatches):
 
 
 def shard_training(
-    data: pl.LightningDataModule, *, sharding: str, scale_batch: bool, seed: int, workers: Workers
+    data: pl.LightningDataModule,
+    *,
+    sharding: str,
+    scale_batch: bool,
+    seed: int,
+    workers: Workers,
+    draws: OwnDraws,
 ) -> list[ShardedBatches]:
     """Have the data module's training loader yield this worker's shards.
 
@@ -177,6 +184,7 @@ def shard_training(
         scale_batch: make mini-batches as many times larger as there are workers.
         seed: of the run.
         workers: this worker and the others.
+        draws: of random numbers; what reads shards draws a worker's own.
 
     Returns:
         A list that holds the sharded batches once the loader has been made.
@@ -189,6 +197,7 @@ def shard_training(
 
     def shard(loader: Any, _: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
+        draws.prepare(found)
         # In place, since the callers hold this list.
         made[:] = [batches]
         return found

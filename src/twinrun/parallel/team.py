@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
 import pytorch_lightning as pl
 from pytorch_lightning.strategies import DDPStrategy
 
@@ -14,6 +13,7 @@ from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import ShardedBatches, shard_training
+from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_batch_tracer import WholeBatchTracer
 from twinrun.parallel.workers import Workers
@@ -62,6 +62,7 @@ class _SeveralWorkers(Team):
         module: pl.LightningModule,
         sharded: Sequence[ShardedBatches],
         stop: Stop,
+        draws: OwnDraws,
         *,
         joins_batch_norm: bool,
     ) -> None:
@@ -69,7 +70,7 @@ class _SeveralWorkers(Team):
         self._whole_batch = WholeBatch(workers, sharded, stop, statistics)
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
-        self.callbacks = [self._whole_batch]
+        self.callbacks = [draws, self._whole_batch]
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.
         self.strategy = _ExchangingStrategy(
@@ -97,28 +98,26 @@ def join_team(
 ) -> Team:
     """Make a run's module and data part of one training by several workers.
 
-    The first worker's RNG states are those of a single process; the others get
-    RNG states of their own, so that dropout, say, does not repeat itself in every shard.
+    The first worker's RNG states are those of a single process, and those of all outside of the
+    steps; in these the others have RNG states of their own: see `own_draws`.
     """
     if workers.count == 1 or stop is None:
         return Team()
-    if not workers.is_first:
-        # The sum of seed and rank would be the seed of another run.
-        own = np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0]
-        pl.seed_everything(int(own), workers=True, verbose=False)
     # Lightning would go back to this seed when it sets up the strategy, but not for one process.
     del os.environ["PL_GLOBAL_SEED"]
     # It advises what is done here, or what a validation of the whole set by every worker needs not.
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")
+    draws = OwnDraws(workers, seed, data)
     sharded = shard_training(
         data,
         sharding=variant.sharding,
         scale_batch=variant.scale_batch_with_devices,
         seed=seed,
         workers=workers,
+        draws=draws,
     )
     joins = variant.batch_norm == "joined"
-    return _SeveralWorkers(workers, module, sharded, stop, joins_batch_norm=joins)
+    return _SeveralWorkers(workers, module, sharded, stop, draws, joins_batch_norm=joins)
 
 
 def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:

@@ -1,0 +1,132 @@
+"""What each of several workers draws: in the steps numbers of its own, elsewhere the first one's.
+
+A data module may split its samples at random in `setup`, a module draw a mask there, a loader be
+made of other samples in each epoch. What is drawn there must be the same at every worker: it is
+drawn from the first worker's states of the global generators, which are those of a single process.
+In the steps each worker draws for a shard of its own, and so from states of its own: dropout must
+not repeat itself in every shard.
+"""
+
+import functools
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.utilities.seed import _collect_rng_states, _set_rng_states
+from pytorch_lightning.utilities.seed import isolate_rng
+from torch.utils.data import DataLoader
+
+from twinrun.parallel.same_data import check_same_data
+from twinrun.parallel.workers import Workers
+
+States: TypeAlias = tuple[dict[str, Any], torch.Tensor | None]
+"""Of the generators of Python, NumPy and torch, and of the worker's own GPU."""
+
+
+class OwnDraws(pl.Callback):
+    """Has a worker draw its own numbers or the first one's; the first worker has no others."""
+
+    def __init__(self, workers: Workers, seed: int, data: pl.LightningDataModule) -> None:
+        """Begin with the first one's, which all workers have at this moment.
+
+        Args:
+            workers: this worker and the others.
+            seed: of the run.
+            data: whose `setup` all workers begin with the same states.
+        """
+        self._workers = workers
+        self._is_apart = False
+        # The sum of seed and rank would be the seed of another run.
+        self._seed = int(np.random.SeedSequence((seed, workers.rank)).generate_state(1)[0])
+        with isolate_rng(include_cuda=False):
+            random.seed(self._seed)
+            np.random.seed(self._seed)
+            torch.default_generator.manual_seed(self._seed)
+            self._own: States = _collect_rng_states(include_cuda=False), None
+        setup = data.setup
+
+        @functools.wraps(setup)
+        def set_up(*arguments: Any, **options: Any) -> None:
+            # Lightning calls `prepare_data` at the first worker alone, and it may have drawn.
+            if data.trainer is not None:
+                self._align()
+            setup(*arguments, **options)
+
+        data.setup = set_up
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Have the steps of each epoch, with the reading of its batches, draw own numbers.
+
+        Loaders are made, and the hooks called that begin or end an epoch, outside of them.
+        """
+        loop = trainer.fit_loop
+        advance = loop.advance
+
+        @functools.wraps(advance)
+        def in_own_numbers() -> None:
+            with self.own():
+                advance()
+
+        vars(loop)["advance"] = in_own_numbers
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Make sure that all workers have made the same of the same numbers.
+
+        Raises:
+            TwinrunError: if they train or validate on other samples all the same.
+        """
+        check_same_data(self._workers, "train_dataloader", trainer.train_dataloader)
+        check_same_data(self._workers, "val_dataloader", trainer.val_dataloaders)
+
+    def prepare(self, loader: DataLoader) -> None:
+        """Have a loader of shards make its iterators, with their data workers, by own numbers."""
+        plain = loader._get_iterator
+
+        def get_iterator() -> object:
+            # Lightning makes the first one where it makes the loader.
+            with self.own():
+                return plain()
+
+        vars(loader)["_get_iterator"] = get_iterator
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Draw this worker's own numbers here, and then the first one's again; all workers come."""
+        if self._is_apart:
+            yield
+            return
+        self._is_apart = True
+        if not self._workers.is_first:
+            self._go_apart()
+        yield
+        if not self._workers.is_first:
+            self._own = _states()
+        # What the first one has drawn meanwhile moves all of them on.
+        self._align()
+        self._is_apart = False
+
+    def _go_apart(self) -> None:
+        _set_states(self._own)
+        # CUDA has begun since: until now the GPU had everyone's numbers.
+        if self._own[1] is None and torch.cuda.is_initialized():
+            torch.cuda.manual_seed(self._seed)
+
+    def _align(self) -> None:
+        firsts = self._workers.first(_states())
+        if not self._workers.is_first:
+            _set_states(firsts)
+
+
+def _states() -> States:
+    gpu = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+    return _collect_rng_states(include_cuda=False), gpu
+
+
+def _set_states(states: States) -> None:
+    _set_rng_states(states[0])
+    if states[1] is not None:
+        torch.cuda.set_rng_state(states[1])
