@@ -1,7 +1,6 @@
 """Comparing runs in a test, and reading what was written."""
 
-import pandas as pd
-
+from twinrun import artifacts
 from twinrun.comparison.compare import compare
 from twinrun.comparison.pair_records import read_comparisons
 
@@ -15,4 +14,4 @@ def compared(folder, *runs, across=False):
     }
     compare(runs, **files, across=across)
     (summary,) = read_comparisons(files["summary"])
-    return summary, pd.read_csv(files["tensors"]), pd.read_csv(files["steps"])
+    return summary, artifacts.read_csv(files["tensors"]), artifacts.read_csv(files["steps"])

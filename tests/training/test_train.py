@@ -64,7 +64,7 @@ def test_the_trainer_does_what_the_plain_loop_does(finished):
     weights = artifacts.read_tensors(finished / "weights.safetensors")
     for name, parameter in module.named_parameters():
         assert weights[name].tobytes() == parameter.detach().numpy().tobytes(), name
-    assert pd.read_csv(finished / "steps.csv").loss.tolist() == losses
+    assert artifacts.read_csv(finished / "steps.csv")["loss"].tolist() == losses
 
 
 def test_a_fresh_process_repeats_it(finished, tmp_path):

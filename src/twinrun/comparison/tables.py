@@ -100,7 +100,7 @@ def read_steps(path: Path, size: int) -> pd.DataFrame:
     types |= {"step": "int64", "epoch": "int64", "loss": "float64"}
     try:
         # In parts: as texts a million steps would take gigabytes.
-        with pd.read_csv(path, dtype=types, chunksize=PART) as parts:
+        with pd.read_csv(path, dtype=types, chunksize=PART, **artifacts.to_the_bit()) as parts:
             table = pd.concat([_with_numbers(part, columns) for part in parts])
     # What pandas raises on files that are no such table, and `int` of cells that are missing.
     except (ValueError, KeyError, TypeError):
