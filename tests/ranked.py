@@ -8,6 +8,7 @@ from twinrun.comparison.ranking import ranked
 WITHOUT_CHOICES = {
     "measured_in": "test",
     "epoch": None,
+    "other_batches": False,
     "seeds": [1],
     "trained": None,
     "margin": None,
@@ -46,6 +47,7 @@ def ranking(values, *, best="highest", contestants=(), conflict=None, trained=No
         "metric": "acc",
         "measured_in": "test",
         "epoch": None,
+        "other_batches": False,
         "best": best,
         "seeds": known,
         "trained": trained,

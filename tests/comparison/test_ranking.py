@@ -201,6 +201,24 @@ def test_a_contest_names_what_its_runs_do_not_share(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("hashes", "other"), [(["x", "x"], False), (["x", "y"], True), (["x", None], False)]
+)
+def test_choices_that_are_tested_on_other_batches_are_said_to_be(tmp_path, hashes, other):
+    """Red before: one of them may have been tested on easier samples, without a word."""
+    runs = [write_trial(tmp_path, rate, 0.5) for rate in (0.1, 0.2)]
+    for run, digest in zip(runs, hashes, strict=True):
+        of_run = {"evaluated_on": {"test": digest} if digest else {}}
+        write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
+    # Another seed may be tested on other samples, if it is so for all choices.
+    again = write_trial(tmp_path, 0.1, 0.5, seed=2)
+    of_run = {"evaluated_on": {"test": "z"}}
+    write_manifest(again, artifacts.read_json(again) | of_run, again.with_name("epochs.csv"))
+    found = ranked(tmp_path, [*runs, again])
+    assert found["other_batches"] is other
+    assert ("(not of the same batches for all)" in sweep.metric_in(found)) is other
+
+
 def test_a_logged_value_is_not_taken_for_the_tests(tmp_path):
     """One trial has no test: what its training logged under the same name is another thing."""
     runs = [write_trial(tmp_path, 0.1, 0.5, metric="acc"), write_trial(tmp_path, 0.2, 0.1)]

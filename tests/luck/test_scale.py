@@ -19,6 +19,7 @@ from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_se
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
 from twinrun.report.worths import worth_of, worths
+from twinrun.verdicts.noise import luck
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -117,7 +118,9 @@ def test_a_diverged_run_takes_no_other_of_the_scale_with_it():
     of_scale = table()
     of_scale["runs"][4] = diverged("perturbation", "one ULP 3")
     scale = scale_of(of_scale)
-    assert scale.left_out == ["one ULP 3: accuracy: it is nan; scores: it is nan"]
+    assert scale.left_out == [
+        "one ULP 3: accuracy: it is nan; scores: it is nan, which counts as further than any number"
+    ]
     assert len(scale.rounding["scores"]) == 4
 
 
@@ -139,6 +142,42 @@ def test_a_change_that_diverges_is_told_by_what_is_left_or_by_its_rank(
     found = table(*(diverged("perturbation", f"ULP {k}") for k in range(others)))
     of = weigh(scale_of(found), diverged("change", **values))
     assert (of.answer, of.reason.removesuffix(", and it does")) == (answer, reason)
+
+
+@pytest.mark.parametrize(("kind", "others"), [("perturbation", 2), ("seed", 1)])
+def test_nothing_is_more_than_runs_of_which_some_diverge(kind, others):
+    """Red before: a change was told from those runs of the kind alone that went well."""
+    far = run("change", accuracy=0.9, scores=0.99, parameters=0.1)
+    found = table(*(diverged(kind, f"{kind} {k}") for k in range(others)), far)
+    scale, weighed = scale_of(found), weigh(scale_of(found), far)
+    if kind == "seed":
+        assert weighed.answer == "no more than another seed"
+        assert weighed.rounding.p < 0.05
+        assert not seeds_are_no_more(scale)
+    else:
+        assert weighed.rounding.p == pytest.approx(2 * 3 / 8)
+        assert weighed.answer == "no more than rounding"
+        assert told_from(scale) is None
+        assert seeds_are_more(scale) is None
+    assert scale.interval("scores")[kind] is None
+    # Of what went further than all but those that diverge no number of further runs is forecast.
+    one = table(*[diverged(kind)], rounding=[0.39] * 20, seeds=[0.39] * 20, accuracy=MANY)
+    scale = scale_of(one)
+    tested = scale.test(run("change", accuracy=0.9, scores=0.99), scale.rounding)
+    assert (tested.needed is None) == (kind == "perturbation")
+
+
+MANY = {"reference": [0.9], "perturbation": [0.9] * 20, "seed": [0.9] * 20}
+
+
+def test_a_floor_says_of_how_many_seeds_it_is_and_is_none_where_the_reference_diverged():
+    """Red before: it was that of the seeds that went well, without a word."""
+    found = table(diverged("seed", "seed 9"), run("seed", "seed 10", answer="not run"))
+    (of,) = floors(found)
+    assert (of.seeds.number, of.without) == (5, 2)
+    assert luck(of).endswith("are luck (by 5 of 7 seeds: 2 gave it no number)")
+    found["runs"][0] = diverged("reference", "seed 1", scores=0.0)
+    assert floors(found) == []
 
 
 def test_a_change_without_a_prediction_is_not_comparable():

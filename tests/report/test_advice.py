@@ -288,6 +288,17 @@ def test_what_could_not_run_is_named_with_its_reason():
     ]
 
 
+def test_two_candidates_of_the_same_values_are_told_with_what_that_rests_on():
+    """Red before: nothing."""
+    values = {"wide/serial": [1.0, 1.0], "narrow/serial": [1.0, 1.0]}
+    found = ranking(values, contestants=values, margin=0.01)
+    rows = studies.contest([Evidence(path="contests/it.json", found=found)], [], [])
+    assert says(results(("contest", rows), contests={"contests/it.json": found})) == [
+        "wide: wide/serial is not worse than narrow/serial by as much as 0.0100: acc is the same "
+        "from every seed, so luck was not measured"
+    ]
+
+
 def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
     values = {"wide/serial": [0.9, 0.91, 0.92], "narrow/serial": [0.7, 0.72, 0.71]}
     sure, unsure = ranking(values, contestants=values), {**values, "narrow/serial": [0.7, 0.9, 1]}

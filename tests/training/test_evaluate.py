@@ -289,5 +289,7 @@ def test_what_test_and_prediction_were_given_is_hashed(tmp_path):
     assert evaluated(Small(), tmp_path, Points(seed=1), predict=False).data == {
         "test": found[0]["test"]
     }
+    # Red before: what broke off had the hash of a part, which was taken for other data.
+    assert set(evaluated(FailingTest(), tmp_path, Points(seed=1)).data) == {"predict"}
     opaque = evaluated(Small(), tmp_path, GivesOpaque(seed=1))
     assert (opaque.data, set(opaque.metrics)) == ({}, {"test_loss"})

@@ -411,10 +411,19 @@ class TestContest:
             ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0.05, "not worse", "margin of 0.05"),
             ([0.9, 0.901, 0.902], [0.91, 0.911, 0.912], 0.05, "not worse", "by −0.01"),
             ([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], 0, "not worse", "margin of 0"),
-            ([0.9, 0.9], [0.9, 0.9], 0, "not worse", "both give the same from every seed"),
+            # Red before: without a word on what equal values rest on.
+            ([0.9, 0.9], [0.9, 0.9], 0, "not worse", "as far as these seeds show"),
             ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0.02, "undecided", "would probably show that"),
             ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0, "undecided", "not shown to be worse by"),
-            ([0.9, 0.901, 0.902], [0.91, 0.911, 0.912], 0.005, "worse", "apart by −0.01"),
+            # Red before: nothing of the margin.
+            (
+                [0.9, 0.901, 0.902],
+                [0.91, 0.911, 0.912],
+                0.005,
+                "worse",
+                "; by more than the margin",
+            ),
+            ([0.9, 0.901, 0.902], [0.91, 0.911, 0.912], 0.009, "worse", "; perhaps by less than"),
             ([0.9, 0.91, 0.92], [0.7, 0.72, 0.71], 0.05, "better", "apart by 0.200"),
             ([0.9, 0.9], [0.91, 0.91], 0.5, "undecided", "how much is luck was not measured"),
             ([0.9], [0.9], 0.5, "undecided", "from one seed only"),

@@ -70,6 +70,7 @@ def rank(
             metric=metric,
             measured_in="test" if measured.in_test else "epoch",
             epoch=measured.epoch,
+            other_batches=measured.in_test and _other_batches(manifests),
             trained=trained,
             best=best,
             margin=margin,
@@ -206,6 +207,15 @@ def _same(
         if trial["ended"] == "finished":
             groups.setdefault(weights[trial["run"]], []).append(trial["label"])
     return [labels for labels in groups.values() if len(labels) > 1]
+
+
+def _other_batches(manifests: Sequence[Manifest]) -> bool:
+    """Say whether trials of one seed were tested on batches that are not the same."""
+    of_seed: dict[int, set[str]] = {}
+    for manifest in manifests:
+        if run_files.left_network(manifest) and "test" in manifest["evaluated_on"]:
+            of_seed.setdefault(manifest["seed"], set()).add(manifest["evaluated_on"]["test"])
+    return any(len(hashes) > 1 for hashes in of_seed.values())
 
 
 def _is_number(value: float | None) -> TypeGuard[float]:

@@ -49,6 +49,8 @@ class Floor:
     """Over seeds."""
     seeds: Deviation
     """Over seeds."""
+    without: int
+    """Seeds that gave it no number, so that nothing here is of them."""
     rounding: Deviation | None
     """Over the reference and its perturbations; None where there are not two."""
     binomial: float | None
@@ -64,14 +66,16 @@ class Floor:
 
 
 def floors(table: NoiseTable) -> list[Floor]:
-    """Return the noise floor of each metric that two seeds have a value of."""
+    """Return the noise floor of each metric that the reference and another seed have a value of."""
     metrics = [m["name"] for m in table["measures"] if m["kind"] == "metric"]
+    trained = [run for run in table["runs"] if run["kind"] in ("reference", "seed")]
     predicted = {m["number"] for m in table["measures"] if m["number"]}
     found = []
     for name in metrics:
         of_seeds = _values(table, name, ("reference", "seed"))
         of_rounding = _values(table, name, ("reference", "perturbation"))
-        if len(of_seeds) < 2:
+        # Of a metric that the reference has no number of, the others are the lucky ones.
+        if len(of_seeds) < 2 or not _values(table, name, ("reference",)):
             continue
         every = [*of_seeds.values(), *of_rounding.values()]
         spread = scatter(list(of_seeds.values()))
@@ -84,6 +88,7 @@ def floors(table: NoiseTable) -> list[Floor]:
                 metric=name,
                 mean=spread.mean,
                 seeds=deviation(list(of_seeds.values())),
+                without=len(trained) - len(of_seeds),
                 rounding=deviation(list(of_rounding.values())) if len(of_rounding) > 1 else None,
                 binomial=None if samples is None else _binomial(spread.mean, samples),
                 samples=samples,

@@ -10,6 +10,9 @@ All runs of a kind are compared with one reference run. Given that run they are 
 is one more run of their kind: that they share it is no dependence that the test would have to know.
 Distances are compared by their logarithms, which scatter more evenly than they do.
 
+A run of a kind that leaves a measure no number went further in it than any that did: what is tested
+is then as unusual as so many of the kind are, at most.
+
 Some perturbations come to nothing: the first sum or update rounds them away. The others are those
 that a change is compared with. If it does what rounding does, it came to nothing, too, or it is as
 one of them, so that it is called more no more often than the test errs.
@@ -76,19 +79,20 @@ class Scale:
             if name not in run["not_finite"]:
                 value = _on_scale(run["values"][name], measure, self.units)
                 p = p_of(values, value, is_distance=is_distance)
-            if p is None:
+            broken = self.broken(kind, name)
+            if p is None and not broken:
                 is_moved = name not in run["not_finite"]
-                alike = 0 if is_moved else self._broken(kind, name)
-                if not alike:
-                    unlike = f"moves {name}" if is_moved else f"gives {name} without a number"
-                # By its rank alone: so few of all are as it is.
-                p = (alike + 1) / (len(values) + alike + 1)
+                unlike = f"moves {name}" if is_moved else f"gives {name} without a number"
+            if p is None or broken:
+                p = max(p or 0.0, by_rank(broken, len(values)))
             found.append((p, name, values, value, is_distance))
         if not found:
             return None
         p, name, values, value, is_distance = min(found, key=lambda entry: entry[0])
         needed: int | None
-        if unlike is not None or math.isinf(value):
+        if self.broken(kind, name):
+            needed = None
+        elif unlike is not None or math.isinf(value):
             needed = math.ceil(len(found) / LEVEL)
         else:
             needed = runs_to_decide(
@@ -105,7 +109,7 @@ class Scale:
             needed=self.further(needed, kind, name),
         )
 
-    def _broken(self, kind: Mapping[str, Sequence[float]], name: str) -> int:
+    def broken(self, kind: Mapping[str, Sequence[float]], name: str) -> int:
         """Return how many runs of a kind give a measure that is no number."""
         of_kind = "perturbation" if kind is self.rounding else "seed"
         return self.not_finite[of_kind].get(name, 0)
@@ -123,10 +127,13 @@ class Scale:
         return math.ceil(more / self.kept) if kind is self.rounding else more
 
     def interval(self, name: str) -> dict[str, float | None]:
-        """Return the distances that 95 % of further perturbations and seeds do not exceed."""
+        """Return the distances that 95 % of further perturbations and seeds do not exceed.
+
+        There is none of a kind of which a run left no number: it went further than any distance.
+        """
         bounds = {
-            "perturbation": bound_of(self.rounding[name], LEVEL),
-            "seed": bound_of(self.seeds[name], LEVEL),
+            label: None if self.broken(kind, name) else bound_of(kind[name], LEVEL)
+            for label, kind in (("perturbation", self.rounding), ("seed", self.seeds))
         }
         return {kind: None if b is None else from_logarithm(b) for kind, b in bounds.items()}
 
@@ -148,7 +155,9 @@ def scale_of(table: NoiseTable) -> Scale:
         if names <= run["values"].keys():
             usable[run["kind"]].append(run)
         elif run["kind"] != "reference":
-            left_out.append(f"{run['label']}: {why_not(run, names)}")
+            further = names & {*run["not_finite"]}
+            counts = ", which counts as further than any number" if further else ""
+            left_out.append(f"{run['label']}: {why_not(run, names)}{counts}")
     perturbed = usable["perturbation"]
     # What became nothing says nothing of how far the others go.
     grown = [run for run in perturbed if not measures or _has_grown(run, measures)]
@@ -180,6 +189,15 @@ def scale_of(table: NoiseTable) -> Scale:
         units=units,
         left_out=left_out,
     )
+
+
+def by_rank(broken: int, others: int) -> float:
+    """Return how probable a run is that goes further than others, of which so many broke.
+
+    >>> by_rank(1, 4)
+    0.333...
+    """
+    return (broken + 1) / (others + broken + 1)
 
 
 def _has_grown(run: NoiseRun, measures: Sequence[Measure]) -> bool:

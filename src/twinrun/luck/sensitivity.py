@@ -32,8 +32,10 @@ def told_from(scale: Scale) -> float | None:
     """Return how many times as far as rounding a change must go to be told from it.
 
     With a power of 0.8, by the distance that tells it best, if perturbations scatter as they were
-    measured to; None where there is no distance of two perturbations.
+    measured to; None where there is no distance of two perturbations, or one of them broke.
     """
+    if _any_broken(scale)[0]:
+        return None
     found = []
     for of in scale.measures:
         values = scale.rounding[of["name"]]
@@ -97,9 +99,13 @@ def seeds_are_no_more(scale: Scale) -> bool:
     By the upper end of an interval: of a metric of the ratio of both deviations, by the F
     distribution at 5 %; of distances of the ratio of their geometric means, by Welch's at 2.5 %.
     """
-    return bool(scale.measures) and all(
-        _ratio_at_most(scale.seeds[of["name"]], scale.rounding[of["name"]], of) < TWICE
-        for of in scale.measures
+    return (
+        bool(scale.measures)
+        and not _any_broken(scale)[1]
+        and all(
+            _ratio_at_most(scale.seeds[of["name"]], scale.rounding[of["name"]], of) < TWICE
+            for of in scale.measures
+        )
     )
 
 
@@ -135,9 +141,18 @@ def seeds_are_more(scale: Scale) -> bool | None:
         difference = welch(scatter(seeds), scatter(rounding))
         least = 0.0 if measure["kind"] == "metric" else MATTERS
         found.append(1.0 if difference is None or difference.mean < least else difference.p)
-    if found and min(found) * len(found) < LEVEL:
+    if found and min(found) * len(found) < LEVEL and not _any_broken(scale)[0]:
         return True
     return False if seeds_are_no_more(scale) else None
+
+
+def _any_broken(scale: Scale) -> tuple[bool, bool]:
+    """Say whether a perturbation left any measure no number, and whether a seed did."""
+    names = [of["name"] for of in scale.measures]
+    rounding, seeds = (
+        any(scale.broken(kind, name) for name in names) for kind in (scale.rounding, scale.seeds)
+    )
+    return rounding, seeds
 
 
 def _moved(values: Sequence[float], measure: Measure) -> list[float]:

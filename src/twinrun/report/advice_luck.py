@@ -66,14 +66,19 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     first, second = (choice["label"] for choice in candidates(ranking))
     found = contest(ranking)
-    apart = found.difference
+    apart, margin = found.difference, measure(ranking["margin"] or 0.0)
     if apart is None:
+        if found.answer == "not worse":
+            same = f"{ranking['metric']} is the same from every seed, so luck was not measured"
+            yield sentence(
+                row, f"{first} is not worse than {second} by as much as {margin}: {same}"
+            )
         return
     low, high = (measure(end) for end in apart.interval)
     by = f"{ranking['metric']} is apart by {measure(apart.mean)} (95% interval {low} to {high})"
     than = ", by more than luck"
     if found.answer == "not worse":
-        than = f" by as much as {measure(ranking['margin'] or 0.0)}, which you would put up with"
+        than = f" by as much as {margin}, which you would put up with"
     yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}")
 
 

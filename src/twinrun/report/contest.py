@@ -15,6 +15,7 @@ def section(results: Results) -> dict[str, object]:
         "b": study["b"],
         "metric": study["metric"],
         "best": study["best"],
+        "margin": study["margin"],
         "seeds": study["seeds"],
         "absent": results.absent("contest"),
         "workloads": [

@@ -38,7 +38,7 @@ class Evaluation:
     """What could not be measured or kept, and why."""
     data: dict[str, str] = field(default_factory=dict)
     """Hash of the batches, in their order, of `test` and `predict`; none of those that cannot be
-    looked into."""
+    looked into, or where the phase failed."""
 
 
 def evaluate(
@@ -59,7 +59,8 @@ def evaluate(
         # What a module predicts may be of any class, and that class raise when it is looked at.
         found.predictions, missing = attempt("predict", lambda: keep(outputs), ({}, {}))
         found.missing |= missing
-    found.data = seen.hashes()
+    # What broke off saw a part.
+    found.data = {phase: of for phase, of in seen.hashes().items() if phase not in found.missing}
     return found
 
 

@@ -47,7 +47,8 @@ def measured(ranking: Ranking, found: Contest) -> str:
         return f"{compared}; {luck}{aside}"
     within = within_margin(ranking, found)
     if found.answer == "not worse" and found.difference is None:
-        return f"{compared}; both give the same from every seed{within}{aside}"
+        alike = "both give the same from every one of these seeds"
+        return f"{compared}; {alike}{within}{aside}"
     if found.difference is None:
         alike = "both give the same" if same(found.first, found.second) else "no seed changes that"
         luck = "" if same(found.first, found.second) else ", so how much is luck was not measured"
@@ -62,11 +63,18 @@ def measured(ranking: Ranking, found: Contest) -> str:
 
 def within_margin(ranking: Ranking, found: Contest) -> str:
     """Say what a margin makes of a contest; nothing without one, or where it is better anyway."""
-    if ranking["margin"] is None or found.answer in ("better", "worse"):
+    if ranking["margin"] is None or found.answer == "better":
         return ""
     margin = f"the margin of {measure(ranking['margin'])}"
     if found.answer == "not worse":
-        return f"; not worse by as much as {margin} (which errs in about 2.5% of contests)"
+        within = f"; not worse by as much as {margin}"
+        if found.difference is None:
+            return f"{within}, as far as these seeds show: none moves one apart from the other"
+        return f"{within} (an error in 2 to 3.5% of contests of which {margin} is the truth)"
+    if found.answer == "worse" and found.difference is not None:
+        least = min(map(abs, found.difference.interval))
+        is_beyond = least > ranking["margin"]
+        return f"; by more than {margin}" if is_beyond else f"; perhaps by less than {margin}"
     needed = found.needed_within
     if needed is None:
         return f"; not shown to be worse by less than {margin}"

@@ -118,12 +118,15 @@ def distance(of: Measure, value: float) -> str:
 
 def luck(found: Floor) -> str:
     """Say which differences of a metric are luck, with one run a side."""
+    every = found.seeds.number + found.without
+    alone = f" (by {count(found.seeds.number)} of {plural(every, 'seed')}" if found.without else ""
+    alone += f": {count(found.without)} gave it no number)" if found.without else ""
     if not found.seeds.value:
-        return f"none of these {count(found.seeds.number)} seeds moves {found.metric}"
+        return f"none of these {count(found.seeds.number)} seeds moves {found.metric}{alone}"
     points = f" ({measure(100 * found.luck, 2)} points)" if found.samples is not None else ""
     return (
         f"with one run a side, differences of {found.metric} below {measure(found.luck, 2)}{points}"
-        f" are luck"
+        f" are luck{alone}"
     )
 
 
