@@ -42,6 +42,8 @@ def fail(kind):
         raise OSError(errno.ENOSPC, "No space left on device", "weights")
     if kind == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "interrupted":
+        os.kill(os.getpid(), signal.SIGINT)
     if kind == "ends itself":
         sys.exit(0)
     os._exit(7)
@@ -128,6 +130,8 @@ def test_cublas_is_configured_by_a_deterministic_variant_else_inherited(
         ("full", r"^No space left on device: weights$"),
         ("killed", r"was ended by SIGKILL, as the system does when memory runs out$"),
         ("exit", r"ended with exit code 7$"),
+        # Red before: "ended with exit code 1", below a traceback.
+        ("interrupted", r"^interrupted by SIGINT \(Ctrl-C\)$"),
         # Red before: taken for the end of what was called.
         ("ends itself", r"^the code ends the program \(sys.exit\(0\)\)$"),
     ],

@@ -88,22 +88,33 @@ def _work(function: str) -> NoReturn:
         called = getattr(importlib.import_module(module), name)
         gc.enable()
         called(**rebuilt(called, arguments))
+    except KeyboardInterrupt:  # while something is imported: a training stops in good order
+        _failed("interrupted by SIGINT (Ctrl-C)", is_machine_fault=True)
+        sys.exit(128 + signal.SIGINT)
     # Every failure is one sentence there and a traceback here. To end the program is one, whatever
     # the code: what was called has not come to its end.
     except (Exception, SystemExit) as error:
         if not isinstance(error, TwinrunError) or error.__cause__ is not None:
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
-        _send(
-            FailureMessage(
-                error=sentence_of(error),
-                time=time.time(),
-                is_lost_peer=is_lost_peer(error),
-                is_machine_fault=is_machine_fault(error),
-            )
+        _failed(
+            sentence_of(error),
+            is_lost_peer=is_lost_peer(error),
+            is_machine_fault=is_machine_fault(error),
         )
         sys.exit(1)
     sys.exit(0)
+
+
+def _failed(error: str, *, is_lost_peer: bool = False, is_machine_fault: bool = False) -> None:
+    _send(
+        FailureMessage(
+            error=error,
+            time=time.time(),
+            is_lost_peer=is_lost_peer,
+            is_machine_fault=is_machine_fault,
+        )
+    )
 
 
 def _rank_by_slurm() -> None:
