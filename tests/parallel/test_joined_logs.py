@@ -63,6 +63,39 @@ def test_a_mean_that_all_log_is_the_whole_mini_batchs():
     assert options["sync_dist"] is False
 
 
+@pytest.mark.parametrize("on_step", [True, False])
+@pytest.mark.parametrize(
+    ("shards", "given", "expected"),
+    [
+        # Red before: 1.5 of 16, since 8 was taken for what each shard holds.
+        ([3, 2], [8, 8], (7 / 5, 16)),
+        ([4, 4], [8, 8], (1.5, 16)),
+        ([3, 2], [3, 2], (7 / 5, 5)),
+        ([3, 2], [30, 10], (5 / 4, 40)),  # tokens
+        ([3, 2], [1, 1], (7 / 5, 2)),
+    ],
+)
+def test_a_batch_size_of_the_config_counts_no_samples(shards, given, expected, on_step):
+    team = Team(shards)
+    for rank, size in enumerate(given):
+        value = torch.tensor(rank + 1.0, dtype=torch.float64)
+        team.note(rank, "loss", value, batch_size=size, on_step=on_step)
+    assert team.join() == [{"loss": expected}] * 2
+
+
+@pytest.mark.parametrize(("given", "weights"), [([8, 8], [16, 16]), ([4, 1], [8, 1])])
+def test_mini_batches_of_fewer_samples_than_workers_count_as_a_batch_size_says(given, weights):
+    """Red before: 8 of the last one, where one process counts 8 of each."""
+    found = []
+    workers = Team([4, 4])
+    for sizes, size in zip(([4, 4], [1, 0]), given, strict=True):
+        for rank, logs in enumerate(workers.logs):
+            logs._workers.sizes = sizes
+            workers.note(rank, "loss", 1.0, batch_size=size)
+        found.append(workers.join()[0]["loss"][1])
+    assert found == weights
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_what_one_worker_logs_all_hand_on_with_its_value(rank):
     """Red before: the others waited for half an hour."""

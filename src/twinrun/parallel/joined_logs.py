@@ -60,6 +60,10 @@ class _Value:
     """This worker's, detached."""
     size: float
     """For how many samples it stands."""
+    given: float = 0
+    """The `batch_size` that `log` was given; 0 without one."""
+    is_constant: bool = False
+    """Whether that was the same before, of another number of samples: it counts none."""
 
 
 class JoinedLogs:
@@ -74,6 +78,8 @@ class JoinedLogs:
         self._log = log
         self._noted: dict[tuple[object, ...], tuple[Note, _Value | None]] = {}
         self._partial: frozenset[tuple[object, ...]] = frozenset()
+        # By key: the first batch_size, for how many samples it was, and whether it is constant.
+        self._given: dict[tuple[object, ...], tuple[float, float, bool]] = {}
 
     # A module may compile the step that logs.
     @torch.compiler.disable
@@ -89,8 +95,7 @@ class JoinedLogs:
             keeps = kind != "mean" and options.get("enable_graph")
             value, dtype = value if keeps else value.detach().clone(), value.dtype
         if in_step:
-            shard = self._workers.shard
-            size = (options.get("batch_size") or shard) if shard else 0
+            size = self._workers.shard
         note = Note(
             hook=self._module._current_fx_name,
             name=name,
@@ -102,7 +107,24 @@ class JoinedLogs:
         )
         while note.key in self._noted:
             note = replace(note, index=note.index + 1)
-        self._noted[note.key] = note, _Value(value=value, size=size)
+        given = options.get("batch_size") or 0
+        self._noted[note.key] = (
+            note,
+            _Value(
+                value=value,
+                size=size,
+                given=given,
+                is_constant=self._is_constant(note, given, size),
+            ),
+        )
+
+    def _is_constant(self, note: Note, given: float, size: float) -> bool:
+        """Say whether a `batch_size` has been the same of shards of several sizes."""
+        first = self._given.setdefault(note.key, (given, size, False))
+        is_constant = first[2] or (given == first[0] and size not in (0, first[1]))
+        is_constant &= bool(given) and given == first[0]
+        self._given[note.key] = (*first[:2], is_constant)
+        return is_constant
 
     def fingerprint(self) -> int:
         """Return a fingerprint of what is noted, values aside."""
@@ -137,37 +159,46 @@ class JoinedLogs:
         self._noted = {key: self._noted.get(key, (known[key], None)) for key in in_order}
 
     def means(self) -> torch.Tensor:
-        """Return the sums and sizes of the means that are joined here, (2k,) float64."""
-        pairs = []
+        """Return what the means that are joined here are made of, (4k,) float64.
+
+        Of each the value, for how many samples it stands (0 if it was not logged), the `batch_size`
+        that `log` was given, and whether that counts no samples.
+        """
+        found: list[float] = []
         for note, noted in self._noted.values():
             if note.kind == "mean":
-                size = 0.0 if noted is None else noted.size
-                # Not 0 * value, which may be NaN.
-                total = float(noted.value) * size if noted is not None and size else 0.0
-                pairs += [total, size]
-        return torch.tensor(pairs, dtype=torch.float64)
+                # What stands for no sample may be NaN.
+                of = noted if noted is not None and noted.size else None
+                found += (
+                    [0.0] * 4
+                    if of is None
+                    else [float(of.value), of.size, of.given, float(of.is_constant)]
+                )
+        return torch.tensor(found, dtype=torch.float64)
 
     def hand_on(self, means: torch.Tensor) -> None:
-        """Log all that is noted, given what `means` gave at each worker, (N, 2k)."""
-        before, pairs = self._module._current_fx_name, iter(means.split(2, dim=1))
+        """Log all that is noted, given what `means` gave at each worker, (N, 4k)."""
+        before, of_means = self._module._current_fx_name, iter(means.split(4, dim=1))
         try:
             for note, noted in self._noted.values():
                 # Lightning keeps values by the hook in which they were logged.
                 self._module._current_fx_name = note.hook
                 if note.kind == "mean":
-                    self._hand_on_mean(note, noted, next(pairs))
+                    self._hand_on_mean(note, noted, next(of_means))
                 else:
                     self._hand_on_own(note, noted)
         finally:
             self._module._current_fx_name = before
             self._noted, self._partial = {}, frozenset()
 
-    def _hand_on_mean(self, note: Note, noted: _Value | None, pairs: torch.Tensor) -> None:
-        total, sizes = pairs.contiguous().sum(0).tolist()
-        if not sizes:  # logged where no sample of the mini-batch is
+    def _hand_on_mean(self, note: Note, noted: _Value | None, means: torch.Tensor) -> None:
+        values, shards, given, constant = means.contiguous().unbind(1)
+        if not shards.any():  # logged where no sample of the mini-batch is
             return
+        weights, size = _weights(shards, given, are_constant=bool(constant.any()))
+        total, sizes = torch.stack([values * weights, weights]).sum(1).tolist()
         value = self._tensor(total / sizes, note, noted)
-        options = {**note.options, "batch_size": int(sizes), "sync_dist": False}
+        options = {**note.options, "batch_size": size, "sync_dist": False}
         self._log(note.name, value, *note.flags, **options)
 
     def _hand_on_own(self, note: Note, noted: _Value | None) -> None:
@@ -190,6 +221,29 @@ class JoinedLogs:
         dtype = note.dtype if is_floating else torch.get_default_dtype()
         device = self._module.device if noted is None else noted.value.device
         return torch.tensor(value, dtype=dtype, device=device)
+
+
+def _weights(
+    shards: torch.Tensor, given: torch.Tensor, *, are_constant: bool
+) -> tuple[torch.Tensor, int]:
+    """Return the workers' parts of a mean, and for how much it counts in an epoch's.
+
+    A `batch_size` that `log` is given may count something, such as tokens, or be a number of the
+    config. Of the latter, which is the same of shards of any size, the shards' samples are the
+    weights, and mini-batches count alike, however many workers have samples of them.
+
+    Args:
+        shards: samples, (N,) float64.
+        given: the `batch_size` of each, (N,) float64; 0 where it was not given.
+        are_constant: a worker has seen that it counts nothing.
+    """
+    logged = shards > 0
+    if not given[logged].all():
+        return shards, int(shards.sum())
+    alike = [of[logged].unique().numel() == 1 for of in (given, shards)]
+    if are_constant or (alike[0] and not alike[1]):
+        return shards, int(given.max()) * len(given)
+    return given, int(given.sum())
 
 
 @contextmanager
@@ -226,7 +280,9 @@ def _kind(value: object, options: dict[str, Any], in_step: bool) -> Kind:
         case _:
             if not in_step:
                 return "hook mean"
-            return "epoch mean" if options.get("on_step") is False else "mean"
+            # Lightning takes a batch_size for the weight, whatever it counts.
+            is_later = options.get("on_step") is False and not options.get("batch_size")
+            return "epoch mean" if is_later else "mean"
 
 
 def _key(note: Note) -> tuple[object, ...]:
