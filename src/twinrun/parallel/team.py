@@ -135,5 +135,6 @@ def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
             if other[name] != own[name]:
                 raise TwinrunError(
                     f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
-                    f"training; the optimizer's step must not depend on a worker's own shard"
+                    f"training; neither the optimizer's step nor a change of weights in the "
+                    f"forward pass (max_norm of an embedding, say) may depend on a worker's shard"
                 )

@@ -29,7 +29,8 @@ def explain_refusal(error: Exception, variant: str) -> None:
         ) from error
     if "more than 1 value per channel" in text:
         raise TwinrunError(
-            f"variants.{variant}.devices: batch normalisation was given a single sample, a "
-            f"mini-batch of one or a worker's shard of the last one; drop the last mini-batch "
-            f"(drop_last=True), or choose another batch_size or fewer workers"
+            f"variants.{variant}: batch normalisation was given a single sample, a mini-batch of "
+            f"one or, of the last one, a worker's shard (devices) or a part (accumulate); drop the "
+            f"last mini-batch (drop_last=True), or choose another batch_size, or fewer workers or "
+            f"parts"
         ) from error
