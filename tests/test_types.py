@@ -66,7 +66,7 @@ PLANTED = [
     ("report/runs.py", "workload_of(run).dataset", "workload_of(run).data_set"),
     ("comparison/matrix.py", 'cell["label"]', 'cell["lable"]'),
     ("comparison/resume_loss.py", 'pair["resume"]', 'pair["resumed"]'),
-    ("process/fresh_process.py", "error=sentence_of(error)", "reason=sentence_of(error)"),
+    ("process/fresh_process.py", "error=error,", "reason=error,"),
     ("training/prepare_dataset.py", "libraries={", "library={"),
     ("checkpoint/resumable.py", "sha256=artifacts", "sha_256=artifacts"),
     ("config/variant_consistency.py", "variant.persistent_workers", "variant.persistent_worker"),

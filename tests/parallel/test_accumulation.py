@@ -36,7 +36,8 @@ def trained(parts, module=None, data=None):
     """
     torch.manual_seed(1)
     module, data = module or Small(), data or Points(seed=1)
-    tracer = accumulate(module, data, micro_batches=parts) if parts > 1 else Tracer()
+    given = {"micro_batches": parts, "accumulated": parts}
+    tracer = accumulate(module, data, **given) if parts > 1 else Tracer()
     trainer = pl.Trainer(
         accelerator="cpu",
         devices=1,
@@ -371,3 +372,16 @@ class Listed(Points):
 def test_what_cannot_be_cut_is_refused(module, data, parts, message):
     with pytest.raises(TwinrunError, match=message):
         trained(parts, module(), data())
+
+
+class Accumulates(Small):
+    """Tells the Trainer by itself, in an epoch, how many batches to accumulate."""
+
+    def on_train_epoch_start(self):
+        self.trainer.accumulate_grad_batches = 1 + self.current_epoch
+
+
+def test_who_accumulates_by_himself_is_refused():
+    """Red before: another training, in silence: what he counts are parts of mini-batches."""
+    with pytest.raises(TwinrunError, match="accumulate_grad_batches to 1, and it has to be 3"):
+        trained(3, Accumulates())

@@ -32,8 +32,8 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.own_request import exchange_for_trainer
+from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.trace.loss import loss_of
-from twinrun.trace.step_tracer import Tracer
 
 # With which micro-batch a hook is called; others Lightning calls once for a mini-batch by itself.
 When = Literal["first", "last", "as always"]
@@ -92,44 +92,12 @@ class HooksOfSteps:
         return when == "as always" or (made.is_last if when == "last" else made.part == 0)
 
 
-class WholeSteps(Tracer):
-    """Traces steps as if the mini-batches had not been cut."""
-
-    def __init__(self, made: list[MicroBatches], number: int) -> None:
-        super().__init__()
-        self._made, self._number = made, number
-        self._losses: list[torch.Tensor] = []
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
-    ) -> None:
-        """Begin a step with its first micro-batch."""
-        step, index = divmod(batch_idx, self._number)
-        if index == 0 or not self._start:  # a training may be resumed between two of them
-            self._losses = []
-            # The Trainer converts each micro-batch and never sees the whole one.
-            whole = trainer.precision_plugin.convert_input(self._made[0].whole)
-            super().on_train_batch_start(trainer, pl_module, whole, step)
-
-    def on_train_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        outputs: object,
-        batch: object,
-        batch_idx: int,
-    ) -> None:
-        """End it with its last one; Lightning has divided each loss by their number."""
-        loss = loss_of(outputs)
-        self._losses += [] if loss is None else [loss]
-        step, index = divmod(batch_idx, self._number)
-        if index == self._number - 1:
-            total = torch.stack(self._losses).sum() if self._losses else None
-            super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
-
-
 def accumulate(
-    module: pl.LightningModule, data: pl.LightningDataModule, *, micro_batches: int
+    module: pl.LightningModule,
+    data: pl.LightningDataModule,
+    *,
+    micro_batches: int,
+    accumulated: int | Mapping[int, int],
 ) -> WholeSteps:
     """Have a module train on micro-batches; the Trainer must accumulate as many.
 
@@ -137,13 +105,16 @@ def accumulate(
         module: its `training_step` is exchanged for one that weighs them.
         data: of its training loader the Trainer gets micro-batches.
         micro_batches: of each mini-batch, at least 2.
+        accumulated: how many of them the Trainer is told to accumulate, by the epoch from which on
+            where that changes.
 
     Returns:
         The tracer of the training.
 
     Raises:
-        TwinrunError: if the module optimizes manually; later, if a mini-batch cannot be cut, or an
-            optimizer has the gradients of a step computed again.
+        TwinrunError: if the module optimizes manually; later, if a mini-batch cannot be cut, an
+            optimizer has the gradients of a step computed again, or somebody else tells the Trainer
+            how many to accumulate.
     """
     if not module.automatic_optimization:
         raise TwinrunError(
@@ -170,11 +141,13 @@ def accumulate(
 
     exchange_for_trainer(data, cut)
     _watch_hooks(module, HooksOfSteps(made, micro_batches))
-    _weigh(module, made)
+    _weigh(module, made, accumulated)
     return WholeSteps(made, micro_batches)
 
 
-def _weigh(module: pl.LightningModule, made: list[MicroBatches]) -> None:
+def _weigh(
+    module: pl.LightningModule, made: list[MicroBatches], accumulated: int | Mapping[int, int]
+) -> None:
     """Have a module compute micro-batches, with the losses and logs of mini-batches."""
     plain_step, logs = module.training_step, MicroBatchLogs(module, made)
 
@@ -184,6 +157,7 @@ def _weigh(module: pl.LightningModule, made: list[MicroBatches]) -> None:
         if module._current_fx_name != "training_step":  # a module may evaluate by it
             return plain_step(*arguments, **options)
         batches = made[0]
+        _check_accumulated(module.trainer, accumulated)
         if batches.is_computed:
             raise computed_again(module.trainer.optimizers[0])
         batches.is_computed = True
@@ -227,6 +201,19 @@ def _weigh(module: pl.LightningModule, made: list[MicroBatches]) -> None:
 
     module.training_step, module.optimizer_step = training_step, optimizer_step
     module.on_after_backward = on_after_backward
+
+
+def _check_accumulated(trainer: pl.Trainer, told: int | Mapping[int, int]) -> None:
+    """Make sure that the Trainer accumulates as many micro-batches as it was told."""
+    if not isinstance(told, int):
+        told = told[max(epoch for epoch in told if epoch <= trainer.current_epoch)]
+    if trainer.accumulate_grad_batches != told:
+        raise TwinrunError(
+            f"accumulate: the module or a callback sets the Trainer's accumulate_grad_batches to "
+            f"{trainer.accumulate_grad_batches}, and it has to be {told} parts of mini-batches; "
+            f"say it by epoch under workloads.<name>.trainer.accumulate_grad_batches, such as "
+            f"{{0: 1, 4: 2}}, or say accumulate: 1"
+        )
 
 
 def _weighted(found: STEP_OUTPUT, factor: float) -> STEP_OUTPUT:

@@ -85,7 +85,12 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
         speed = Speed(module, variant)
         team = join_team(workers, module, data, stop, variant=variant, seed=training.seed)
         if variant.accumulate > 1:
-            team.tracer = accumulate(module, data, micro_batches=variant.accumulate)
+            team.tracer = accumulate(
+                module,
+                data,
+                micro_batches=variant.accumulate,
+                accumulated=training.workload.trainer.accumulation(variant.accumulate),
+            )
         try:
             yield Assembly(
                 module=module, data=data, speed=speed, workers=workers, team=team, root=empty

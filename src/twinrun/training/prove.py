@@ -207,9 +207,10 @@ def train_shortly(asked: ShortTraining) -> ShortlyTrained:
         module, data, _ = build(training)
         speed = Speed(module, variant)
         shorten(data)
-        if variant.accumulate > 1:
-            accumulate(module, data, micro_batches=variant.accumulate)
         told = _of_few_batches(training.workload.trainer)
+        if variant.accumulate > 1:
+            accumulated = told.accumulation(variant.accumulate)
+            accumulate(module, data, micro_batches=variant.accumulate, accumulated=accumulated)
         # Each shape is warmed up and captured before it is replayed.
         epochs = EPOCHS + (CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0)
         if isinstance(told.accumulate_grad_batches, dict):

@@ -1,0 +1,44 @@
+"""The trace of mini-batches that are cut into micro-batches."""
+
+import pytorch_lightning as pl
+import torch
+
+from twinrun.parallel.micro_batches import MicroBatches
+from twinrun.trace.loss import loss_of
+from twinrun.trace.step_tracer import Tracer
+
+
+class WholeSteps(Tracer):
+    """Traces steps as if the mini-batches had not been cut."""
+
+    def __init__(self, made: list[MicroBatches], number: int) -> None:
+        super().__init__()
+        self._made, self._number = made, number
+        self._losses: list[torch.Tensor] = []
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """Begin a step with its first micro-batch."""
+        step, index = divmod(batch_idx, self._number)
+        if index == 0 or not self._start:  # a training may be resumed between two of them
+            self._losses = []
+            # The Trainer converts each micro-batch and never sees the whole one.
+            whole = trainer.precision_plugin.convert_input(self._made[0].whole)
+            super().on_train_batch_start(trainer, pl_module, whole, step)
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
+        """End it with its last one; Lightning has divided each loss by their number."""
+        loss = loss_of(outputs)
+        self._losses += [] if loss is None else [loss]
+        step, index = divmod(batch_idx, self._number)
+        if index == self._number - 1:
+            total = torch.stack(self._losses).sum() if self._losses else None
+            super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
