@@ -18,10 +18,19 @@ WITHOUT_CHOICES = {
     "choices": [],
     "same": [],
 }
-OF_TRIAL = {"choice": "w/v", "seed": 1, "lacks": None}
+OF_TRIAL = {"choice": "w/v", "seed": 1, "lacks": None, "weights_sha256": None}
 
 
-def ranking(values, *, best="highest", contestants=(), conflict=None, trained=None, margin=None):
+def ranking(
+    values,
+    *,
+    best="highest",
+    contestants=(),
+    conflict=None,
+    trained=None,
+    margin=None,
+    are_same=False,
+):
     """A ranking of choices, `{name: [value by seed]}`; a text is why there is no number."""
     trials = [
         {
@@ -35,6 +44,7 @@ def ranking(values, *, best="highest", contestants=(), conflict=None, trained=No
             "metrics": {},
             "ended": value if isinstance(value, str) else "finished",
             "run": f"{name}/{seed}",
+            "weights_sha256": f"{'' if are_same else name}{seed}",
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)

@@ -285,11 +285,20 @@ def seeds_or_rounding(scales: int, *, runs: int, ratio: float) -> Counter[bool |
     return found
 
 
-def outliers(cases: int, *, seeds: int, shift: float = 0.0) -> float:
+# What else than normally distributed a metric may be over seeds.
+METRICS: dict[str, Callable[[], float]] = {
+    "normal": _normal,
+    "a share of 0.97 of 360 samples": lambda: sum(DRAW.random() < 0.97 for _ in range(360)) / 360,
+    "a share of 0.99 of 50 samples": lambda: sum(DRAW.random() < 0.99 for _ in range(50)) / 50,
+    "a loss, log-normal with 0.5": lambda: math.exp(0.5 * _normal()),
+}
+
+
+def outliers(cases: int, *, seeds: int, shift: float = 0.0, metric: str = "normal") -> float:
     """Return the share of groups of seeds in which one, shifted so far, is called an outlier."""
-    found = 0
+    found, draw = 0, METRICS[metric]
     for _ in range(cases):
-        values = [shift + _normal(), *(_normal() for _ in range(seeds - 1))]
+        values = [shift + draw(), *(draw() for _ in range(seeds - 1))]
         p = outlier(values)
         found += p is not None and p < 0.05
     return found / cases
@@ -372,6 +381,9 @@ def main() -> None:
             f"{seeds} seeds: {outliers(contests, seeds=seeds):.1%} have an outlier; of those with "
             f"one that is 5 deviations off {outliers(contests, seeds=seeds, shift=5.0):.1%}"
         )
+    for metric in METRICS:
+        shares = [f"{outliers(contests, seeds=s, metric=metric):.1%}" for s in (5, 10, 20)]
+        print(f"5, 10, 20 seeds of {metric}: {', '.join(shares)} have an outlier")
     for runs in (3, 5, 10):
         for spread in (0.0, 0.35, 1.0, 2.0):
             share = more_by_chance(contests, runs=runs, spread=spread)

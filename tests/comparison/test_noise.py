@@ -213,6 +213,19 @@ def test_predictions_of_other_data_are_no_measure(tmp_path, own, others, found, 
     assert len(names & {m["name"] for m in table["measures"]}) == kinds
 
 
+@pytest.mark.parametrize("other", [{"accuracy": 0.0}, {"rows": [0]}, {"angle": 0.5}])
+def test_equal_weights_that_are_tested_or_predict_otherwise_are_not_equal(tmp_path, other):
+    """Red before: "equal to the reference, bit for bit", and that the baseline repeats."""
+    runs = [
+        listed("reference", write(tmp_path, "reference")),
+        listed("repeat", write(tmp_path, "repeat", **other)),
+        listed("change", write(tmp_path, "change")),
+        listed("change", write(tmp_path, "nan", accuracy=float("nan"))),
+    ]
+    found = weighed(tmp_path, runs)["runs"]
+    assert [run["answer"] for run in found[1:]] == ["differs", "equal", "differs"]
+
+
 def test_a_changed_file_of_a_run_is_refused(tmp_path):
     run = write(tmp_path, "reference")
     run.with_name("predictions.safetensors").write_bytes(b"")

@@ -100,7 +100,7 @@ def test_whatever_is_finite_gives_numbers(seed):
             assert 0 <= power_with(a, b, 3) <= 1.0001
         if len(first) == len(second):
             bought = bought_by_seed(first, second)
-            assert bought is None or bought <= 1
+            assert bought is None or bought <= 1 + 1e-9
 
 
 def test_seeds_still_needed_are_the_fewest_with_a_power_of_four_fifths():

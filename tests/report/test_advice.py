@@ -288,15 +288,24 @@ def test_what_could_not_run_is_named_with_its_reason():
     ]
 
 
-def test_two_candidates_of_the_same_values_are_told_with_what_that_rests_on():
-    """Red before: nothing."""
+@pytest.mark.parametrize(
+    ("are_same", "expected"),
+    [
+        (
+            True,
+            [
+                "wide: wide/serial is not worse than narrow/serial: both end in the same weights "
+                "from every seed"
+            ],
+        ),
+        (False, []),  # that a metric has come to its end says nothing of other seeds
+    ],
+)
+def test_two_candidates_of_the_same_values_are_told_if_they_are_one_training(are_same, expected):
     values = {"wide/serial": [1.0, 1.0], "narrow/serial": [1.0, 1.0]}
-    found = ranking(values, contestants=values, margin=0.01)
+    found = ranking(values, contestants=values, margin=0.01, are_same=are_same)
     rows = studies.contest([Evidence(path="contests/it.json", found=found)], [], [])
-    assert says(results(("contest", rows), contests={"contests/it.json": found})) == [
-        "wide: wide/serial is not worse than narrow/serial by as much as 0.0100: acc is the same "
-        "from every seed, so luck was not measured"
-    ]
+    assert says(results(("contest", rows), contests={"contests/it.json": found})) == expected
 
 
 def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
@@ -308,7 +317,8 @@ def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
         assert len(said) == number
         for one in said:
             start = (
-                "wide: wide/serial is better than narrow/serial, by more than luck: acc is apart"
+                "wide: wide/serial is better than narrow/serial, by more than luck: "
+                "acc in the test is apart"
             )
             assert one.startswith(f"{start} by 0.200 (95% interval ")
 

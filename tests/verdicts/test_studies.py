@@ -386,7 +386,9 @@ class TestContest:
             (["failed: x"], ["failed: y"], "not comparable", "narrow/serial: seed 1: failed: y"),
             # What one seed has in common for both is no noise between them.
             ([0.9, 0.8, 0.7], [0.8, 0.7, 0.6], "undecided", "takes away 100% of the variance"),
-            ([0.9, 0.8, 0.7], [0.8, 0.7, 0.8], "undecided", "pairing by seed buys nothing"),
+            ([0.9, 0.8, 0.7], [0.8, 0.7, 0.8], "undecided", "nothing shows that pairing by seed"),
+            # Red before: a share of these few, which equals have as well.
+            ([0.9, 0.8, 0.7], [0.9, 0.7, 0.8], "undecided", "nothing shows that pairing by seed"),
             # Red before: that it buys nothing, where it would say that the answer errs more often.
             (
                 [0.9, 0.8, 0.7],
@@ -410,9 +412,9 @@ class TestContest:
             # Red before: "undecided", or "worse"; "not worse" passed only what is better.
             ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0.05, "not worse", "margin of 0.05"),
             ([0.9, 0.901, 0.902], [0.91, 0.911, 0.912], 0.05, "not worse", "by −0.01"),
-            ([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], 0, "not worse", "margin of 0"),
-            # Red before: without a word on what equal values rest on.
-            ([0.9, 0.9], [0.9, 0.9], 0, "not worse", "as far as these seeds show"),
+            # Red before: "not worse", of a metric that takes few values, or has come to its end.
+            ([0.9, 0.91, 0.92], [0.9, 0.91, 0.92], 0, "undecided", "not shown to be worse by"),
+            ([0.9, 0.9], [0.9, 0.9], 0, "undecided", "both give the same"),
             ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0.02, "undecided", "would probably show that"),
             ([0.9, 0.91, 0.92], [0.9, 0.92, 0.92], 0, "undecided", "not shown to be worse by"),
             # Red before: nothing of the margin.
@@ -436,6 +438,15 @@ class TestContest:
             (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
             assert row["answer"] == answer
         assert measured in row["measured"]
+
+    @pytest.mark.parametrize("margin", [None, 0, 0.05])
+    def test_one_training_under_two_names_is_not_worse(self, margin):
+        values = {self.A: [0.9, 0.8], self.B: [0.9, 0.8]}
+        found = ranking(values, contestants=values, margin=margin, are_same=True)
+        (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
+        assert row["answer"] == ("undecided" if margin is None else "not worse")
+        if margin is not None:
+            assert "both end in the same weights and the same values" in row["measured"]
 
     def test_of_a_loss_the_lowest_is_better(self):
         values = {self.A: [0.7, 0.72, 0.71], self.B: [0.9, 0.91, 0.92]}

@@ -196,6 +196,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     found = {m["name"]: _value(m["kind"], of, first, run) for m, of in measures}
     values = {name: v for name, v in found.items() if isinstance(v, float) and math.isfinite(v)}
     is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
+    is_equal &= _are_same_outputs(first, run)
     return NoiseRun(
         kind=listed["kind"],
         label=listed["label"],
@@ -213,6 +214,19 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
             name for name, value in found.items() if name not in values and isinstance(value, float)
         ],
     )
+
+
+def _are_same_outputs(first: _Run, run: _Run) -> bool:
+    """Say whether two runs have the same test metrics and predictions, to the bit."""
+    metrics = [
+        {name: float(value).hex() for name, value in each.manifest["metrics"].items()}
+        for each in (first, run)
+    ]
+    arrays = [
+        {name: (array.dtype, array.shape, array.tobytes()) for name, array in of.items()}
+        for of in (first.predictions, run.predictions)
+    ]
+    return metrics[0] == metrics[1] and arrays[0] == arrays[1]
 
 
 def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:

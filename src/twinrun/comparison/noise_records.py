@@ -37,7 +37,7 @@ class NoiseRun(TypedDict):
     run: str
     """Path of its run.json; empty where nothing was run."""
     answer: Literal["equal", "differs", "not run", "not comparable"]
-    """Whether its parameters and buffers end in the reference's bytes."""
+    """Whether parameters, buffers, test metrics and predictions are the reference's, to the bit."""
     reason: str | None
     """Why it is not compared."""
     values: dict[str, float]

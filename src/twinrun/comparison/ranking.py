@@ -80,7 +80,7 @@ def rank(
             conflict=other_conditions(manifests),
             choices=choices,
             finished=sum(trial["ended"] == "finished" for trial in trials),
-            same=_same(trials, manifests, runs),
+            same=_same(trials),
             trials=trials,
         ),
     )
@@ -192,20 +192,12 @@ class _Measured:
         return {k: v for k, v in (logged | self.tested[index]).items() if k != self.metric}
 
 
-def _same(
-    trials: Sequence[Trial], manifests: Sequence[Manifest], runs: Sequence[str | Path]
-) -> list[list[str]]:
+def _same(trials: Sequence[Trial]) -> list[list[str]]:
     """Group the labels of the finished trials that end in the same weights, in their order."""
-    weights = {
-        # Spelled as in `_trial`: the path is the key.
-        Path(run).as_posix(): manifest["weights_sha256"]
-        for run, manifest in zip(runs, manifests, strict=True)
-        if run_files.left_network(manifest)
-    }
-    groups: dict[object, list[str]] = {}
+    groups: dict[str | None, list[str]] = {}
     for trial in trials:
         if trial["ended"] == "finished":
-            groups.setdefault(weights[trial["run"]], []).append(trial["label"])
+            groups.setdefault(trial["weights_sha256"], []).append(trial["label"])
     return [labels for labels in groups.values() if len(labels) > 1]
 
 
@@ -267,6 +259,7 @@ def _trial(
         fit_seconds=seconds["fit"] if seconds else None,
         ended=manifest["ended"],
         run=path.as_posix(),
+        weights_sha256=manifest["weights_sha256"] if run_files.left_network(manifest) else None,
     )
 
 

@@ -149,6 +149,8 @@ class Trial(TypedDict):
     """`finished`, or why it ended otherwise."""
     run: str
     """Path of its run.json."""
+    weights_sha256: str | None
+    """Of its network, if it left one."""
 
 
 class Choice(TypedDict):

@@ -70,7 +70,7 @@ def ladder(noise: str | Path, *, output: str | Path) -> None:
                 axes.plot(
                     value, position, marker, color=colour, markersize=6, markerfacecolor="none"
                 )
-        bounds = scale.interval(drawn["name"]) if drawn["name"] in scale.rounding else {}
+        bounds = scale.interval(drawn) if drawn["name"] in scale.rounding else {}
         for kind, colour in (("perturbation", ROUNDING), ("seed", SEED)):
             bound = bounds.get(kind)
             # A bound from few runs may lie far beyond what is drawn.

@@ -25,7 +25,9 @@ class Contest:
     difference: Difference | None
     """First less second; None where luck was not measured: a single seed, or none that matters."""
     bought: float | None
-    """Share of the difference's variance that pairing by seed takes away."""
+    """Share of the difference's variance that pairing by seed takes away; None if none is told."""
+    is_same: bool = False
+    """Whether both end in the same weights, and have the same values, from every seed."""
     forgiven: float = 0.0
     """What the margin adds to the first one's values."""
 
@@ -75,7 +77,7 @@ def contest(ranking: Ranking) -> Contest:
     values = [choice["values"] for choice in choices]
     first, second = map(scatter, values)
     found = welch(first, second)
-    is_same = first.number > 1 and values[0] == values[1]
+    is_same = first.number > 1 and values[0] == values[1] and _are_same_trainings(ranking)
     return Contest(
         answer=_answer(ranking, found, is_same=is_same),
         reason=None,
@@ -83,6 +85,7 @@ def contest(ranking: Ranking) -> Contest:
         second=second,
         difference=found,
         bought=bought_by_seed(*values),
+        is_same=is_same,
         forgiven=_sign(ranking) * (ranking["margin"] or 0.0),
     )
 
@@ -90,7 +93,10 @@ def contest(ranking: Ranking) -> Contest:
 def _answer(
     ranking: Ranking, found: Difference | None, *, is_same: bool
 ) -> Literal["better", "worse", "not worse", "undecided"]:
-    """Say how the first stands; a margin forgives what is shown to be less than it."""
+    """Say how the first stands; a margin forgives what is shown to be less than it.
+
+    That both have the same values shows nothing of other seeds; that they are one training does.
+    """
     margin, sign = ranking["margin"], _sign(ranking)
     if found is not None and found.p < LEVEL and sign * found.mean > 0:
         return "better"
@@ -100,6 +106,14 @@ def _answer(
     ):
         return "not worse"
     return "worse" if found is not None and found.p < LEVEL else "undecided"
+
+
+def _are_same_trainings(ranking: Ranking) -> bool:
+    """Say whether both candidates end in the same weights from every seed."""
+    of_seed: dict[int, list[str | None]] = {}
+    for trial in ranking["trials"]:
+        of_seed.setdefault(trial["seed"], []).append(trial["weights_sha256"])
+    return all(len(of) == 2 and len({*of}) == 1 and of[0] for of in of_seed.values())
 
 
 def _sign(ranking: Ranking) -> int:

@@ -24,6 +24,7 @@ from twinrun.luck.welch import Scatter, scatter
 
 SEEDS = (1, 3, 5, 10)  # a side
 FEWEST = 5  # values, of which one may be called an outlier
+BY_CHANCE = 0.05  # may counts have a divisor in common and be taken for those of fewer samples
 WHOLE = 0.01  # so far from a whole number may a count of correct answers be, in float32
 
 
@@ -187,15 +188,38 @@ def outlier(values: Sequence[float]) -> float | None:
 
 
 def _samples(values: Sequence[float], predicted: set[int]) -> int | None:
-    """Return of how many samples a metric is a share: as many as are predicted, if it is one."""
+    """Return of how many samples a metric is a share: as many as are predicted, if it is one.
+
+    None where the values are so few that it cannot be told whether it is of a part of them.
+    """
     if not all(0 <= value <= 1 for value in values) or not any(0 < value < 1 for value in values):
         return None
     for number in sorted(predicted):
         counts = [value * number for value in values]
         if all(abs(count - round(count)) < WHOLE for count in counts):
             # Of each sample several values may be predicted, or more samples than are tested.
-            return number // math.gcd(number, *map(round, counts))
+            shared = math.gcd(number, *map(round, counts))
+            # Of as many counts that have nothing to do with each other all have it by chance.
+            chance = sum(p ** -len({*map(round, counts)}) for p in _primes_of(shared))
+            return number // shared if chance < BY_CHANCE else None
     return None
+
+
+def _primes_of(number: int) -> list[int]:
+    """Return the primes that divide a number.
+
+    >>> _primes_of(1), _primes_of(360)
+    ([], [2, 3, 5])
+    """
+    found, prime = [], 2
+    while prime * prime <= number:
+        if number % prime:
+            prime += 1
+        else:
+            found.append(prime)
+            while not number % prime:
+                number //= prime
+    return [*found, number] if number > 1 else found
 
 
 def _binomial(share: float, samples: int) -> float:

@@ -25,7 +25,9 @@ UNSEEN = math.log(2)
 MATTERS = math.log(1.25)
 
 
-def p_of(values: Sequence[float], value: float, *, is_distance: bool) -> float | None:
+def p_of(
+    values: Sequence[float], value: float, *, is_distance: bool, least: float = 0.0
+) -> float | None:
     """Return how probable so unusual a value is among others of its kind.
 
     A distance that is less than a quarter more than their mean is not unusual, however close
@@ -36,6 +38,7 @@ def p_of(values: Sequence[float], value: float, *, is_distance: bool) -> float |
         value: the one in question.
         is_distance: they are logarithms of distances, and a small one is nothing unusual; of
             anything else both tails count.
+        least: a standard deviation that they have at least, however close together they lie.
 
     Returns:
         None for fewer than two values, and where they are all the same and this one is another.
@@ -50,13 +53,13 @@ def p_of(values: Sequence[float], value: float, *, is_distance: bool) -> float |
     found = scatter(values)
     if is_distance and value - found.mean < MATTERS:
         return 1.0
-    deviation = found.deviation or (UNSEEN if is_distance else 0.0)
+    deviation = max(found.deviation, least) or (UNSEEN if is_distance else 0.0)
     if not deviation:
         return 1.0 if math.isclose(value, found.mean, rel_tol=ROUNDING) else None
     return _p(value - found.mean, deviation, len(values), is_distance=is_distance)
 
 
-def bound_of(values: Sequence[float], level: float) -> float | None:
+def bound_of(values: Sequence[float], level: float, *, least: float = 0.0) -> float | None:
     """Return the logarithm of a distance that `p_of` gives the level; None for fewer than two.
 
     >>> round(bound_of([1, 2, 3, 4, 5], 0.05), 2)
@@ -65,12 +68,18 @@ def bound_of(values: Sequence[float], level: float) -> float | None:
     if len(values) < 2:
         return None
     found, number = scatter(values), len(values)
-    half = critical(number - 1, 2 * level) * (found.deviation or UNSEEN)
+    half = critical(number - 1, 2 * level) * (max(found.deviation, least) or UNSEEN)
     return found.mean + max(MATTERS, half * math.sqrt(1 + 1 / number))
 
 
 def runs_to_decide(
-    values: Sequence[float], value: float, *, is_distance: bool, below: float, above: float
+    values: Sequence[float],
+    value: float,
+    *,
+    is_distance: bool,
+    below: float,
+    above: float,
+    least: float = 0.0,
 ) -> int | None:
     """Return the fewest values that would decide, if they go on as they are; None if no number.
 
@@ -80,12 +89,13 @@ def runs_to_decide(
         is_distance: as for `p_of`.
         below: it is decided where p is less than this,
         above: or at least this.
+        least: as for `p_of`.
 
     >>> runs_to_decide([1, 2, 3, 4, 5], 6.5, is_distance=True, below=0.05, above=1)
     6
     """
     found = scatter(values)
-    deviation = found.deviation or (UNSEEN if is_distance else 0.0)
+    deviation = max(found.deviation, least) or (UNSEEN if is_distance else 0.0)
     if not deviation:  # by its rank alone
         return math.ceil(1 / below)
     numbers = np.arange(len(values) + 1, MOST_RUNS)

@@ -18,6 +18,7 @@ that a change is compared with. If it does what rounding does, it came to nothin
 one of them, so that it is called more no more often than the test errs.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from twinrun.luck.future import bound_of, from_logarithm, p_of, runs_to_decide
 from twinrun.luck.student_t import LEVEL
 
 BORDER = 0.2  # above which p is no reason to doubt
+FEW = 10.0  # predictions that change, whose number is taken for Poisson's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +69,8 @@ class Scale:
     """Of each metric, so large that no difference of two values is too large for a float."""
     left_out: Sequence[str]
     """Runs of the scale that could not be compared, and why."""
+    diverged: Sequence[str]
+    """Runs of the scale that leave a measure no number, and which."""
 
     def test(self, run: NoiseRun, kind: Mapping[str, Sequence[float]]) -> Tested | None:
         """Test whether a run may be of a kind; None where there are not two runs of it."""
@@ -74,21 +78,24 @@ class Scale:
         for measure in self.measures:
             name, is_distance = measure["name"], measure["kind"] != "metric"
             values, value, p = kind[name], math.inf, None
-            if len(values) < (2 if is_distance else 3):  # one of a metric's is the reference's
+            broken = self.broken(kind, name)
+            # One of a metric's is the reference's.
+            if len(values) + broken < (2 if is_distance else 3):
                 return None
             if name not in run["not_finite"]:
                 value = _on_scale(run["values"][name], measure, self.units)
-                p = p_of(values, value, is_distance=is_distance)
-            broken = self.broken(kind, name)
+                least = scatter_of_few(values, measure)
+                p = p_of(values, value, is_distance=is_distance, least=least)
             if p is None and not broken:
                 is_moved = name not in run["not_finite"]
                 unlike = f"moves {name}" if is_moved else f"gives {name} without a number"
             if p is None or broken:
                 p = max(p or 0.0, by_rank(broken, len(values)))
-            found.append((p, name, values, value, is_distance))
+            found.append((p, measure, values, value))
         if not found:
             return None
-        p, name, values, value, is_distance = min(found, key=lambda entry: entry[0])
+        p, measure, values, value = min(found, key=lambda entry: entry[0])
+        name = measure["name"]
         needed: int | None
         if self.broken(kind, name):
             needed = None
@@ -98,9 +105,10 @@ class Scale:
             needed = runs_to_decide(
                 values,
                 value,
-                is_distance=is_distance,
+                is_distance=measure["kind"] != "metric",
                 below=LEVEL / len(found),
                 above=BORDER / len(found),
+                least=scatter_of_few(values, measure),
             )
         return Tested(
             p=min(1.0, p * len(found)),
@@ -126,13 +134,16 @@ class Scale:
         more = max(1, needed - len(kind[name]))
         return math.ceil(more / self.kept) if kind is self.rounding else more
 
-    def interval(self, name: str) -> dict[str, float | None]:
+    def interval(self, measure: Measure) -> dict[str, float | None]:
         """Return the distances that 95 % of further perturbations and seeds do not exceed.
 
         There is none of a kind of which a run left no number: it went further than any distance.
         """
+        name = measure["name"]
         bounds = {
-            label: None if self.broken(kind, name) else bound_of(kind[name], LEVEL)
+            label: None
+            if self.broken(kind, name)
+            else bound_of(kind[name], LEVEL, least=scatter_of_few(kind[name], measure))
             for label, kind in (("perturbation", self.rounding), ("seed", self.seeds))
         }
         return {kind: None if b is None else from_logarithm(b) for kind, b in bounds.items()}
@@ -149,15 +160,16 @@ def scale_of(table: NoiseTable) -> Scale:
     names = {measure["name"] for measure in measures}
     usable: dict[str, list[NoiseRun]] = {"reference": [], "perturbation": [], "seed": []}
     left_out = [f"{name} of the reference: {why}" for name, why in lacking.items()]
+    diverged: list[str] = []
     for run in table["runs"]:
         if run["kind"] not in usable:
             continue
-        if names <= run["values"].keys():
+        if names <= {*run["values"], *run["not_finite"]}:
             usable[run["kind"]].append(run)
+            if broken := [name for name in run["not_finite"] if name in names]:
+                diverged.append(f"{run['label']}: {' and '.join(broken)}")
         elif run["kind"] != "reference":
-            further = names & {*run["not_finite"]}
-            counts = ", which counts as further than any number" if further else ""
-            left_out.append(f"{run['label']}: {why_not(run, names)}{counts}")
+            left_out.append(f"{run['label']}: {why_not(run, names)}")
     perturbed = usable["perturbation"]
     # What became nothing says nothing of how far the others go.
     grown = [run for run in perturbed if not measures or _has_grown(run, measures)]
@@ -171,7 +183,8 @@ def scale_of(table: NoiseTable) -> Scale:
 
     def values(measure: Measure, kind: str) -> list[float]:
         own = usable["reference"] if measure["kind"] == "metric" else []
-        found = [r["values"][measure["name"]] for r in [*own, *usable[kind]]]
+        name = measure["name"]
+        found = [r["values"][name] for r in [*own, *usable[kind]] if name in r["values"]]
         return [_on_scale(value, measure, units) for value in found]
 
     return Scale(
@@ -181,14 +194,30 @@ def scale_of(table: NoiseTable) -> Scale:
         absorbed=len(perturbed) - len(grown),
         kept=len(grown) / len(perturbed) if grown else 1.0,
         not_finite={
-            kind: Counter(
-                name for r in table["runs"] if r["kind"] == kind for name in r["not_finite"]
-            )
+            kind: Counter(name for run in usable[kind] for name in run["not_finite"])
             for kind in ("perturbation", "seed")
         },
         units=units,
         left_out=left_out,
+        diverged=diverged,
     )
+
+
+def scatter_of_few(values: Sequence[float], measure: Measure) -> float:
+    """Return what the logarithms of shares scatter by at least, where few predictions change.
+
+    If each changes by itself, their number is Poisson's, of variance λ, and its logarithm deviates
+    by 1/√λ. Of many it need not be so: they are the same samples in all runs. A metric that moves
+    deviates by half of the smallest step between its values, since it may count, too.
+    """
+    if measure["kind"] == "metric":
+        apart = [b - a for a, b in itertools.pairwise(sorted(set(values)))]
+        return min(apart) / 2 if apart else 0.0
+    if measure["kind"] not in ("rows", "values") or not values:
+        return 0.0
+    # The smallest that is told from none is half a prediction.
+    number = math.exp(math.fsum(values) / len(values)) / (2 * measure["floor"])
+    return 1 / math.sqrt(number) if number < FEW else 0.0
 
 
 def by_rank(broken: int, others: int) -> float:
@@ -203,6 +232,8 @@ def by_rank(broken: int, others: int) -> float:
 def _has_grown(run: NoiseRun, measures: Sequence[Measure]) -> bool:
     """Say whether anything is left of a perturbation that can be told from nothing."""
     distances = [of for of in measures if of["kind"] != "metric"]
+    if any(of["name"] in run["not_finite"] for of in measures):
+        return True
     far = any(run["values"][of["name"]] > of["floor"] for of in distances)
     return far or (not distances and run["answer"] != "equal")
 

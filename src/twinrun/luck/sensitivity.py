@@ -11,7 +11,7 @@ from scipy.stats import f, nct, t
 from twinrun.comparison.noise_records import Measure
 from twinrun.luck.forecast import POWER
 from twinrun.luck.future import MATTERS, UNSEEN, from_logarithm, p_of, runs_to_decide
-from twinrun.luck.scale import Scale
+from twinrun.luck.scale import Scale, scatter_of_few
 from twinrun.luck.student_t import LEVEL
 from twinrun.luck.welch import scatter, welch
 
@@ -21,7 +21,12 @@ TWICE = 2.0
 def tells_seeds(scale: Scale) -> bool:
     """Say whether another seed would be told from rounding: the median one is."""
     found = [
-        p_of(scale.rounding[of["name"]], value, is_distance=of["kind"] != "metric")
+        p_of(
+            scale.rounding[of["name"]],
+            value,
+            is_distance=of["kind"] != "metric",
+            least=scatter_of_few(scale.rounding[of["name"]], of),
+        )
         for of, value in _median_seed(scale)
     ]
     known = [p for p in found if p is not None]
@@ -40,7 +45,8 @@ def told_from(scale: Scale) -> float | None:
     for of in scale.measures:
         values = scale.rounding[of["name"]]
         if of["kind"] != "metric" and len(values) > 1:
-            degrees, deviation = len(values) - 1, scatter(values).deviation or UNSEEN
+            degrees, least = len(values) - 1, scatter_of_few(values, of)
+            deviation = max(scatter(values).deviation, least) or UNSEEN
             found.append(
                 from_logarithm(
                     _shift(degrees, LEVEL / len(scale.measures))
@@ -70,6 +76,7 @@ def to_tell_seeds(scale: Scale) -> int | None:
                 is_distance=of["kind"] != "metric",
                 below=LEVEL / len(scale.measures),
                 above=math.inf,
+                least=scatter_of_few(scale.rounding[of["name"]], of),
             ),
             scale.rounding,
             of["name"],

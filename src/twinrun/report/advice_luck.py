@@ -43,7 +43,7 @@ def _floor(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     if (told := first.detectable[SIDE]) is not None:
         says += f"; {plural(SIDE, 'seed')} a side tell {measure(told, 2)}"
     if row["answer"] == "no":
-        says += "; another seed moves it no more than rounding does"
+        says += "; another seed moves it less than twice as far as rounding does"
     yield sentence(row, says)
 
 
@@ -66,19 +66,18 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     first, second = (choice["label"] for choice in candidates(ranking))
     found = contest(ranking)
-    apart, margin = found.difference, measure(ranking["margin"] or 0.0)
+    if found.is_same:
+        same = "both end in the same weights from every seed"
+        yield sentence(row, f"{first} is not worse than {second}: {same}")
+        return
+    apart = found.difference
     if apart is None:
-        if found.answer == "not worse":
-            same = f"{ranking['metric']} is the same from every seed, so luck was not measured"
-            yield sentence(
-                row, f"{first} is not worse than {second} by as much as {margin}: {same}"
-            )
         return
     low, high = (measure(end) for end in apart.interval)
-    by = f"{ranking['metric']} is apart by {measure(apart.mean)} (95% interval {low} to {high})"
+    by = f"{metric_in(ranking)} is apart by {measure(apart.mean)} (95% interval {low} to {high})"
     than = ", by more than luck"
     if found.answer == "not worse":
-        than = f" by as much as {margin}, which you would put up with"
+        than = f" by as much as {measure(ranking['margin'] or 0.0)}, which you would put up with"
     yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}")
 
 
@@ -88,9 +87,12 @@ def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     found = standing(ranking)
     first, second = found.placed[:2]
+    beside = (
+        f" ({plural(len(found.beside), 'other')} could not be compared)" if found.beside else ""
+    )
     yield sentence(
         row,
-        f"{first.label} is best of {count(len(found.placed))}, by more than luck: "
+        f"{first.label} is best of {count(len(found.placed))}{beside}, by more than luck: "
         f"{metric_in(ranking)} is {spread(first.scatter)}, and {spread(second.scatter)} with the "
         f"next, {second.label}",
     )

@@ -46,11 +46,13 @@ def measured(ranking: Ranking, found: Contest) -> str:
         luck = "from one seed only, so this may be luck: list more under contest.seeds"
         return f"{compared}; {luck}{aside}"
     within = within_margin(ranking, found)
-    if found.answer == "not worse" and found.difference is None:
-        alike = "both give the same from every one of these seeds"
-        return f"{compared}; {alike}{within}{aside}"
+    if found.answer == "not worse" and found.is_same:
+        return (
+            f"{compared}; both end in the same weights and the same values from every seed{aside}"
+        )
     if found.difference is None:
-        alike = "both give the same" if same(found.first, found.second) else "no seed changes that"
+        are_same = same(found.first, found.second)
+        alike = "both give the same, but for a millionth" if are_same else "no seed changes that"
         luck = "" if same(found.first, found.second) else ", so how much is luck was not measured"
         return f"{compared}; {alike}{luck}{aside}"
     apart = f"apart by {_apart(found.difference)}, p {p_value(found.difference.p)}"
@@ -67,10 +69,10 @@ def within_margin(ranking: Ranking, found: Contest) -> str:
         return ""
     margin = f"the margin of {measure(ranking['margin'])}"
     if found.answer == "not worse":
-        within = f"; not worse by as much as {margin}"
-        if found.difference is None:
-            return f"{within}, as far as these seeds show: none moves one apart from the other"
-        return f"{within} (an error in 2 to 3.5% of contests of which {margin} is the truth)"
+        return (
+            f"; not worse by as much as {margin} (an error in 2 to 3.5% of contests of which "
+            f"{margin} is the truth)"
+        )
     if found.answer == "worse" and found.difference is not None:
         least = min(map(abs, found.difference.interval))
         is_beyond = least > ranking["margin"]
@@ -102,5 +104,5 @@ def _pairing(bought: float | None) -> str:
             f"is unlucky for the other, and the answer errs in more than 5% of contests"
         )
     if bought is None or bought <= 0:
-        return "pairing by seed buys nothing"
+        return "nothing shows that pairing by seed would buy anything"
     return f"pairing by seed takes away {percent(bought)} of the variance"

@@ -34,7 +34,9 @@ def verdicts(table: Evidence[NoiseTable]) -> list[Verdict]:
     scale, noise_floors = scale_of(found), floors(found)
     answers: dict[bool | None, Answer] = {True: "yes", False: "no", None: "undecided"}
     answer = answers[seeds_are_more(scale)]
-    rows = [_verdict(table, "seed_or_rounding", SEED_OR_ROUNDING, answer, ground(found, scale))]
+    bound = "seeds are shown to go less than twice as far as rounding; " if answer == "no" else ""
+    said = bound + ground(found, scale)
+    rows = [_verdict(table, "seed_or_rounding", SEED_OR_ROUNDING, answer, said)]
     weighed = [(run, weigh(scale, run)) for run in found["runs"] if run["kind"] == "change"]
     # What is equal or was not run has a verdict of its own study.
     for worth in [answer for answer in get_args(Worth) if answer not in ("equal", "not run")]:
@@ -78,6 +80,8 @@ def ground(table: NoiseTable, scale: Scale) -> str:
             f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
         )
     clauses += [OTHER_DATA[phase] for phase in table["other_data"]]
+    if scale.diverged:
+        clauses.append(f"what is no number counts as further than any: {'; '.join(scale.diverged)}")
     if scale.left_out:
         clauses.append(f"left aside: {'; '.join(scale.left_out)}")
     return "; ".join(clauses) or "there is nothing to compare the runs by"
@@ -122,7 +126,8 @@ def luck(found: Floor) -> str:
     alone = f" (by {count(found.seeds.number)} of {plural(every, 'seed')}" if found.without else ""
     alone += f": {count(found.without)} gave it no number)" if found.without else ""
     if not found.seeds.value:
-        return f"none of these {count(found.seeds.number)} seeds moves {found.metric}{alone}"
+        none = f"none of these {count(found.seeds.number)} seeds moves {found.metric}"
+        return f"{none} by more than a millionth{alone}"
     points = f" ({measure(100 * found.luck, 2)} points)" if found.samples is not None else ""
     return (
         f"with one run a side, differences of {found.metric} below {measure(found.luck, 2)}{points}"
@@ -158,7 +163,8 @@ def outliers_of(found: Floor) -> list[str]:
     """Say which seed is an outlier by a metric."""
     return [
         f"{label} with {found.metric} {measure(value, 4)}, where the mean is "
-        f"{measure(found.mean, 4)} (Grubbs' test, p {p_value(p)})"
+        f"{measure(found.mean, 4)} (Grubbs' test, if seeds are normally distributed, "
+        f"p {p_value(p)})"
         for label, value, p in found.outliers
     ]
 

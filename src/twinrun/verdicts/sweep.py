@@ -127,7 +127,8 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
         most = max(choice.p or 0 for choice in found.placed[1:])
         told = f"all others are told from it (p {p_value(most)})"
         next_one = f"the next is {_shown(found.placed[1])}"
-        return "yes", f"best: {_shown(first)}; {mean}; {told}, {next_one}{beside}"
+        of = f" of the {count(len(found.placed))} that can be compared" if found.beside else ""
+        return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{beside}"
     names = [_shown(choice) for choice in (first, *rivals)]
     more = len(names) - MOST_NAMED
     named = _and(names) if more <= 0 else _and([*names[:MOST_NAMED], f"{more} more"])
