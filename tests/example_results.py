@@ -127,6 +127,7 @@ def write_run(
         "metrics": {"test_psnr_noisy": 18.21, "test_psnr_denoised": 21.93},
         "not_evaluated": {},
         "evaluated_on": {},
+        "evaluated_samples": {},
         "actual": None,
         "perturbation": 0,
         "perturbed": None,

@@ -8,7 +8,7 @@ from twinrun.comparison.ranking import ranked
 WITHOUT_CHOICES = {
     "measured_in": "test",
     "epoch": None,
-    "other_batches": False,
+    "other_samples": False,
     "seeds": [1],
     "trained": None,
     "margin": None,
@@ -57,7 +57,7 @@ def ranking(
         "metric": "acc",
         "measured_in": "test",
         "epoch": None,
-        "other_batches": False,
+        "other_samples": False,
         "best": best,
         "seeds": known,
         "trained": trained,

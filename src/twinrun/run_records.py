@@ -220,8 +220,10 @@ class RunManifest(Origin):
     not_evaluated: dict[str, str]
     """What of test and prediction could not be measured or kept, and why."""
     evaluated_on: dict[str, str]
-    """Hash of the batches, in their order, that `test` and `predict` were given, where they can be
+    """Hash of the samples, in their order, that `test` and `predict` were given, where they can be
     looked into."""
+    evaluated_samples: dict[str, str]
+    """The same, whatever their order: the sum of their fingerprints, modulo 2^64."""
     actual: Actual | None
     """None for a training that did not start."""
     perturbed: PerturbedWeight | None

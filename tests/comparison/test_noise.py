@@ -194,6 +194,7 @@ def test_a_run_without_predictions_and_metrics_is_compared_by_its_parameters(tmp
     ("own", "others", "found", "kinds"),
     [
         # Red before: rows of other samples were compared with the reference's, and called churn.
+        # Of a test it is the samples that count, whatever their order.
         ({"test": "a", "predict": "b"}, {"test": "c", "predict": "d"}, ["test", "predict"], 0),
         ({"test": "a", "predict": "b"}, {"test": "a", "predict": "d"}, ["predict"], 0),
         ({"test": "a", "predict": "b"}, {"test": "c", "predict": "b"}, ["test"], 3),
@@ -203,14 +204,41 @@ def test_a_run_without_predictions_and_metrics_is_compared_by_its_parameters(tmp
 )
 def test_predictions_of_other_data_are_no_measure(tmp_path, own, others, found, kinds):
     runs = [
-        listed("reference", write(tmp_path, "reference", evaluated_on=own)),
-        listed("seed", write(tmp_path, "seed", rows=[1], angle=1, seed=2, evaluated_on=others)),
-        listed("change", write(tmp_path, "change", rows=[0], evaluated_on=own)),
+        listed("reference", write(tmp_path, "reference", **on(own))),
+        listed("seed", write(tmp_path, "seed", rows=[1], angle=1, seed=2, **on(others))),
+        listed("change", write(tmp_path, "change", rows=[0], **on(own))),
     ]
     table = weighed(tmp_path, runs)
     assert table["other_data"] == found
     names = {"scores", "scores (as numbers)", "angle"}
     assert len(names & {m["name"] for m in table["measures"]}) == kinds
+
+
+def on(given):
+    return {"evaluated_on": given, "evaluated_samples": given}
+
+
+@pytest.mark.parametrize(
+    ("others", "kept", "reason"),
+    [
+        ({"test": "c", "predict": "b"}, {"scores", "angle"}, "its test was of other samples"),
+        ({"test": "a", "predict": "d"}, {"accuracy"}, "it predicts other samples"),
+        ({"test": "a", "predict": "b"}, {"accuracy", "scores", "angle"}, None),
+        ({}, {"accuracy", "scores", "angle"}, None),
+    ],
+)
+def test_a_change_of_other_samples_is_not_compared_by_them(tmp_path, others, kept, reason):
+    """Red before: compared row by row, and called more than another seed."""
+    runs = [
+        listed("reference", write(tmp_path, "reference", **on({"test": "a", "predict": "b"}))),
+        listed("seed", write(tmp_path, "seed", rows=[1], angle=1, seed=2, accuracy=0.5)),
+        listed("change", write(tmp_path, "change", rows=[0], angle=0.5, **on(others))),
+    ]
+    found = weighed(tmp_path, runs)["runs"][-1]
+    assert {"accuracy", "scores", "angle"} & found["values"].keys() == kept
+    said = list(found["lacks"].values())
+    assert all(why.startswith(reason or "-") for why in said)
+    assert bool(said) is (reason is not None)
 
 
 @pytest.mark.parametrize("other", [{"accuracy": 0.0}, {"rows": [0]}, {"angle": 0.5}])

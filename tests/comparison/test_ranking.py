@@ -204,19 +204,33 @@ def test_a_contest_names_what_its_runs_do_not_share(tmp_path):
 @pytest.mark.parametrize(
     ("hashes", "other"), [(["x", "x"], False), (["x", "y"], True), (["x", None], False)]
 )
-def test_choices_that_are_tested_on_other_batches_are_said_to_be(tmp_path, hashes, other):
+def test_choices_that_are_tested_on_other_samples_are_said_to_be(tmp_path, hashes, other):
     """Red before: one of them may have been tested on easier samples, without a word."""
     runs = [write_trial(tmp_path, rate, 0.5) for rate in (0.1, 0.2)]
     for run, digest in zip(runs, hashes, strict=True):
-        of_run = {"evaluated_on": {"test": digest} if digest else {}}
+        of_run = {"evaluated_samples": {"test": digest} if digest else {}}
         write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
     # Another seed may be tested on other samples, if it is so for all choices.
     again = write_trial(tmp_path, 0.1, 0.5, seed=2)
-    of_run = {"evaluated_on": {"test": "z"}}
+    of_run = {"evaluated_samples": {"test": "z"}}
     write_manifest(again, artifacts.read_json(again) | of_run, again.with_name("epochs.csv"))
     found = ranked(tmp_path, [*runs, again])
-    assert found["other_batches"] is other
-    assert ("(not of the same batches for all)" in sweep.metric_in(found)) is other
+    assert found["other_samples"] is other
+    assert ("(not of the same samples for all)" in sweep.metric_in(found)) is other
+    assert found["conflict"] is None  # other hyperparameters may prepare them otherwise
+
+
+def test_runs_of_one_workload_that_are_tested_on_other_samples_are_not_compared(tmp_path):
+    """Red before: two names of one training were apart by more than luck, of their samples."""
+    runs = [write_trial(tmp_path / name, 0.1, 0.5) for name in "ab"]
+    for run, name in zip(runs, "ab", strict=True):
+        of_run = {"variant": name, "evaluated_samples": {"test": name}}
+        write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
+    names = {f"digits~lr~0.1/{name}": name for name in "ab"}
+    found = ranked(tmp_path, runs, contestants=names)
+    assert found["conflict"].startswith(
+        "digits~lr~0.1/a/seed1 was tested on other samples than digits~lr~0.1/b/seed1: the data "
+    )
 
 
 def test_a_logged_value_is_not_taken_for_the_tests(tmp_path):

@@ -70,6 +70,17 @@ class TwoPredictions(Points):
         return [super().predict_dataloader(), super().predict_dataloader()]
 
 
+class Backwards(Points):
+    def test_dataloader(self):
+        order = range(len(self.inputs))[::-1]
+        return DataLoader(TensorDataset(self.inputs, self.targets), 16, sampler=order)
+
+
+class Wide(Points):
+    def test_dataloader(self):
+        return DataLoader(TensorDataset(self.inputs, self.targets), 50)
+
+
 class OwnLoader(DataLoader):
     """Cannot be made anew: its arguments have names of their own."""
 
@@ -289,6 +300,12 @@ def test_what_test_and_prediction_were_given_is_hashed(tmp_path):
     assert evaluated(Small(), tmp_path, Points(seed=1), predict=False).data == {
         "test": found[0]["test"]
     }
+    # Neither another order nor other batches are other samples.
+    every = [
+        evaluated(Small(), tmp_path, kind(size=70, seed=1)) for kind in (Points, Backwards, Wide)
+    ]
+    assert len({found.samples["test"] for found in every}) == 1
+    assert len({found.data["test"] for found in every}) == 2
     # Red before: what broke off had the hash of a part, which was taken for other data.
     assert set(evaluated(FailingTest(), tmp_path, Points(seed=1)).data) == {"predict"}
     opaque = evaluated(Small(), tmp_path, GivesOpaque(seed=1))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.comparison import outputs
 from twinrun.comparison.distances import differing_elements, relative, squares
+from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, write_noise
 from twinrun.comparison.pair import why_no_pair
 from twinrun.config.rule_records import ListedRun
@@ -114,18 +114,12 @@ def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
     )
 
 
-def _other_data(first: _Run, listed: Sequence[ListedRun]) -> list[Literal["test", "predict"]]:
+def _other_data(first: _Run, listed: Sequence[ListedRun]) -> list[Phase]:
     """Say where any other seed is given other data than the reference."""
     read = [_read(run)[0] for run in listed if run["kind"] == "seed"]
-    own = first.manifest["evaluated_on"]
-    given = [run.manifest["evaluated_on"] for run in read if run is not None]
-    phases: tuple[Literal["test", "predict"], ...] = ("test", "predict")
-    return [
-        phase
-        for phase in phases
-        # What cannot be looked into has no hash.
-        if any(phase in own and phase in other and other[phase] != own[phase] for other in given)
-    ]
+    found = {phase for run in read if run for phase in other_phases(first.manifest, run.manifest)}
+    phases: tuple[Phase, ...] = ("test", "predict")
+    return [phase for phase in phases if phase in found]
 
 
 def _measures(first: _Run, *, predicts: bool) -> list[tuple[Measure, str]]:
@@ -194,9 +188,18 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     if listed["kind"] == "perturbation" and run.manifest["perturbed"] is None:
         return _without(listed, "not run", "there is no weight that could be changed")
     found = {m["name"]: _value(m["kind"], of, first, run) for m, of in measures}
+    # Of seeds the table says so: none of them need have the reference's.
+    if listed["kind"] != "seed":
+        others = other_phases(first.manifest, run.manifest)
+        for measure, _ in measures:
+            if measure["kind"] == "metric" and "test" in others:
+                found[measure["name"]] = OTHER_SAMPLES
+            elif measure["kind"] not in ("metric", "parameters") and "predict" in others:
+                found[measure["name"]] = OTHER_ROWS
     values = {name: v for name, v in found.items() if isinstance(v, float) and math.isfinite(v)}
     is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
-    is_equal &= _are_same_outputs(first, run)
+    is_equal &= outputs.are_same(first.manifest["metrics"], run.manifest["metrics"])
+    is_equal &= outputs.are_same(first.predictions, run.predictions)
     return NoiseRun(
         kind=listed["kind"],
         label=listed["label"],
@@ -214,19 +217,6 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
             name for name, value in found.items() if name not in values and isinstance(value, float)
         ],
     )
-
-
-def _are_same_outputs(first: _Run, run: _Run) -> bool:
-    """Say whether two runs have the same test metrics and predictions, to the bit."""
-    metrics = [
-        {name: float(value).hex() for name, value in each.manifest["metrics"].items()}
-        for each in (first, run)
-    ]
-    arrays = [
-        {name: (array.dtype, array.shape, array.tobytes()) for name, array in of.items()}
-        for of in (first.predictions, run.predictions)
-    ]
-    return metrics[0] == metrics[1] and arrays[0] == arrays[1]
 
 
 def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:

@@ -84,6 +84,18 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     return max((share for share, _ in shares), default=None), meant
 
 
+def are_same(
+    first: Mapping[str, np.ndarray] | Mapping[str, float],
+    second: Mapping[str, np.ndarray] | Mapping[str, float],
+) -> bool:
+    """Say whether two runs give the same values or arrays by name, to the bit."""
+    one, other = (
+        {name: (found.dtype, found.shape, found.tobytes()) for name, found in arrays}
+        for arrays in ([(n, np.asarray(v)) for n, v in of.items()] for of in (first, second))
+    )
+    return one == other
+
+
 def predicted(run: Path) -> dict[str, np.ndarray]:
     """Read the predictions of a run, which its run.json names."""
     return artifacts.read_tensors(verified(run, "predictions.safetensors"))

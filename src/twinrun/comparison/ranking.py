@@ -14,6 +14,7 @@ from typing import TypeGuard
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.evaluated_data import drawn_otherwise, other_samples
 from twinrun.comparison.pair import other_conditions
 from twinrun.comparison.study_records import Choice, Ranking, Trial, write_ranking
 from twinrun.run_records import FailedRun, RunManifest
@@ -70,14 +71,14 @@ def rank(
             metric=metric,
             measured_in="test" if measured.in_test else "epoch",
             epoch=measured.epoch,
-            other_batches=measured.in_test and _other_batches(manifests),
+            other_samples=measured.in_test and other_samples(manifests),
             trained=trained,
             best=best,
             margin=margin,
             seeds=known,
             without_number=[seed for seed in seeds if seed not in known],
             contestants=list(contestants or {}),
-            conflict=other_conditions(manifests),
+            conflict=other_conditions(manifests) or measured.conflict,
             choices=choices,
             finished=sum(trial["ended"] == "finished" for trial in trials),
             same=_same(trials),
@@ -167,6 +168,8 @@ class _Measured:
         epochs = [logged[metric][0] for logged in self.logged if metric in logged]
         self.epoch = None if self.in_test else max(epochs, default=None)
 
+        self.conflict = drawn_otherwise(manifests) if self.in_test else None
+
     def value_of(self, index: int, ended: str) -> tuple[float | None, str | None]:
         """Return a trial's value, and why it has no number."""
         if ended != "finished":
@@ -199,15 +202,6 @@ def _same(trials: Sequence[Trial]) -> list[list[str]]:
         if trial["ended"] == "finished":
             groups.setdefault(trial["weights_sha256"], []).append(trial["label"])
     return [labels for labels in groups.values() if len(labels) > 1]
-
-
-def _other_batches(manifests: Sequence[Manifest]) -> bool:
-    """Say whether trials of one seed were tested on batches that are not the same."""
-    of_seed: dict[int, set[str]] = {}
-    for manifest in manifests:
-        if run_files.left_network(manifest) and "test" in manifest["evaluated_on"]:
-            of_seed.setdefault(manifest["seed"], set()).add(manifest["evaluated_on"]["test"])
-    return any(len(hashes) > 1 for hashes in of_seed.values())
 
 
 def _is_number(value: float | None) -> TypeGuard[float]:

@@ -180,9 +180,9 @@ class Ranking(TypedDict):
     """Whether the test logged it, after training, or an epoch; the same for all trials."""
     epoch: int | None
     """The last in which any trial logged it, the same for all; None for a test."""
-    other_batches: bool
-    """Whether trials of one seed were tested on other batches: other samples, or another order or
-    size. Only what can be looked into is known."""
+    other_samples: bool
+    """Whether trials of one seed were tested on other samples, or these were prepared otherwise. Of
+    what cannot be looked into it is not known."""
     trained: str | None
     """How long, where that is not how long the workload itself is trained."""
     best: str

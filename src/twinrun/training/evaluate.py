@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeVar
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 import xxhash
@@ -21,6 +22,7 @@ from twinrun.config.definitions import Workload
 from twinrun.errors import sentence_of
 from twinrun.process.import_path import user_line
 from twinrun.trace.fingerprints import fingerprint_batch
+from twinrun.trace.samples import fingerprint_samples
 from twinrun.training.kept_predictions import PHASES, keep
 
 Result = TypeVar("Result")
@@ -37,8 +39,10 @@ class Evaluation:
     missing: dict[str, str] = field(default_factory=dict)
     """What could not be measured or kept, and why."""
     data: dict[str, str] = field(default_factory=dict)
-    """Hash of the batches, in their order, of `test` and `predict`; none of those that cannot be
+    """Hash of the samples, in their order, of `test` and `predict`; none of those that cannot be
     looked into, or where the phase failed."""
+    samples: dict[str, str] = field(default_factory=dict)
+    """The same, whatever their order."""
 
 
 def evaluate(
@@ -60,29 +64,36 @@ def evaluate(
         found.predictions, missing = attempt("predict", lambda: keep(outputs), ({}, {}))
         found.missing |= missing
     # What broke off saw a part.
-    found.data = {phase: of for phase, of in seen.hashes().items() if phase not in found.missing}
+    whole = seen.whole - found.missing.keys()
+    found.data, found.samples = seen.in_order(whole), seen.in_any_order(whole)
     return found
 
 
 class _Seen(pl.Callback):
-    """Hashes the batches that a network is tested on and predicts.
+    """Hashes the samples that a network is tested on and predicts.
 
     Rows of predictions are compared one by one, and a data module may choose other samples for
-    another seed.
+    another seed, or where something else draws before it.
     """
 
     def __init__(self) -> None:
         self._of = {phase: xxhash.xxh3_128() for phase in PHASES}
+        self._sums = dict.fromkeys(PHASES, np.uint64(0))
         self._begun: set[str] = set()
         self._opaque: set[str] = set()
 
-    def hashes(self) -> dict[str, str]:
-        """Return the hash of each phase that had a batch and none that is opaque."""
-        return {
-            phase: self._of[phase].hexdigest()
-            for phase in PHASES
-            if phase in self._begun - self._opaque
-        }
+    @property
+    def whole(self) -> set[str]:
+        """The phases that had a batch and none that is opaque."""
+        return self._begun - self._opaque
+
+    def in_order(self, phases: set[str]) -> dict[str, str]:
+        """Return a hash of the samples of phases in their order, however they were batched."""
+        return {phase: self._of[phase].hexdigest() for phase in PHASES if phase in phases}
+
+    def in_any_order(self, phases: set[str]) -> dict[str, str]:
+        """Return the sum of their fingerprints, modulo 2^64."""
+        return {phase: f"{self._sums[phase]:016x}" for phase in PHASES if phase in phases}
 
     def on_test_batch_start(
         self,
@@ -105,8 +116,11 @@ class _Seen(pl.Callback):
         self._add("predict", batch)
 
     def _add(self, phase: str, batch: object) -> None:
-        digest, opaque = fingerprint_batch(batch)
-        self._of[phase].update(digest.to_bytes(8, "little"))
+        _, opaque = fingerprint_batch(batch)
+        samples = fingerprint_samples(batch)
+        self._of[phase].update(samples.astype("<u8").tobytes())
+        # Integers of NumPy begin again behind the largest, in sums of arrays without a word.
+        self._sums[phase] = np.append(samples, self._sums[phase]).sum(dtype=np.uint64)
         self._begun.add(phase)
         if opaque:
             self._opaque.add(phase)

@@ -140,6 +140,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
         "evaluated_on": evaluation.data,
+        "evaluated_samples": evaluation.samples,
         "actual": watchers.happened.actual,
         "perturbed": watchers.perturbation.found,
         "departures": watchers.happened.departures,

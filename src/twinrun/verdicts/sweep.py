@@ -82,13 +82,13 @@ def metric_in(ranking: Ranking) -> str:
     """Say which metric is compared, and from where: the same for all.
 
     >>> known = {"metric": "loss", "measured_in": "epoch", "epoch": 3, "trained": None}
-    >>> metric_in({**known, "other_batches": False})
+    >>> metric_in({**known, "other_samples": False})
     'loss in epoch 3'
-    >>> metric_in({**known, "measured_in": "test", "other_batches": True})
-    'loss in the test (not of the same batches for all)'
+    >>> metric_in({**known, "measured_in": "test", "other_samples": True})
+    'loss in the test (not of the same samples for all)'
     """
     where = "in the test" if ranking["measured_in"] == "test" else f"in epoch {ranking['epoch']}"
-    where += " (not of the same batches for all)" if ranking["other_batches"] else ""
+    where += " (not of the same samples for all)" if ranking["other_samples"] else ""
     trained = "" if ranking["trained"] is None else f" {ranking['trained']}"
     return f"{ranking['metric']} {where}{trained}"
 
