@@ -54,7 +54,7 @@ class Draws(Small):
 
     def __init__(self):
         super().__init__()
-        self.seen, self.of_hooks, self.of_steps = [], [], []
+        self.seen, self.of_hooks, self.of_steps, self.of_validation = [], [], [], []
 
     def on_train_start(self):
         self.of_hooks += drawn()
@@ -70,6 +70,9 @@ class Draws(Small):
     def training_step(self, batch, batch_idx):
         self.seen.append(batch[0].tolist())
         self.of_steps += drawn()
+
+    def validation_step(self, batch, batch_idx):
+        self.of_validation += drawn()
 
     def on_train_epoch_end(self):
         self.of_hooks += drawn()
@@ -128,6 +131,9 @@ def test_workers_choose_the_same_samples_and_draw_other_numbers_in_a_step(train,
     first, second = train(0, 1, sent, **options), train(1, 1, sent, **options)
     assert first.of_hooks == second.of_hooks == alone.of_hooks
     assert first.of_steps == alone.of_steps
+    # Red before: each validated by numbers of its own, and any of them could end the training.
+    assert first.of_validation == second.of_validation == alone.of_validation
+    assert alone.of_validation
     for whole, *shards in zip(alone.seen, first.seen, second.seen, strict=True):
         assert [len(shard) for shard in shards] == [4, 4]
         assert [*chain(*shards)] == whole

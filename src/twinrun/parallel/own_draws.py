@@ -61,7 +61,9 @@ class OwnDraws(pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Have the steps of each epoch, with the reading of its batches, draw own numbers.
 
-        Loaders are made, and the hooks called that begin or end an epoch, outside of them.
+        Loaders are made, and the hooks called that begin or end an epoch, outside of them. So is a
+        validation: each worker does it on the whole set, and what stops a training, or sets its
+        rate, may go by it.
         """
         loop = trainer.fit_loop
         advance = loop.advance
@@ -72,6 +74,15 @@ class OwnDraws(pl.Callback):
                 advance()
 
         vars(loop)["advance"] = in_own_numbers
+        validation = loop.epoch_loop.val_loop
+        validate = validation.run
+
+        @functools.wraps(validate)
+        def in_everyones_numbers() -> object:
+            with self.everyones():
+                return validate()
+
+        vars(validation)["run"] = in_everyones_numbers
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Make sure that all workers have made the same of the same numbers.
@@ -108,6 +119,21 @@ class OwnDraws(pl.Callback):
         # What the first one has drawn meanwhile moves all of them on.
         self._align()
         self._is_apart = False
+
+    @contextmanager
+    def everyones(self) -> Iterator[None]:
+        """Draw the first one's numbers here, in the midst of own ones; all workers come."""
+        if not self._is_apart:
+            yield
+            return
+        if not self._workers.is_first:
+            self._own = _states()
+        self._align()
+        self._is_apart = False
+        yield
+        self._is_apart = True
+        if not self._workers.is_first:
+            self._go_apart()
 
     def _go_apart(self) -> None:
         _set_states(self._own)
