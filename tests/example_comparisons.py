@@ -48,6 +48,7 @@ def compared(**changes: Any) -> Evidence:
         "predictions": None,
         "resumed_at": [[], []],
         "compiler_cache": None,
+        "is_untrained": False,
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
         "not_fingerprinted": [],

@@ -231,6 +231,7 @@ def write_comparison(
             "predictions": None,
             "resumed_at": [[], []],
             "compiler_cache": None,
+            "is_untrained": False,
             "non_finite_loss": [None, None],
             "non_finite_parameters": [0, 0],
             "not_fingerprinted": [],

@@ -99,6 +99,7 @@ def test_equal_runs(tmp_path):
         "predictions": None,
         "resumed_at": [[], []],
         "compiler_cache": None,
+        "is_untrained": False,
         "non_finite_loss": [None, None],
         "non_finite_parameters": [0, 0],
         "not_fingerprinted": [],

@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 import torch
 from comparing import compared
+from example_comparisons import compared as equal_pair
 from example_runs import example_parameters, write_run
 
 from twinrun.comparison.compare import compare_seeds
-from twinrun.comparison.conditions import when_not_finite
+from twinrun.comparison.conditions import conditions, when_not_finite
 from twinrun.comparison.pair_records import read_comparisons
-from twinrun.comparison.tables import non_finite_loss
+from twinrun.comparison.tables import is_untrained, non_finite_loss
 from twinrun.verdicts.equality import repeats, same_parameters
 from twinrun.verdicts.evidence import Evidence
 
@@ -42,6 +43,18 @@ def test_a_training_that_diverged_to_nan_is_not_simply_equal(tmp_path):
     assert row["answer"] == "equal"
     assert "the loss is not finite from step 3 on" in row["measured"]
     assert "4 of 5 parameters are not finite" in row["measured"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_so"),
+    [([7, 7], [7, 7], True), ([7, 8], [8, 8], False), ([7, 8], [8, 7], False), ([], [], False)],
+)
+def test_a_training_that_changes_nothing_is_said_to(before, after, is_so):
+    """Red before: "equal", of a learning rate of 0 or steps without a loss."""
+    table = pd.DataFrame({"before": before, "parameters": after}, dtype="uint64")
+    assert is_untrained(SimpleNamespace(steps=table)) is is_so
+    found = equal_pair(is_untrained=is_so).found
+    assert ("no step changes a parameter" in conditions(found)) is is_so
 
 
 @pytest.mark.parametrize(

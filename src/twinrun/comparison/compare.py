@@ -26,6 +26,7 @@ from twinrun.comparison.pair_records import Comparison, FirstDifference, write_c
 from twinrun.comparison.tables import (
     STEP_COLUMNS,
     Run,
+    is_untrained,
     non_finite_loss,
     read_tables,
     step_table,
@@ -178,6 +179,7 @@ def _compared(
         predictions=None if reason else predictions(folders, manifests),
         resumed_at=[manifest["resumed_at"] for manifest in manifests],
         compiler_cache=sharing([manifest["compiler_cache"] for manifest in manifests]),
+        is_untrained=bool(tables) and all(map(is_untrained, tables)),
         non_finite_loss=[non_finite_loss(run) for run in tables],
         # The first run is in every pair.
         non_finite_parameters=[
@@ -271,6 +273,7 @@ def _not_run(
         predictions=None,
         resumed_at=[],
         compiler_cache=None,
+        is_untrained=False,
         non_finite_loss=[],
         non_finite_parameters=[],
         not_fingerprinted=[],

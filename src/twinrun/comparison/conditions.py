@@ -31,6 +31,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
     return [
         *([found["traced"]] if "traced" in found else []),
+        *(["no step changes a parameter"] if found["is_untrained"] else []),
         *_losses(found["non_finite_loss"]),
         *_weights(found),
         *_outputs(found),

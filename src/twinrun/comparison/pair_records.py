@@ -150,6 +150,8 @@ class Comparison(TypedDict):
     """For each run the steps after which it was resumed."""
     compiler_cache: Sharing | None
     """Whether each run compiled into an empty cache of its own; None if fewer than two compiled."""
+    is_untrained: bool
+    """Whether every run ends in the parameters that it began with."""
     non_finite_loss: list[NonFiniteLoss | None]
     """For each run the steps whose loss is infinite or NaN; None if all are numbers."""
     non_finite_parameters: list[int]

@@ -156,6 +156,12 @@ def _not_whole(path: Path, size: int, what: str) -> Exception:
     return run_files.corrupt(path, f"{what} is missing or steps are not {size}")
 
 
+def is_untrained(run: Run) -> bool:
+    """Say whether no step that was traced left other parameters than the first one found."""
+    found = run.steps[["before", "parameters"]].to_numpy()
+    return bool(found.size) and bool((found == found[0, 0]).all())
+
+
 def non_finite_loss(run: Run) -> NonFiniteLoss | None:
     """Return the steps whose loss is infinite or NaN; None if there is none.
 
