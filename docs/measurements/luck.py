@@ -11,6 +11,9 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
 
 from twinrun.comparison.noise_records import NoiseRun, NoiseTable
 from twinrun.comparison.study_records import Choice, Ranking
@@ -104,6 +107,29 @@ def not_worse(contests: int, *, seeds: int, behind: float, ratio: float = 1.0) -
         values = [_values(-2.0 * behind, ratio, seeds), _values(0.0, 1.0, seeds)]
         called += contest({**_ranking(values), "margin": 2.0}).answer in ("better", "not worse")
     return called / contests
+
+
+def told_by_samples(contests: int, *, seeds: int, own: float, samples: int = 360) -> float:
+    """Return the share of contests that tell two of equal accuracy, tested on the same samples.
+
+    Args:
+        contests: how many.
+        seeds: a side.
+        own: what of the variance of a sample's difficulty is the candidate's; 0.7 is everybody's,
+            and the rest the seed's.
+        samples: of the test. Both are right about 95 % of all that there are.
+    """
+    draw, told = np.random.default_rng(20261123), 0
+    border = NormalDist().inv_cdf(0.95)
+    for _ in range(contests):
+        shared = draw.normal(0, math.sqrt(0.7), samples)
+        values = []
+        for _ in range(2):
+            difficulty = shared + draw.normal(0, math.sqrt(own), samples)
+            by_seed = difficulty + draw.normal(0, math.sqrt(0.3 - own), (seeds, samples))
+            values.append((by_seed < border).mean(1).tolist())
+        told += contest(_ranking(values)).answer != "undecided"
+    return told / contests
 
 
 def _normal() -> float:
@@ -337,6 +363,11 @@ def _ranking(values: list[list[float]]) -> Ranking:
 def main() -> None:
     """Simulate and print."""
     contests = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    for own in (0.05, 0.2):
+        shares = [f"{told_by_samples(contests, seeds=s, own=own):.1%}" for s in (3, 5, 10)]
+        print(
+            f"equals on the same samples, {own:.0%} their own: {', '.join(shares)} are told apart"
+        )
     for seeds in (2, 3, 5, 10):
         for ratio in (1.0, 4.0):
             share = false_alarms(contests, seeds=seeds, ratio=ratio)

@@ -317,7 +317,7 @@ def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
         assert len(said) == number
         for one in said:
             start = (
-                "wide: wide/serial is better than narrow/serial, by more than luck: "
+                "wide: wide/serial is better than narrow/serial, by more than the luck of seeds: "
                 "acc in the test is apart"
             )
             assert one.startswith(f"{start} by 0.200 (95% interval ")
@@ -330,8 +330,8 @@ def test_the_best_of_a_sweep_is_named_where_it_is_no_luck():
         (
             sure,
             [
-                "digits: lr a is best of 2, by more than luck: acc in the test is 0.910 (0.885 to "
-                "0.935), and 0.710 (0.685 to 0.735) with the next, lr b"
+                "digits: lr a is best of 2, by more than the luck of seeds: acc in the test is "
+                "0.910 (0.885 to 0.935), and 0.710 (0.685 to 0.735) with the next, lr b"
             ],
         ),
         ({**sure, "b": [0.9, 0.92, 0.91]}, []),

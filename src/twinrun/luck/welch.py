@@ -1,4 +1,4 @@
-"""Two groups of values, one of each seed: do their means differ by more than luck?
+"""Two groups of values, one of each seed: do their means differ by more than the luck of seeds?
 
 Welch's test (1947) takes each group's own standard deviation: two trainings need not scatter alike.
 Values are divided by the largest before they are squared, so that none is too large or too small

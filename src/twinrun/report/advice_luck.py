@@ -75,7 +75,7 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     low, high = (measure(end) for end in apart.interval)
     by = f"{metric_in(ranking)} is apart by {measure(apart.mean)} (95% interval {low} to {high})"
-    than = ", by more than luck"
+    than = ", by more than the luck of seeds"
     if found.answer == "not worse":
         than = f" by as much as {measure(ranking['margin'] or 0.0)}, which you would put up with"
     yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}")
@@ -87,12 +87,12 @@ def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     found = standing(ranking)
     first, second = found.placed[:2]
-    beside = (
-        f" ({plural(len(found.beside), 'other')} could not be compared)" if found.beside else ""
-    )
+    others = plural(len(found.beside), "other")
+    beside = f" ({others} could not be compared)" if found.beside else ""
+    best = f"{first.label} is best of {count(len(found.placed))}{beside}"
     yield sentence(
         row,
-        f"{first.label} is best of {count(len(found.placed))}{beside}, by more than luck: "
+        f"{best}, by more than the luck of seeds: "
         f"{metric_in(ranking)} is {spread(first.scatter)}, and {spread(second.scatter)} with the "
         f"next, {second.label}",
     )

@@ -7,7 +7,14 @@ from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Verdict
-from twinrun.verdicts.sweep import metric_in, p_value, seeds_still, spread, without_number
+from twinrun.verdicts.sweep import (
+    metric_in,
+    of_samples,
+    p_value,
+    seeds_still,
+    spread,
+    without_number,
+)
 
 QUESTION = "Is {a} better than {b}?"
 # Where one of them could not run.
@@ -41,7 +48,7 @@ def measured(ranking: Ranking, found: Contest) -> str:
         f"seed{'' if seeds == 1 else 's'}: {spread(found.first)} of {a['label']}, "
         f"{spread(found.second)} of {b['label']}"
     )
-    aside = without_number(ranking)
+    aside = of_samples(ranking) + without_number(ranking)
     if seeds < 2:
         luck = "from one seed only, so this may be luck: list more under contest.seeds"
         return f"{compared}; {luck}{aside}"

@@ -30,8 +30,8 @@ Key = Literal[
     "same_predictions",  # are predictions those of the baseline, except for rounding?
     "same_parameters",  # does training end in the bits that the baseline's training ends in?
     "finished",  # did every trial of a sweep finish?
-    "best",  # is the first choice of a sweep better than all others by more than luck?
-    "contest",  # is the first of two candidates better than the second by more than luck?
+    "best",  # is one choice of a sweep better than all others by more than the luck of seeds?
+    "contest",  # is the first of two candidates better by more than the luck of seeds?
     "withstands_changes",  # do the bits stay the same when one setting is changed?
     "resumes_lightning",  # does Lightning's checkpoint lead to the uninterrupted run's bits?
     "resumes_twinrun",  # does Twinrun's?
@@ -44,7 +44,7 @@ Answer = Literal[
     "differs",  # at least one bit is not
     "yes",
     "no",
-    "better",  # of two candidates, the first, by more than luck
+    "better",  # of two candidates, the first, by more than the luck of seeds
     "worse",
     "not worse",  # of two candidates, the first, by less than a margin, if at all
     "no more than rounding",  # a change moves the result as one unit in the last place does

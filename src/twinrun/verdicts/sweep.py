@@ -18,7 +18,7 @@ from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
 FINISHED = "Did every trial of the sweep finish?"
-BEST = "Is one choice better than all others by more than luck?"
+BEST = "Is one choice better than all others by more than the luck of seeds?"
 MOST_NAMED = 5
 
 
@@ -128,7 +128,8 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
         told = f"all others are told from it (p {p_value(most)})"
         next_one = f"the next is {_shown(found.placed[1])}"
         of = f" of the {count(len(found.placed))} that can be compared" if found.beside else ""
-        return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{beside}"
+        samples = of_samples(ranking)
+        return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{samples}{beside}"
     names = [_shown(choice) for choice in (first, *rivals)]
     more = len(names) - MOST_NAMED
     named = _and(names) if more <= 0 else _and([*names[:MOST_NAMED], f"{more} more"])
@@ -210,6 +211,12 @@ def _beside(ranking: Ranking, found: Standing) -> str:
     text = "".join(f"; {label} is not comparable ({why})" for label, why in found.beside[:3])
     text += f"; nor are {len(found.beside) - 3} more" if len(found.beside) > 3 else ""
     return text + without_number(ranking)
+
+
+def of_samples(ranking: Ranking) -> str:
+    """Say that seeds are not all that a result owes to luck."""
+    of = "test" if ranking["measured_in"] == "test" else "epoch"
+    return f"; by the luck of seeds alone: other samples than those of this {of} may say otherwise"
 
 
 def without_number(ranking: Ranking) -> str:
