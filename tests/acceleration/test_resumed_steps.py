@@ -22,11 +22,15 @@ class StoppedError(Exception):
 
 
 class StopAt(pl.Callback):
-    def __init__(self, epoch):
-        self.epoch = epoch
+    def __init__(self, epoch, batch=None):
+        self.epoch, self.batch = epoch, batch
 
     def on_train_epoch_start(self, trainer, pl_module):
-        if trainer.current_epoch == self.epoch:
+        if trainer.current_epoch == self.epoch and self.batch is None:
+            raise StoppedError
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.current_epoch == self.epoch and self.batch == batch_idx:
             raise StoppedError
 
 
@@ -46,7 +50,7 @@ class Forms(pl.Callback):
         return {}  # nothing that the training needs
 
 
-def train(name, folder, *, epochs=4, stop=None):
+def train(name, folder, *, epochs=4, stop=None, in_epoch=None):
     """Train, from the last checkpoint if there is one; return the weights and the steps' forms."""
     torch.compiler.reset()
     said = []
@@ -65,9 +69,9 @@ def train(name, folder, *, epochs=4, stop=None):
         search_path=[str(HERE / "faithfulness")],
     )
     with assembled(training) as assembly:
-        resumable = Resumable(folder, minutes=0, say=said.append)
+        resumable = Resumable(folder, minutes=0, in_epoch=in_epoch, say=said.append)
         forms = Forms(assembly.speed)
-        stops = [] if stop is None else [StopAt(stop)]
+        stops = [] if stop is None else [StopAt(*stop) if isinstance(stop, tuple) else StopAt(stop)]
         trainer = trainer_of(
             STEP,
             workload.trainer,
@@ -101,6 +105,27 @@ def test_steps_after_a_resumption_take_the_form_they_had(name, whole, resumed, t
         weights, forms, _ = train(name, tmp_path / "whole")
         assert forms == whole
         train(name, tmp_path / "stopped", stop=2)
+        again, forms, said = train(name, tmp_path / "stopped")
+    assert said == []
+    assert forms == resumed
+    assert all(torch.equal(value, again[name]) for name, value in weights.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "resumed"),
+    [
+        ("Dropout", ["whole"] * 8),
+        pytest.param("Unfrozen", ["whole"] * 8, marks=pytest.mark.exhaustive),
+        pytest.param("ClippedByHook", ["parts"] * 8, marks=pytest.mark.exhaustive),
+        ("OneCycle", ["parts"] * 8),
+    ],
+)
+def test_steps_after_a_resumption_in_mid_epoch_take_the_form_they_had(name, resumed, tmp_path):
+    """Of 3 batches an epoch the first was done in the second one."""
+    with traced_only():
+        weights, _, _ = train(name, tmp_path / "whole")
+        told = {"in_epoch": lambda trainer, done: done == 1}
+        train(name, tmp_path / "stopped", stop=(1, 1), **told)
         again, forms, said = train(name, tmp_path / "stopped")
     assert said == []
     assert forms == resumed

@@ -34,7 +34,7 @@ from torchmetrics import SumMetric
 from tracing import rows_of
 
 from twinrun import artifacts
-from twinrun.checkpoint import left_out, resumable
+from twinrun.checkpoint import left_out, restored, resumable
 from twinrun.checkpoint.refusals import refusals, tensor_shapes_of
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.errors import TwinrunError
@@ -322,7 +322,7 @@ def test_generators_of_loaders_and_samplers_go_on(tmp_path, data):
 @pytest.mark.parametrize(
     ("module", "lost", "column"),
     [
-        (resumable, "restore_rng_states", "batch"),  # the order is drawn first
+        (restored, "restore_rng_states", "batch"),  # the order is drawn first
         (left_out, "transient_buffers", "loss_fingerprint"),
     ],
 )

@@ -332,8 +332,12 @@ def test_what_no_variant_promises_does_not_hinder_a_pair(tmp_path, trained):
 
 
 def test_a_resumed_run_is_compared(tmp_path, trained):
+    """It was stopped behind the second of 5 batches of the second epoch, and resumed before it.
+
+    Where the checkpoint lies follows from the stop, on however slow a machine.
+    """
     row, cell = stopped(trained, tmp_path, WORKLOAD, "mid_epoch", "twinrun")
-    assert (row["answer"], row["resumed_at"], row["lost"]) == ("equal", 5, "nothing was lost")
+    assert (row["answer"], row["resumed_at"], row["lost"]) == ("equal", 6, "nothing was lost")
     assert cell["answer"] == "equal"
 
 

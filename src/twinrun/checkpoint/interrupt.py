@@ -1,12 +1,14 @@
 """Stop a training at a chosen kind of point, as a kill there would; another process resumes it.
 
 A variant's `stop` names the point, and `resume` the checkpoint to resume from: `lightning`, the one
-that Lightning's Trainer writes there, as a ModelCheckpoint would; or `twinrun`, the last
-one of `resumable.Resumable`, which lies where the epoch began. The stop is in the second epoch, so
-that an epoch that is done again by mistake is told from the one that was under way.
+that Lightning's Trainer writes there, as a ModelCheckpoint would; or `twinrun`, the last one of
+`resumable.Resumable`, which lies in mid-epoch where there is room for one. The stop is in the
+second epoch, so that an epoch that is done again by mistake is told from the one that was under
+way.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,27 @@ def stop_after(stop: str, batches: int, micro_batches: int) -> int | None:
         return None
     # Lightning steps at the last micro-batch of an epoch, however few its mini-batch has.
     return next((start + 1 for start in (middle, 0) if start + 1 < batches), None)
+
+
+def checkpoint_before(stop: str) -> Callable[[pl.Trainer, int], bool]:
+    """Return what says behind how many batches a checkpoint is written before a stop.
+
+    The last whole mini-batch before it; before a stop at an epoch's end, in the middle of the
+    epoch. There is none where a stop comes with the first mini-batch.
+    """
+
+    def is_there(trainer: pl.Trainer, done: int) -> bool:
+        parts, batches = trainer.accumulate_grad_batches, trainer.num_training_batches
+        # A stream without a length: see `Interrupt.on_train_batch_end`.
+        batches = batches if isinstance(batches, int) else 2 * parts
+        if stop in ("mid_epoch", "mid_accumulation", "last_batch"):
+            point = stop_after(stop, batches, parts) or 1
+            before = (point - 1) // parts * parts
+        else:
+            before = stop_after("mid_epoch", batches, parts) or 0
+        return trainer.current_epoch == EPOCH and done == before
+
+    return is_there
 
 
 # The Trainer moves subclasses of Checkpoint behind all other callbacks (`_reorder_callbacks`).

@@ -2,6 +2,7 @@
 
 import pytorch_lightning as pl
 
+from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
@@ -25,6 +26,7 @@ class KeptBeside:
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
         self.positions = possible_positions(loaders)
+        self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
         names = ["gradient_clip_val", "gradient_clip_algorithm"]
         schedule = pl.callbacks.GradientAccumulationScheduler
@@ -32,6 +34,11 @@ class KeptBeside:
         if not any(isinstance(each, schedule) for each in vars(trainer)["callbacks"]):
             names.append("accumulate_grad_batches")
         self.settings = {name: getattr(trainer, name) for name in names}
+
+    def changed_keys(self, trainer: pl.Trainer) -> set[str]:
+        """Name the attributes that have changed since, as `states_of_attributes` does."""
+        now = states_of_attributes(trainer, loaders_of(trainer))
+        return {k for k in {**self.attributes, **now} if self.attributes.get(k) != now.get(k)}
 
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""
@@ -42,6 +49,7 @@ class KeptBeside:
             *changed_optimizers(self.optimizers, now.optimizers),
             *moved(self.positions, now.positions),
             *refused,
+            *self.data.changed(now.data),
             *(
                 f"{name} of the Trainer changes while the training runs"
                 for name, value in self.settings.items()

@@ -6,12 +6,15 @@ What raises while it is looked at is written as unseen: it may change, and nobod
 import functools
 import hashlib
 import pickle
+import random
 from collections.abc import Container, Iterator
 from contextlib import suppress
 
 import numpy as np
 import torch
+import xxhash
 
+from twinrun.batches import Opaque, leaves
 from twinrun.containers import entries, is_container, is_really
 from twinrun.optimizer_attributes import values_in
 from twinrun.plain_tensors import plain_tensors
@@ -58,6 +61,27 @@ def look(value: object, held: Container[int]) -> str:
         return content.hexdigest()
     except Exception as error:  # of whatever class: the attribute is a user's
         return f"{UNSEEN} ({type(error).__name__})"
+
+
+def fingerprint_of_batch(batch: object) -> int:
+    """Return 64 bits of what a batch holds; of what cannot be looked into, its class."""
+    content = xxhash.xxh3_64()
+    for where, leaf in leaves(batch):
+        seen = leaf.kind if isinstance(leaf, Opaque) else digest(leaf)
+        content.update(f"{where} {seen}\n".encode(errors="backslashreplace"))
+    return content.intdigest()
+
+
+def look_at_rng_states() -> str:
+    """Write down the RNG states of Python, NumPy and torch on the CPU."""
+    content = xxhash.xxh3_64(torch.get_rng_state().numpy().data)
+    numpy = np.random.get_state(legacy=False)
+    content.update(numpy["state"]["key"].tobytes())
+    # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
+    content.update(f"{numpy['state']['pos']} {numpy['has_gauss']} {numpy['gauss']}".encode())
+    _, words, gauss = random.getstate()
+    content.update(np.array(words, dtype=np.uint32).tobytes() + repr(gauss).encode())
+    return content.hexdigest()
 
 
 def _called(value: object) -> str:

@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
-from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
+from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 from twinrun.containers import entries, is_container, size_of
 
@@ -96,6 +96,15 @@ def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
                 setattr(parts[path], name, value)
 
 
+def graphs_held(module: pl.LightningModule) -> Iterator[str]:
+    """Name the attributes with a tensor that holds the graph of an earlier step."""
+    for part in module.modules():
+        for name, value in _looked_at(part).items():
+            values = [item for _, item in entries(value)] if is_container(value) else [value]
+            if any(isinstance(v, torch.Tensor) and v.grad_fn is not None for v in values):
+                yield f"{type(part).__name__}.{name}"
+
+
 def _looked_at(part: torch.nn.Module) -> dict[str, object]:
     """Return the attributes of a part of the module, and its flags, by name."""
     flags: dict[str, object] = {"training": part.training}
@@ -127,8 +136,7 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
             or (index and (isinstance(owner, Stateful) or is_stream(owner)))
         ):
             continue
-        # Lightning tells a sampler its epoch anew.
-        told = {"epoch"} if hasattr(owner, "set_epoch") else set()
+        told = told_anew(owner)
         for name, value in getattr(owner, "__dict__", {}).items():
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.errors import TwinrunError
 from twinrun.parameters import unheld_parameters
@@ -62,16 +63,25 @@ def tensor_shapes_of(module: torch.nn.Module) -> TensorShapes:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def refusals(trainer: pl.Trainer, at_start: TensorShapes) -> Iterator[str]:
+def refusals(
+    trainer: pl.Trainer, at_start: TensorShapes, *, is_in_first_epoch: bool = False
+) -> Iterator[str]:
     """Say what stands against ending in the same bits.
 
     Args:
         trainer: of the training.
         at_start: what `tensor_shapes_of` gave where a checkpoint would be loaded.
+        is_in_first_epoch: data workers are no older than the epoch, from whose start they are
+            made anew.
     """
     if trainer.world_size > 1:
         yield "several workers train, and only one worker's state would be kept"
-    if any(getattr(loader, "persistent_workers", False) for loader in loaders_of(trainer)):
+    kept = [each for each in loaders_of(trainer) if getattr(each, "persistent_workers", False)]
+    if is_in_first_epoch:
+        # Those of the training loader are; a validation may have started others.
+        trained = {id(loader) for loader in tree_leaves(trainer.train_dataloader)}
+        kept = [each for each in kept if id(each) not in trained and vars(each).get("_iterator")]
+    if kept:
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
     for callback in trainer.checkpoint_callbacks:
         if getattr(callback, "monitor", None) is not None:
@@ -91,7 +101,9 @@ def refusals(trainer: pl.Trainer, at_start: TensorShapes) -> Iterator[str]:
             f"{others[0]} of {type(module).__name__} is not there, or of another shape, where the "
             f"training begins, so that no checkpoint of it could be loaded"
         )
-    yield from unsaved_generators(trainer, loaders_of(trainer), generators_of(loaders_of(trainer)))
+    loaders = loaders_of(trainer)
+    yield from unsaved_generators(trainer, loaders, generators_of(loaders))
+    yield from generators_reached(trainer, loaders, generators_of(loaders))
     for callback in vars(trainer)["callbacks"]:
         hindrance = getattr(callback, "hindrance", None)
         if callable(hindrance) and (found := hindrance()):

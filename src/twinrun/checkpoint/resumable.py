@@ -9,60 +9,42 @@
 
 Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
 before the sampler knows its epoch. This one is taken where an epoch starts, when all of the last
-one is done (schedulers and early stopping too), and put back at the same point of a resumed
-training, whose iterator is then made once more. A training killed in mid-epoch so repeats that
-epoch's steps. What it cannot hold, it says, and leaves the training alone. The first batch behind a
-checkpoint is remembered: where a resumed training gets another one, it is broken off.
+one is done (schedulers and early stopping too), or between two batches of an epoch that is longer
+than `minutes`; and put back at the same point of a resumed training, whose iterator is then made
+once more, and has given the batches of before. What it cannot hold, it says, and leaves the
+training alone. The first batch behind a checkpoint is remembered: where a resumed training gets
+another one, it is broken off.
 """
 
-import json
-import shutil
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, NotRequired, TypedDict
+from typing import Any, NoReturn
 
 import pytorch_lightning as pl
 
-from twinrun import artifacts
-from twinrun.checkpoint import left_out
+from twinrun.checkpoint import left_out, mid_epoch
+from twinrun.checkpoint.completed import complete
+from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
-from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded, metrics_of, put_back_metrics
-from twinrun.checkpoint.plain_attributes import Attributes, restore_attributes
-from twinrun.checkpoint.refusals import (
-    TensorShapes,
-    as_data,
-    generators_of,
-    loaders_of,
-    other_than,
-    refusals,
-    tensor_shapes_of,
-)
-from twinrun.checkpoint.stream_position import positions_of, put_back
+from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
+from twinrun.checkpoint.looks import fingerprint_of_batch, look_at_rng_states
+from twinrun.checkpoint.plain_attributes import Attributes
+from twinrun.checkpoint.refusals import TensorShapes, as_data, refusals, tensor_shapes_of
+from twinrun.checkpoint.replayed_data import has_reloaded
+from twinrun.checkpoint.restored import begin_epoch, restore, restore_mid_epoch
+from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 
 
-class CheckpointEntry(TypedDict):
-    """The checkpoint.json of a folder: which of its files is the last whole checkpoint."""
-
-    file: str
-    """Its name in the folder."""
-    sha256: str
-    """SHA-256 of its bytes."""
-    identity: dict[str, object]
-    """What must be the same for it to be used."""
-    batch: NotRequired[int | None]
-    """Fingerprint of the first batch behind it, where one came and somebody looked."""
-
-
 class Resumable(pl.Callback):
     """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not.
 
-    Costs nothing but a look at the clock where an epoch starts, until a checkpoint is due.
+    Costs nothing but a look at the clock where an epoch starts, until a checkpoint is due before
+    the epoch's end.
     """
 
     def __init__(
@@ -71,103 +53,130 @@ class Resumable(pl.Callback):
         *,
         identity: Mapping[str, object] | None = None,
         minutes: float = 10,
+        in_epoch: Callable[[pl.Trainer, int], bool] | None = None,
         say: Callable[[str], None] = print,
-        fingerprint: Callable[[object], int] | None = None,
+        fingerprint: Callable[[object], int] | None = fingerprint_of_batch,
     ) -> None:
         """Write nothing yet.
 
         Args:
             folder: for this training alone.
             identity: what must be the same for a checkpoint to be used, as JSON can hold it.
-            minutes: at least these lie between two checkpoints; 0 writes one every epoch.
+            minutes: at least these lie between two checkpoints; 0 writes one where each epoch
+                starts, and none in mid-epoch.
+            in_epoch: says behind how many batches of an epoch one is written whatever the clock
+                says.
             say: takes sentences about checkpoints that cannot be used or written.
-            fingerprint: of a batch, by which it is known again.
+            fingerprint: of a batch, by which it is known again; None does not look at the first.
         """
-        self._folder = Path(folder)
-        self._entry = self._folder / "checkpoint.json"
-        self._refusal = self._folder / "refused.txt"
-        self.refused: str | None = None
-        """Why `last` found no checkpoint that can be used."""
-        self._identity: dict[str, object] = json.loads(json.dumps(identity or {}))
-        self._minutes = minutes
+        self._folder = Folder(folder, identity or {}, say)
+        self._minutes, self._in_epoch = minutes, in_epoch
         self._say = say
         self._is_refused = False
+        self._not_in_epoch: str | None = None
         self._written = time.monotonic()
         self._is_writing = False
+        self._state: dict[str, Any] | None = None  # of the epoch, of a checkpoint within it
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
         self._shapes: TensorShapes = {}
         self._fingerprint = fingerprint
-        self._new: CheckpointEntry | None = None
-        self._expected: int | None = None
+        self._epoch: RunningEpoch | None = None
+
+    @property
+    def refused(self) -> str | None:
+        """Why `last` found no checkpoint that can be used."""
+        return self._folder.refused
 
     def last(self) -> str | None:
         """Return the path of the last checkpoint, None if there is none that can be used."""
-        self.refused = None
-        if not self._entry.exists():
-            self.refused = "none had been written before the stop"
-            if self._refusal.exists():  # an earlier process says why
-                self.refused = self._refusal.read_text(encoding="utf-8")
-            return None
-        try:
-            entry = artifacts.read_record(self._entry, CheckpointEntry)
-            path = self._folder / Path(entry["file"]).name
-            is_whole = path.is_file() and artifacts.sha256(path) == entry["sha256"]
-            others = other_than(entry["identity"], self._identity)
-            self._expected = None
-            if is_whole and not others:
-                as_data(path)
-                self._expected = entry["batch"] if "batch" in entry else None  # noqa: SIM401
-        except TwinrunError:
-            path, is_whole, others = self._entry, False, []
-        if is_whole and not others:
-            return str(path)
-        what = f"is of another {' and '.join(others)}" if others else "is corrupt"
-        self.refused = f"it {what}"
-        self._say(f"{path} {what}: the training starts from its beginning")
-        return None
+        return self._folder.last()
 
     def remove(self) -> None:
         """Remove the folder, when the training has been finished."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
         self._shapes = tensor_shapes_of(pl_module)
+        self._epoch = RunningEpoch(
+            trainer,
+            self._fingerprint or fingerprint_of_batch,
+            lambda: self._before_batch(trainer),
+            lambda: self._go_on(trainer, pl_module),
+            is_watched=self._left is not None,
+        )
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Leave Lightning's loops as they were."""
+        if self._epoch is not None:
+            self._epoch.remove()
+
+    @property
+    def _left(self) -> float | None:
+        """Seconds until a checkpoint in mid-epoch may be due; None if none will be."""
+        if self._is_refused or self._not_in_epoch is not None:
+            return None
+        if self._in_epoch is not None:
+            return 0.0
+        return (
+            None if not self._minutes else 60 * self._minutes - (time.monotonic() - self._written)
+        )
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Put everything back where the training is resumed; else write a checkpoint if one is due.
 
         Nothing of this epoch has been drawn yet, neither by another hook nor by the loader.
         """
+        assert self._epoch is not None  # noqa: S101  made where the fit started
         if self._restored is not None:
-            found = KeptBeside(trainer)
-            self._restore(trainer, pl_module, self._restored)
-            self._restored = None
-            self._at_start = KeptBeside(trainer)
-            # From before: what had changed by the last checkpoint is in the next one, too.
-            self._at_start.attributes = found.attributes
+            self._begin_again(trainer, pl_module, self._restored)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
         if self._at_start is None:
             self._at_start = KeptBeside(trainer)
         # Before the first epoch nothing is lost by a start from the beginning.
-        if trainer.current_epoch == 0 or self._is_refused or not is_due:
-            return
-        # A resumed training makes its loaders: so must this one have done for this epoch.
-        has_reloaded = trainer.fit_loop._last_train_dl_reload_epoch == trainer.current_epoch
-        if vars(trainer).get("reload_dataloaders_every_n_epochs") and not has_reloaded:
-            return
+        if trainer.current_epoch > 0 and not self._is_refused and is_due and has_reloaded(trainer):
+            why = self._hindrance(trainer)
+            if why is not None:
+                self._give_up(why)
+            else:
+                self._write(trainer, f"epoch{trainer.current_epoch}.ckpt", None)
+        self._epoch.begin(self._left)
+
+    def _hindrance(self, trainer: pl.Trainer, *, is_in_first_epoch: bool = False) -> str | None:
+        """Say why no checkpoint can be written now."""
+        assert self._at_start is not None  # noqa: S101
         self._attributes, changed = self._at_start.changed(trainer)
-        why = next(iter((*refusals(trainer, self._shapes), *changed)), None)
-        if why is not None:
-            self._give_up(why)
+        found = refusals(trainer, self._shapes, is_in_first_epoch=is_in_first_epoch)
+        return next(iter((*found, *changed)), None)
+
+    def _before_batch(self, trainer: pl.Trainer) -> None:
+        """Write a checkpoint before a batch is fetched, if one is due."""
+        epoch, batches = self._epoch, trainer.fit_loop.epoch_loop.batch_progress.current.completed
+        left = self._left
+        if epoch is None or not batches or left is None:
             return
-        before = rng_states()
-        self._write(trainer)
-        restore_rng_states(before)  # a module's own hook may have drawn
-        self._written = time.monotonic()
+        if self._in_epoch is None:
+            epoch.leave_if_short(left)
+        is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
+        # Between two micro-batches there are gradients that no checkpoint holds.
+        is_between = batches % trainer.accumulate_grad_batches
+        found = epoch.batches if epoch.has_order else None
+        if not is_due or is_between or found is None or not has_reloaded(trainer):
+            return
+        why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
+        why = why or next(mid_epoch.hindrances(trainer, found), None)
+        if why is None:
+            name = f"epoch{trainer.current_epoch}-batch{batches}.ckpt"
+            self._write(trainer, name, epoch.state())
+        else:
+            # What changes in the midst of an epoch may be as it was where the next one starts.
+            self._not_in_epoch = why
+            self._folder.note_refusal(f"in mid-epoch {why}")
+            self._say(f"no checkpoints are written in mid-epoch: {why}")
+            epoch.leave()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -177,16 +186,16 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if the data did not go on where the checkpoint was taken.
         """
-        if self._fingerprint is None or (self._new is None and self._expected is None):
+        expected, self._folder.expected = self._folder.expected, None
+        if self._fingerprint is None or not (self._folder.waits or expected is not None):
             return
-        found = self._fingerprint(batch)
-        if self._new is not None:
-            entry, self._new = {**self._new, "batch": found}, None
-            with suppress(OSError):  # without it the checkpoint is as good, and not checked
-                artifacts.write_record(self._entry, entry, CheckpointEntry)
-        elif found != self._expected:
+        found = f"{self._fingerprint(batch):016x} {look_at_rng_states()}"
+        if self._folder.waits:
+            self._folder.note_batch(found)
+        elif found.split()[0] != str(expected).split()[0]:
             self._break_off("the first batch after the stop is another one")
-        self._expected = None
+        elif found != expected:
+            self._break_off("other random numbers had been drawn for the first batch after it")
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that has ended, where a batch came after the checkpoint.
@@ -194,30 +203,18 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if it has.
         """
-        if self._expected is not None:
+        self._folder.note_batch(None)
+        if self._folder.expected is not None:
             self._break_off("no batch came after the stop")
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Complete a checkpoint of this callback; those of others stay as they are."""
-        if not self._is_writing:
-            return
-        # The epoch has been made ready, but a resumed training makes it ready itself.
-        for progress in checkpoint["loops"]["fit_loop"]["epoch_progress"].values():
-            progress["ready"] -= 1
-        left_out.drop_hyperparameters(checkpoint)
-        checkpoint[KEY] = {
-            "random": rng_states(),
-            "generators": [each.get_state() for each in generators_of(loaders_of(trainer))],
-            "metrics": metrics_of(trainer),
-            # Asked for before `min_epochs` or `min_steps` have been reached.
-            "should_stop": trainer.should_stop,
-            "buffers": dict(left_out.transient_buffers(pl_module)),
-            "averages": left_out.left_out_of_averages(trainer),
-            "positions": positions_of(loaders_of(trainer)),
-            "attributes": self._attributes,
-        }
+        if self._is_writing:
+            checkpoint[KEY] = complete(
+                checkpoint, trainer, pl_module, attributes=self._attributes, epoch=self._state
+            )
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -231,69 +228,73 @@ class Resumable(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
         """Leave a checkpoint alone that cannot be loaded: each attempt would fail like this one."""
+        self.on_fit_end(trainer, pl_module)
         if self._restored is not None and cannot_be_loaded(exception):
-            self._entry.unlink(missing_ok=True)
+            self._folder.forget()
             self._give_up(f"it could not be loaded ({sentence_of(exception)})")
 
     def _break_off(self, how: str) -> NoReturn:
         why = f"the data does not go on where it was: {how}"
-        self._entry.unlink(missing_ok=True)
+        self._folder.forget()
         self._give_up(why)
         raise TwinrunError(f"data: {why}; the next attempt trains from the beginning")
 
     def _give_up(self, why: str) -> None:
         self._is_refused = True
-        artifacts.write_text(self._refusal, why)
+        self._folder.note_refusal(why)
         self._say(f"no checkpoints are written: {why}")
 
-    def _write(self, trainer: pl.Trainer) -> None:
-        path = self._folder / f"epoch{trainer.current_epoch}.ckpt"
-        self._is_writing = True
+    def _write(self, trainer: pl.Trainer, name: str, state: dict[str, Any] | None) -> None:
+        before = rng_states()
+        self._is_writing, self._state = True, state
+
+        def save(path: Path) -> None:
+            trainer.save_checkpoint(path, weights_only=False)
+            # Before it replaces an older one: `fit` loads it with weights_only=True.
+            left_out.add_left_out(path, as_data(path), trainer.lightning_module, key=KEY)
+
         try:
-            with artifacts.atomic(path) as temporary:
-                trainer.save_checkpoint(temporary, weights_only=False)
-                # Before it replaces an older one: `fit` loads it with weights_only=True.
-                saved = as_data(temporary)
-                left_out.add_left_out(temporary, saved, trainer.lightning_module, key=KEY)
-            # After the checkpoint, so that an entry never names one that is not whole.
-            entry = self._new = CheckpointEntry(
-                file=path.name,
-                sha256=artifacts.sha256(path),
-                identity=self._identity,
-            )
-            artifacts.write_record(self._entry, entry, CheckpointEntry)
-        except OSError as error:
-            self._say(
-                f"{path} could not be written ({error.strerror}): the training continues without"
-            )
-            return
+            self._folder.write(name, save)
         except TwinrunError as error:
             self._give_up(str(error))
-            return
         finally:
-            self._is_writing = False
-        # Last, so that there is a whole one at any moment.
-        for other in self._folder.glob("*.ckpt"):
-            if other != path:
-                other.unlink()
+            self._is_writing, self._state = False, None
+            restore_rng_states(before)  # a module's own hook may have drawn
+        self._written = time.monotonic()
 
-    def _restore(
-        self, trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
+    def _begin_again(
+        self, trainer: pl.Trainer, module: pl.LightningModule, state: dict[str, Any]
     ) -> None:
-        state["loaded"].put_back(trainer, module)
-        put_back(loaders_of(trainer), state["positions"])
-        found = generators_of(loaders_of(trainer))
-        for generator, saved in zip(found, state["generators"], strict=True):
-            generator.set_state(saved)
-        # A callback may monitor what was logged before the stop.
-        put_back_metrics(trainer, state["metrics"], module.device)
-        trainer.should_stop = state.get("should_stop", False)
-        # Most checkpoints have none that were left out.
-        left_out.put_back_tensors(module, state["buffers"], state.get("left_out", {}))
-        left_out.put_back_averages(trainer, state["averages"])
-        restore_attributes(module, state["attributes"])
-        restore_rng_states(state["random"])
+        """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
+        assert self._epoch is not None  # noqa: S101
+        found = KeptBeside(trainer)
+        if is_whole := "epoch" not in state:
+            restore(trainer, module, state)
+            self._restored = None
+        self._at_start = KeptBeside(trainer)
+        # From before: what had changed by the last checkpoint is in the next one, too.
+        self._at_start.attributes = found.attributes
+        self._epoch.begin(self._left)
+        if not is_whole:
+            begin_epoch(trainer, module, state)
+            self._epoch.resume(state["epoch"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
         # With `max_steps` it takes the epoch before for one that was broken off, however whole.
         trainer.fit_loop._restarting = trainer.fit_loop.epoch_loop.restarting = False
+
+    def _go_on(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Put back the state of a checkpoint in mid-epoch, whose batches have been replayed.
+
+        Raises:
+            TwinrunError: if they were other ones, or something is not as it was.
+        """
+        state, epoch, before = self._restored, self._epoch, self._at_start
+        assert state is not None and epoch is not None and before is not None  # noqa: S101, PT018
+        if epoch.batches is None or epoch.batches.running != state["epoch"]["running"]:
+            self._break_off("the batches before the stop were other ones")
+        if (what := restore_mid_epoch(trainer, module, state, before)) is not None:
+            self._break_off(what)
+        self._restored = None
+        self._at_start = KeptBeside(trainer)
+        self._at_start.attributes = before.attributes

@@ -7,11 +7,14 @@ the training runs, or where one is an iterator or an open file: these are named,
 resumed from them in silence.
 """
 
+import dis
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, WRAPPED
 from twinrun.containers import entries, is_container
 
@@ -43,6 +46,31 @@ def put_back(loaders: Sequence[object], positions: Sequence[dict[str, Any]]) -> 
         each.load_state_dict(position)
 
 
+def put_back_in_epoch(
+    loaders: Sequence[object], positions: Sequence[dict[str, Any]], trained: Sequence[object]
+) -> bool:
+    """Bring those to where `positions_of` found them that the training loaders have no part in.
+
+    Args:
+        loaders: of the training.
+        positions: of all that have one, in order.
+        trained: the training loaders: these are being read, and have been brought there.
+
+    Returns:
+        Whether what these wrap is there.
+    """
+    under_way = {id(each) for each in parts_of(trained)}
+    told = {id(each) for each in trained}  # these were told so
+    stateful = [each for each in parts_of(loaders) if isinstance(each, Stateful)]
+    are_there = True
+    for each, position in zip(stateful, positions, strict=True):
+        if id(each) not in under_way:
+            each.load_state_dict(position)
+        elif id(each) not in told:
+            are_there &= look(each.state_dict(), ()) == look(position, ())
+    return are_there
+
+
 def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
     """Return what might be a position of a stream that says nothing of it, by `Class.attribute`.
 
@@ -64,6 +92,16 @@ def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
 def is_stream(part: object) -> bool:
     """Say whether a part of a loader is a stream, which may go on where it ended."""
     return isinstance(part, IterableDataset) or not hasattr(part, "__len__")
+
+
+def told_anew(owner: object) -> set[str]:
+    """Name the attributes that Lightning sets at each epoch: by `set_epoch` of a sampler."""
+    function = getattr(type(owner), "set_epoch", None)
+    if function is None:
+        return set()
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    steps = dis.get_instructions(code) if code is not None else ()
+    return {"epoch", *(str(step.argval) for step in steps if step.opname == "STORE_ATTR")}
 
 
 def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:

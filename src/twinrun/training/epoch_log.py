@@ -96,14 +96,27 @@ class EpochSeconds(pl.Callback):
         self._team = team
         self._started = self._ended = 0.0
         self._seconds = self._exchanged = 0.0
+        self._under_way = [0.0, 0.0]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seconds so far, for a checkpoint."""
-        return {"training": self.training, "communication": self.communication}
+        # In mid-epoch a part of the epoch's have passed; where one starts nobody asks for them.
+        under_way = [self._seconds + self._ended - self._started, self._exchanged]
+        return {
+            "training": self.training,
+            "communication": self.communication,
+            "under_way": under_way,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the seconds of a checkpoint."""
         self.training, self.communication = state_dict["training"], state_dict["communication"]
+        self._under_way = state_dict["under_way"]
+
+    def go_on_in_epoch(self) -> None:
+        """Start the clock where the training is resumed in mid-epoch; `Resumable` says it."""
+        self._seconds, self._exchanged = self._under_way
+        self._go_on()
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock."""

@@ -206,6 +206,7 @@ def _watch(
         run.checkpoints,
         identity=identity,
         minutes=run.checkpoint_minutes if variant.stop == "none" else 0,
+        in_epoch=interrupt.checkpoint_before(variant.stop) if is_stopped else None,
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
         fingerprint=fingerprint_tree,
     )

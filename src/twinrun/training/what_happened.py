@@ -48,6 +48,7 @@ class WhatHappened(pl.Callback):
         self._variant, self._told = variant, told
         # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = switches()
+        self._is_noted = False
         self._forms, self._layouts = OptimizerForms(), Layouts()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -94,8 +95,9 @@ class WhatHappened(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        """Look at what the first step of an epoch will be given."""
-        if batch_idx == 0:
+        """Look at what the first step of an epoch will be given, and of a resumed training."""
+        if batch_idx == 0 or not self._is_noted:
+            self._is_noted = True
             self._layouts.note_module(pl_module, self._variant.layout)
             laid_out = lay_out_batch(batch, self._variant.layout)
             self._layouts.note_batch(laid_out, self._variant.layout)

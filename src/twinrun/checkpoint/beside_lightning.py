@@ -1,0 +1,51 @@
+"""Where Lightning's loops call nobody: just before an epoch's batches are asked for, and after it.
+
+The iterator of a training's first epoch is made before any hook of the training; those of later
+epochs behind all hooks that begin one. What draws there decides the order of the epoch.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+
+
+class BesideLightning:
+    """Has two functions called there, in one Trainer, until it is removed."""
+
+    def __init__(
+        self,
+        trainer: pl.Trainer,
+        *,
+        before_iterator: Callable[[], None],
+        after_start: Callable[[Any], None],
+    ) -> None:
+        """Take the places.
+
+        Args:
+            trainer: of the training.
+            before_iterator: called just before the iterator of an epoch is made.
+            after_start: called with Lightning's fetcher before the first batch is fetched from it.
+        """
+        fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
+        self._fit, self._epoch = fit, epoch
+        load, start = fit._load_combined_loader_states, epoch.on_run_start
+
+        def load_states() -> None:
+            load()
+            before_iterator()
+
+        def on_run_start(data_fetcher: Any) -> None:
+            if trainer.current_epoch > 0:
+                before_iterator()
+            start(data_fetcher)
+            after_start(data_fetcher)
+
+        # Attributes of these objects, which Python finds before the methods of their class.
+        vars(fit)["_load_combined_loader_states"] = load_states
+        vars(epoch)["on_run_start"] = on_run_start
+
+    def remove(self) -> None:
+        """Leave Lightning's loops as they were."""
+        vars(self._fit).pop("_load_combined_loader_states", None)
+        vars(self._epoch).pop("on_run_start", None)

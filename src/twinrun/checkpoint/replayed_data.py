@@ -1,0 +1,177 @@
+"""Bring the data of an epoch to where they were: read again from its start, and thrown away.
+
+What an epoch's order is drawn from is noted just before its iterator is made. A resumed training
+puts it back, makes the iterator anew and fetches the batches that were trained before the stop:
+whatever loaders, samplers, datasets and data workers keep in mid-epoch is then as it was. A running
+fingerprint of all batches shows whether they are the same ones. A loader that says where it is (a
+`StatefulDataLoader`) is told so instead, and fetches nothing twice.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+import pytorch_lightning as pl
+import xxhash
+from torch.utils._pytree import tree_leaves
+from torch.utils.data import DataLoader
+
+from twinrun.checkpoint.looks import look_at_rng_states
+from twinrun.checkpoint.refusals import generators_of
+from twinrun.checkpoint.stream_position import Stateful, positions_of, put_back
+from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
+
+MOST_LOOKS, EVERY = 32, 64  # at draws: at the first fetches, and at two of so many later ones
+
+
+class Order(TypedDict):
+    """What the order of an epoch's batches is drawn from."""
+
+    random: RNGStates
+    """RNG states just before its iterator is made."""
+    first: RNGStates | None
+    """RNG states before the first batch, where hooks come between: in the first epoch."""
+    generators: list[Any]
+    """States of the generators that loaders and samplers were given."""
+    positions: list[dict[str, Any]]
+    """Of loaders, samplers and datasets that say where they are."""
+
+
+class Batches:
+    """An epoch's batches, looked at as they are fetched."""
+
+    def __init__(
+        self, fetcher: Any, fingerprint: Callable[[object], int], before: Callable[[], None]
+    ) -> None:
+        """Take the place of a fetcher's iterator.
+
+        Args:
+            fetcher: of Lightning; it may have fetched a batch already.
+            fingerprint: of a batch.
+            before: called before each further batch is fetched, but while they are replayed.
+        """
+        self._fetcher, self._inner = fetcher, fetcher.iterator
+        self._fingerprint, self._before = fingerprint, before
+        self.running = "0"
+        """Fingerprint of all batches so far."""
+        self._fetched = 0
+        self._last: str | None = None  # look at the RNG states after a fetch
+        self.is_replaying = False
+        self.draws_in_fetches = self.draws_between = False
+        fetcher.iterator = self
+        for found in getattr(fetcher, "batches", ()):
+            self._note(found)
+
+    def __iter__(self) -> Iterator[object]:
+        return self
+
+    def __next__(self) -> object:
+        if self.is_replaying:
+            found = next(self._inner)
+            self._note(found)
+            return found
+        self._before()
+        is_looked_at = self._fetched < MOST_LOOKS or self._fetched % EVERY < 2
+        before = look_at_rng_states() if is_looked_at else None
+        found = next(self._inner)
+        if before is not None and self._fetched:
+            self.draws_between |= self._last is not None and self._last != before
+            after = look_at_rng_states()
+            self.draws_in_fetches |= before != after
+            self._last = after
+        else:
+            self._last = None
+        self._note(found)
+        return found
+
+    def begin_at(self, done: int, running: str) -> None:
+        """Count batches that were fetched before, and are not fetched again."""
+        self._fetched, self.running, self._fetcher.fetched = done, running, done
+
+    def leave(self) -> None:
+        """Look at no more of them."""
+        if self._fetcher.iterator is self:
+            self._fetcher.iterator = self._inner
+
+    def _note(self, found: Any) -> None:
+        # Beside each batch Lightning has its number and its loader's.
+        text = f"{self.running} {self._fingerprint(found[0])}"
+        self.running = xxhash.xxh3_64_hexdigest(text.encode())
+        self._fetched += 1
+
+
+def training_loaders(trainer: pl.Trainer) -> list[object]:
+    """Return the loaders that are trained on."""
+    return tree_leaves(trainer.train_dataloader)
+
+
+def has_reloaded(trainer: pl.Trainer) -> bool:
+    """Say whether the loaders were made for this epoch, as a resumed training makes them."""
+    if not vars(trainer).get("reload_dataloaders_every_n_epochs"):
+        return True
+    return trainer.fit_loop._last_train_dl_reload_epoch == trainer.current_epoch
+
+
+def told_by(trainer: pl.Trainer) -> list[dict[str, Any]]:
+    """Return where the training loaders are that say so themselves."""
+    return [each.state_dict() for each in training_loaders(trainer) if isinstance(each, Stateful)]
+
+
+def order_of(trainer: pl.Trainer) -> Order:
+    """Note what the order of the epoch will be drawn from."""
+    loaders = training_loaders(trainer)
+    # A loader with a state would make an iterator to say it: it is asked in mid-epoch alone.
+    asked = [each for each in loaders if not isinstance(each, Stateful)]
+    return {
+        "random": rng_states(),
+        "first": None,
+        "generators": [each.get_state() for each in generators_of(loaders)],
+        "positions": positions_of(asked),
+    }
+
+
+def replay(
+    trainer: pl.Trainer,
+    fetcher: Any,
+    state: Mapping[str, Any],
+    watch: Callable[[], Batches],
+) -> Batches:
+    """Begin an epoch again, and bring its data to where they were.
+
+    Args:
+        trainer: of the training.
+        fetcher: of its batches.
+        state: of a `RunningEpoch`.
+        watch: looks at the batches that the fetcher fetches from now on.
+    """
+    loaders, order = training_loaders(trainer), state["order"]
+    _end_workers(loaders)
+    telling = [each for each in loaders if isinstance(each, Stateful)]
+    for each, told in zip(telling, state["told"], strict=True):
+        each.load_state_dict(told)
+    put_back([each for each in loaders if not isinstance(each, Stateful)], order["positions"])
+    for generator, saved in zip(generators_of(loaders), order["generators"], strict=True):
+        generator.set_state(saved)
+    restore_rng_states(order["random"])
+    iter(fetcher)
+    if order["first"] is not None:
+        restore_rng_states(order["first"])
+    found = watch()
+    if telling:
+        found.begin_at(state["batches"], state["running"])
+        return found
+    found.is_replaying = True
+    try:
+        for _ in range(state["batches"]):
+            next(fetcher)
+    except StopIteration:
+        pass  # there are fewer now, which the fingerprint shows
+    finally:
+        found.is_replaying = False
+    return found
+
+
+def _end_workers(loaders: Sequence[object]) -> None:
+    """End data workers that would be kept: those of the stopped training had begun otherwise."""
+    for loader in loaders:
+        if isinstance(loader, DataLoader) and loader.persistent_workers:
+            loader._iterator = None

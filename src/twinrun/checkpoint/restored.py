@@ -1,0 +1,76 @@
+"""Put the state of a checkpoint back, where an epoch starts and in mid-epoch."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint import left_out, mid_epoch
+from twinrun.checkpoint.kept_beside import KeptBeside
+from twinrun.checkpoint.loaded import put_back_metrics
+from twinrun.checkpoint.plain_attributes import restore_attributes
+from twinrun.checkpoint.refusals import generators_of, loaders_of
+from twinrun.checkpoint.replayed_data import training_loaders
+from twinrun.checkpoint.stream_position import put_back, put_back_in_epoch
+from twinrun.process.determinism import restore_rng_states
+
+
+def restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
+    """Put back what a checkpoint holds that was taken where an epoch starts."""
+    state["loaded"].put_back(trainer, module)
+    put_back(loaders_of(trainer), state["positions"])
+    # A callback may monitor what was logged before the stop.
+    put_back_metrics(trainer, state["metrics"], module.device)
+    _restore(trainer, module, state)
+
+
+def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
+    """Put back what the hooks that begin an epoch may need, where a later moment of it follows."""
+    state["loaded"].put_back(trainer, module)
+    # Those of the first epoch are as they were: a training begins with them.
+    if trainer.current_epoch > 0:
+        restore_attributes(module, state["attributes"])
+
+
+def restore_mid_epoch(
+    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any], before: KeptBeside
+) -> str | None:
+    """Put back what a checkpoint holds that was taken in mid-epoch.
+
+    Args:
+        trainer: of the training; its loaders are where they were.
+        module: that is trained.
+        state: of the checkpoint.
+        before: a look at what the training began with.
+
+    Returns:
+        What is not as it was, if anything.
+    """
+    state["loaded"].put_back(trainer, module)
+    mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
+    trained = training_loaders(trainer)
+    if not put_back_in_epoch(loaders_of(trainer), state["positions"], trained):
+        return "datasets or samplers say that they are elsewhere"
+    _restore(trainer, module, state)
+    mid_epoch.put_back(trainer, state["loops"])
+    for callback in vars(trainer)["callbacks"]:
+        if callable(go_on := getattr(callback, "go_on_in_epoch", None)):
+            go_on()
+    restore_rng_states(state["random"])
+    saved = {f"module {path} {name}" for path, of in state["attributes"].items() for name in of}
+    if others := before.changed_keys(trainer) - saved:
+        name = min(others).rpartition(" ")[2]
+        return f"{name} is not as it was, though it had not changed before the stop"
+    return None
+
+
+def _restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
+    found = generators_of(loaders_of(trainer))
+    for generator, saved in zip(found, state["generators"], strict=True):
+        generator.set_state(saved)
+    trainer.should_stop = state.get("should_stop", False)
+    # Most checkpoints have none that were left out.
+    left_out.put_back_tensors(module, state["buffers"], state.get("left_out", {}))
+    left_out.put_back_averages(trainer, state["averages"])
+    restore_attributes(module, state["attributes"])
+    restore_rng_states(state["random"])

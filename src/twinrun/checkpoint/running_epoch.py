@@ -1,0 +1,152 @@
+"""The epoch that runs: whether a checkpoint may be due before it ends, and what one would need.
+
+Where none may be, nothing of it is looked at, and a step costs nothing.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+
+from twinrun.checkpoint.beside_lightning import BesideLightning
+from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
+from twinrun.checkpoint.mid_epoch import unlogged_since
+from twinrun.checkpoint.replayed_data import Batches, Order, order_of, replay, told_by
+from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
+
+FAR = 2  # times the last epoch's length: what is due later is not prepared for
+FIRST_LOOK = 8  # batches, after which the length of a first epoch is estimated
+
+
+class RunningEpoch:
+    """What a checkpoint in mid-epoch is made of, besides what one at its start is."""
+
+    def __init__(
+        self,
+        trainer: pl.Trainer,
+        fingerprint: Callable[[object], int],
+        before_batch: Callable[[], None],
+        brought: Callable[[], None],
+        is_watched: bool,
+    ) -> None:
+        """Take a place in the loops of a Trainer.
+
+        Args:
+            trainer: of the training.
+            fingerprint: of a batch.
+            before_batch: called before a batch is fetched, in an epoch that is watched.
+            brought: called when the data of a resumed epoch are where they were.
+            is_watched: whether checkpoints in mid-epoch are written at all.
+        """
+        self._trainer, self._fingerprint = trainer, fingerprint
+        self._before_batch, self._brought = before_batch, brought
+        # The first iterator is made before the first epoch begins.
+        self.is_watched = is_watched
+        self._order: Order | None = None
+        self._random: RNGStates | None = None
+        self._metrics: dict[str, dict[str, Any]] = {}
+        self.batches: Batches | None = None
+        """Those of the epoch, if it is watched."""
+        self._resumed: Mapping[str, Any] | None = None
+        self._began: float | None = None
+        self._seconds: float | None = None
+        self._loops = BesideLightning(
+            trainer, before_iterator=self._note_order, after_start=self._watch
+        )
+
+    def begin(self, left: float | None) -> None:
+        """Decide whether the epoch is watched.
+
+        Args:
+            left: seconds until a checkpoint is due; None if none will be.
+        """
+        now = time.monotonic()
+        self._seconds = None if self._began is None else now - self._began
+        self._began = now
+        batches = self._trainer.num_training_batches
+        is_near = self._seconds is None or (left or 0) <= FAR * self._seconds
+        is_alone = self._trainer.world_size == 1
+        self.is_watched = left is not None and is_alone and batches > 1 and is_near
+        self.batches = None
+        if self.is_watched:
+            self._random, self._metrics = rng_states(), metrics_of(self._trainer)
+
+    def leave_if_short(self, left: float) -> None:
+        """Look no more where a first epoch turns out to end long before a checkpoint is due."""
+        done, batches = self._done, self._trainer.num_training_batches
+        is_asked = done >= FIRST_LOOK and done & (done - 1) == 0 and math.isfinite(batches)
+        if self._seconds is not None or self._began is None or not is_asked:
+            return
+        if left > FAR * (time.monotonic() - self._began) / done * batches:
+            self.leave()
+
+    def leave(self) -> None:
+        """Look no more at the epoch."""
+        self.is_watched = False
+        if self.batches is not None:
+            self.batches.leave()
+            self.batches = None
+
+    @property
+    def _done(self) -> int:
+        return self._trainer.fit_loop.epoch_loop.batch_progress.current.completed
+
+    def state(self) -> dict[str, Any]:
+        """Return what brings a resumed training here, beside the state of the loops."""
+        assert self.batches is not None  # noqa: S101  asked for in a watched epoch alone
+        return {
+            "order": self._order,
+            "random": self._random,
+            "metrics": self._metrics,
+            "unlogged": unlogged_since(self._trainer, self._metrics),
+            "told": told_by(self._trainer),
+            "batches": self._done,
+            "running": self.batches.running,
+            "draws": [self.batches.draws_in_fetches, self.batches.draws_between],
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Have the epoch that is about to begin be brought to where it was.
+
+        Args:
+            state: what `state` returned.
+        """
+        self._resumed = state
+        self._began = None  # of its length nothing will be known
+        self._random, self._metrics = state["random"], state["metrics"]
+        put_back_metrics(self._trainer, self._metrics, self._trainer.lightning_module.device)
+        # By the very values that are shown: what is not logged anew keeps them.
+        self._metrics = metrics_of(self._trainer)
+        restore_rng_states(state["random"])
+
+    @property
+    def has_order(self) -> bool:
+        """Whether it is known from what the epoch's order was drawn."""
+        return self._order is not None
+
+    def remove(self) -> None:
+        """Leave the loops as they were."""
+        self._loops.remove()
+
+    def _note_order(self) -> None:
+        if self.is_watched and self._resumed is None:
+            self._order = order_of(self._trainer)
+
+    def _watch(self, fetcher: Any) -> None:
+        if self._resumed is not None:
+            state, self._resumed = self._resumed, None
+            self._order = state["order"]
+            self.batches = replay(self._trainer, fetcher, state, lambda: self._look(fetcher))
+            self.batches.draws_in_fetches, self.batches.draws_between = state["draws"]
+            self._brought()
+            if not self.is_watched:
+                self.leave()
+        elif self.is_watched:
+            if self._trainer.current_epoch == 0 and self._order is not None:
+                self._order["first"] = rng_states()
+            self.batches = self._look(fetcher)
+
+    def _look(self, fetcher: Any) -> Batches:
+        return Batches(fetcher, self._fingerprint, self._before_batch)
