@@ -11,7 +11,7 @@ def test_a_shard_of_one_sample_is_told_from_a_fault_of_the_module():
     """As torch words it today."""
     with pytest.raises(ValueError, match="more than 1 value") as refused:
         torch.nn.BatchNorm1d(3)(torch.ones(1, 3))
-    with pytest.raises(TwinrunError, match=r"^variants\.two\.devices: .*drop_last=True"):
+    with pytest.raises(TwinrunError, match=r"^variants\.two: .*drop_last=True"):
         explain_refusal(refused.value, "two")
 
 
