@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from twinrun.run_files import left_network
 from twinrun.run_records import FailedRun, RunManifest, TensorEntry
 
+HASH_DIGITS, SHOWN_DIGITS = 64, 12  # of a SHA-256
+
 
 def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str | None:
     """Say why two runs cannot be compared; None if they can.
@@ -28,7 +30,8 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
     file = _other_code(first, second)
     if unequal is not None:
         path, left, right = unequal
-        found = f"{path} is {left!r} in {key} {first[key]} and {right!r} in {key} {second[key]}"
+        shown = [_shown(value) for value in (left, right)]
+        found = f"{path} is {shown[0]} in {key} {first[key]} and {shown[1]} in {key} {second[key]}"
         # The last of an identity: of repeats all else is equal, but perhaps for the code.
         if across or not path.startswith("tensors."):
             return f"{found}: the runs are no pair"
@@ -55,7 +58,7 @@ def other_conditions(manifests: Sequence[RunManifest | FailedRun]) -> str | None
         if unequal is not None:
             path, left, right = unequal
             runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in (finished[0], found)]
-            return f"{path} is {left!r} in {runs[0]} and {right!r} in {runs[1]}"
+            return f"{path} is {_shown(left)} in {runs[0]} and {_shown(right)} in {runs[1]}"
     return None
 
 
@@ -112,6 +115,16 @@ def _identity(manifest: RunManifest, *, across: bool) -> dict[str, object]:
             for tensor in manifest["tensors"]
         },
     }
+
+
+def _shown(value: object) -> str:
+    """Write a value for a reader; of a hash, which nobody reads to its end, the beginning.
+
+    >>> _shown("ab" * 32), _shown("cpu")
+    ("'abababababab...'", "'cpu'")
+    """
+    is_hash = isinstance(value, str) and len(value) == HASH_DIGITS and value.isalnum()
+    return repr(f"{value[:SHOWN_DIGITS]}..." if is_hash and isinstance(value, str) else value)
 
 
 def _unequal(left: object, right: object, path: str = "") -> Iterator[tuple[str, object, object]]:

@@ -18,8 +18,11 @@ def section(results: Results) -> dict[str, object]:
         "margin": study["margin"],
         "seeds": study["seeds"],
         "absent": results.absent("contest"),
+        # Where both are workloads, the contest is called after the first.
         "workloads": [
-            {"name": name, "contests": _contests(results, name)} for name in study["workloads"]
+            {"name": name, "contests": _contests(results, name)}
+            for name in study["workloads"]
+            if name != study["b"]
         ],
     }
 
