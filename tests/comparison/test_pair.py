@@ -33,6 +33,8 @@ def test_runs_of_other_identity_are_refused(tmp_path, field):
     value = MANIFEST
     for key in field.split("."):
         value = value.get(key)
+    if "sha256" in field:  # of which nobody reads the end
+        value = f"{value[:12]}..."
     assert summary["reason"] == (
         f"{named} is {value!r} in repeat 1 and {planted!r} in repeat 2: the runs are no pair"
     )
