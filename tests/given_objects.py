@@ -1,5 +1,6 @@
 """Modules as users of LightningCLI write them: given networks, optimizers and functions."""
 
+import argparse
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,14 @@ class Net(nn.Module):
 
     def forward(self, inputs):
         return self.output(self.activation(self.hidden(inputs)))
+
+
+class Spaced(Small):
+    """Takes its hyperparameters as the first examples of Lightning did, in one namespace."""
+
+    def __init__(self, spaced: argparse.Namespace | None = None, untyped=None):
+        super().__init__()
+        self.spaced, self.untyped = spaced, untyped
 
 
 class Given(pl.LightningModule):

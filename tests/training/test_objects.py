@@ -8,7 +8,7 @@ import pytorch_lightning as pl
 import torch
 import yaml
 from example_trainings import HERE
-from given_objects import Given, Net
+from given_objects import Given, Net, Spaced
 from pytorch_lightning.cli import LightningCLI
 from small import Points
 
@@ -178,3 +178,28 @@ def test_an_object_that_cannot_be_made_is_named():
 def test_a_mapping_where_an_object_is_wanted_is_told_how_one_is_written():
     (found,) = wrong_values(workload("net: {width: 3}"), [HERE])
     assert found.endswith("; an object is {class_path: package.Class, init_args: {...}}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spaced: {width: 16, more: {deep: 2}}",
+        "spaced: {class_path: argparse.Namespace, dict_kwargs: {width: 16, more: {deep: 2}}}",
+        "untyped: {class_path: types.SimpleNamespace, init_args: {width: 16, more: {deep: 2}}}",
+    ],
+)
+def test_a_namespace_is_made_of_a_mapping(text):
+    """Red before: an empty one, or the advice that led to it."""
+    given = workload(text, module="given_objects:Spaced")
+    assert list(wrong_values(given, [HERE])) == []
+    made = build_module(given, [HERE])
+    found = made.untyped or made.spaced
+    assert (found.width, found.more) == (16, {"deep": 2})
+    assert isinstance(made, Spaced)
+
+
+def test_what_cannot_be_made_of_its_arguments_asks_for_an_annotation():
+    """Red before: "'Namespace' object is not callable", from the module's line."""
+    text = "untyped: {class_path: torch.optim.Adam, init_args: {lr: 0.001}}"
+    with pytest.raises(TwinrunError, match=r"untyped: torch\.optim\.Adam .*OptimizerCallable"):
+        build_module(workload(text, module="given_objects:Spaced"), [HERE])

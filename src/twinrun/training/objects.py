@@ -5,6 +5,7 @@ makes the objects in it, nested ones first. It is imported where a value needs i
 a second. Numbers and texts for arguments of plain types reach a constructor as YAML gives them.
 """
 
+import argparse
 import copy
 import enum
 import functools
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 KEY = "it"
 LONGEST = 300  # letters of what jsonargparse says, which shows values of any length
+NAMESPACES: dict[object, type] = {
+    "argparse.Namespace": argparse.Namespace,
+    "types.SimpleNamespace": types.SimpleNamespace,
+}
 PLAIN = (str, object, Any, "str")  # what a text suits as it is
 # What jsonargparse says of a value, in lines of its own, and what is left of each.
 SHORTER = tuple(
@@ -66,6 +71,9 @@ def read(
         TwinrunError: for a value that the annotation does not allow.
     """
     parameters = arguments_of(constructed)
+    if not is_all:
+        spaces = {name: _namespace(value, parameters.get(name)) for name, value in given.items()}
+        given = {name: spaces[name] or value for name, value in given.items()}
     names = list(given) if is_all else list(_to_be_read(given, parameters))
     if not names and not is_all:
         return dict(given)
@@ -73,7 +81,36 @@ def read(
     parser = _parser(constructed, names, is_all=is_all)
     parsed = _parsed(parser, values, defaults=is_all)
     made = _instantiated(parser, parsed).get(KEY, {})  # of no arguments there is none
+    for name in names:
+        _check_made(name, made.get(name), values[name])
     return {**given, **{name: made[name] for name in (made.keys() if is_all else names)}}
+
+
+def _namespace(value: object, parameter: inspect.Parameter | None) -> object | None:
+    """Return a namespace of a mapping where one is asked for, by annotation or class path.
+
+    jsonargparse takes both for its own, and forgets what is in them.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    if "class_path" in value:
+        kind = NAMESPACES.get(value["class_path"])
+        value = {**value.get("init_args", {}), **value.get("dict_kwargs", {})}
+    else:
+        annotation = None if parameter is None else parameter.annotation
+        allowed = typing.get_args(annotation) or (annotation,)  # it may be optional
+        kind = next((kind for kind in NAMESPACES.values() if kind in allowed), None)
+    return None if kind is None else kind(**value)
+
+
+def _check_made(name: str, made: object, given: object) -> None:
+    """Refuse an argument that nothing says how to make."""
+    path = given.get("class_path") if isinstance(given, Mapping) else None
+    if path is not None and isinstance(getattr(made, "class_path", None), str):
+        raise TwinrunError(
+            f"{name}: {path} is not made of these arguments alone; give the constructor's argument "
+            f"an annotation that says how, such as pytorch_lightning.cli.OptimizerCallable"
+        )
 
 
 def wrong(
@@ -138,6 +175,8 @@ def _cure(value: object, parameter: inspect.Parameter | None) -> str:
 
 def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[str]:
     for name, value in given.items():
+        if _namespace(value, parameters.get(name)) is not None:
+            continue
         annotation = parameters[name].annotation if name in parameters else inspect.Parameter.empty
         is_typed = annotation is not inspect.Parameter.empty
         if isinstance(value, Mapping | list):
