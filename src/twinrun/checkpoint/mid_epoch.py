@@ -18,7 +18,6 @@ from pytorch_lightning.trainer.connectors.logger_connector.result import (
     _ResultMetric,
     _Sync,
 )
-from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun.checkpoint.loaded import METRICS, metrics_of
 from twinrun.checkpoint.plain_attributes import graphs_held
@@ -123,10 +122,7 @@ def put_back_logged(
 
 
 def _gradients(module: pl.LightningModule) -> dict[str, torch.Tensor]:
-    """Return what a further step may add to; as a rule it sets them to zero first."""
-    hooks = ("optimizer_zero_grad", "optimizer_step", "on_before_zero_grad")
-    if module.automatic_optimization and not any(is_overridden(hook, module) for hook in hooks):
-        return {}
+    """Return what a further step may add to, or a hook or an optimizer read before it is zeroed."""
     return {
         name: parameter.grad.detach().clone()
         for name, parameter in module.named_parameters()
