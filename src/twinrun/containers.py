@@ -1,15 +1,20 @@
-"""Look into the lists, tuples and dictionaries that somebody else's objects keep.
+"""Look into the lists, tuples, dictionaries and attributes that somebody else's objects keep.
 
 By what they are, not by what they say: a subclass may have a meaning of its own that refuses to be
 measured or walked (e3nn's `Irreps` is a tuple without a length), and an object may call itself a
 list that is none.
 """
 
+import io
+import sys
+import types
+from contextlib import suppress
 from typing import TypeGuard, TypeVar
 
 Kind = TypeVar("Kind")
 
 _KINDS = (dict, list, tuple)
+_LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 Container = list[object] | tuple[object, ...] | dict[object, object]
@@ -52,6 +57,39 @@ def shown(key: object, position: int) -> str:
     ("'a'", '3')
     """
     return repr(key) if type(key) in _PLAIN else str(position)
+
+
+def attributes_of(value: object) -> dict[str, object]:
+    """Return what lies in an object's `__dict__`, and in the slots of classes of a user's.
+
+    Not in those of the standard library: a path keeps there what it was asked for before.
+    """
+    found: dict[str, object] = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        if base.__module__.partition(".")[0] in sys.stdlib_module_names:
+            continue
+        members = vars(base)
+        for name, member in members.items() if "__slots__" in members else ():
+            if isinstance(member, types.MemberDescriptorType):
+                with suppress(AttributeError):  # not set yet
+                    found[name] = member.__get__(value)
+    return found
+
+
+def is_hidden_iterator(value: object) -> bool:
+    """Say whether a value is an iterator whose position lies in no attribute: of C, or torch's.
+
+    A file is none: where it is open, it is written to as a rule.
+
+    >>> is_hidden_iterator(iter([1])), is_hidden_iterator([1])
+    (True, False)
+    """
+    kind = type(value)
+    if not hasattr(kind, "__next__") or issubclass(kind, io.IOBase):
+        return False
+    steps = [vars(base)["__next__"] for base in kind.__mro__ if "__next__" in vars(base)]
+    is_written = all(isinstance(step, types.FunctionType) for step in steps)
+    return kind.__module__.startswith(_LIBRARIES) or not is_written
 
 
 def _kind(container: Container) -> type:

@@ -16,10 +16,19 @@ import torch
 from torch.optim import Optimizer
 
 from twinrun.batches import Opaque, leaves
-from twinrun.containers import entries, is_container, is_really, shown, size_of
+from twinrun.containers import (
+    attributes_of,
+    entries,
+    is_container,
+    is_hidden_iterator,
+    is_really,
+    shown,
+    size_of,
+)
 
 # By torch's schedulers, and by others that wrap `step`.
-_LIBRARIES = ("torch.", "pytorch_lightning", "lightning", "builtins", "collections", "numpy")
+_LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
+_LIBRARIES += ("builtins.", "collections.", "numpy.")
 _DEEPEST = 8
 _SHORT = 64  # of a list: there may be networks in it, and of numbers millions
 _SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
@@ -72,6 +81,11 @@ def values_beside(optimizer: Optimizer, held: Iterable[torch.Tensor]) -> dict[st
     }
 
 
+def iterators_beside(optimizer: Optimizer) -> dict[str, object]:
+    """Return the iterators in these attributes whose position nobody can see, by their paths."""
+    return {path: value for path, value in _values(optimizer, "", ()) if is_hidden_iterator(value)}
+
+
 def _values(
     optimizer: Optimizer, prefix: str, above: tuple[int, ...]
 ) -> Iterator[tuple[str, object]]:
@@ -86,14 +100,16 @@ def _values(
 def values_in(
     value: object, path: str, above: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, object]]:
-    """Yield the tensors and plain values in an attribute, by their paths.
+    """Yield the tensors, plain values and hidden iterators in an attribute, by their paths.
 
     Looked into are containers, networks, optimizers and objects of a user's own.
     """
     if id(value) in above or len(above) > _DEEPEST:
         return
     inside = (*above, id(value))
-    if is_really(value, Optimizer):
+    if is_hidden_iterator(value):
+        yield path, value
+    elif is_really(value, Optimizer):
         yield from _values(value, f"{path}.", above)
         for index, state in enumerate(value.state.values()):
             yield from values_in(state, f"{path}.state[{index}]", inside)
@@ -106,8 +122,8 @@ def values_in(
             yield from values_in(item, f"{path}[{shown(key, index)}]", inside)
     else:
         # An object that keeps the average of the weights, say; not what knows the whole training.
-        is_own = not type(value).__module__.startswith(_LIBRARIES)
-        own = getattr(value, "__dict__", {}) if is_own else {}
+        is_own = not f"{type(value).__module__}.".startswith(_LIBRARIES)
+        own = attributes_of(value) if is_own else {}
         followed = tuple(f"{type(value).__name__}.<attribute {name}>" for name in own)
         for where, leaf in leaves(value):
             if not isinstance(leaf, Opaque) and not where.startswith(followed):

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 import xxhash
 
-from twinrun.checkpoint.reached import PLAIN, reached
+from twinrun.checkpoint.reached import PLAIN, held_by_data_module, reached
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS
 
@@ -43,6 +43,11 @@ class DataLooks:
                 # Kept, so that no other one gets its number.
                 self.arrays[id(value)] = (value, name, _content(value))
             elif isinstance(value, PLAIN) and name not in own and not is_told:
+                self.numbers[id(owner), name] = (owner, value)
+        for owner, name, value in held_by_data_module(trainer, self.seen):
+            if isinstance(value, torch.Tensor | np.ndarray) and id(value) not in told:
+                self.arrays[id(value)] = (value, name, _content(value))
+            elif isinstance(value, PLAIN):
                 self.numbers[id(owner), name] = (owner, value)
 
     def changed(self, now: "DataLooks") -> Iterator[str]:

@@ -10,6 +10,7 @@ from twinrun.checkpoint.plain_attributes import (
 )
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import moved, possible_positions
+from twinrun.checkpoint.trainer_settings import changed_settings, settings_of
 from twinrun.checkpoint.unsaved_state import (
     changed_callbacks,
     changed_optimizers,
@@ -28,12 +29,7 @@ class KeptBeside:
         self.positions = possible_positions(loaders)
         self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
-        names = ["gradient_clip_val", "gradient_clip_algorithm"]
-        schedule = pl.callbacks.GradientAccumulationScheduler
-        # That one sets it again in each epoch.
-        if not any(isinstance(each, schedule) for each in vars(trainer)["callbacks"]):
-            names.append("accumulate_grad_batches")
-        self.settings = {name: getattr(trainer, name) for name in names}
+        self.settings = settings_of(trainer)
 
     def changed_keys(self, trainer: pl.Trainer) -> set[str]:
         """Name the attributes that have changed since, as `states_of_attributes` does."""
@@ -50,9 +46,5 @@ class KeptBeside:
             *moved(self.positions, now.positions),
             *refused,
             *self.data.changed(now.data),
-            *(
-                f"{name} of the Trainer changes while the training runs"
-                for name, value in self.settings.items()
-                if now.settings[name] != value
-            ),
+            *changed_settings(self.settings, now.settings),
         ]

@@ -1,6 +1,7 @@
 """Write down what a value is, in a few bytes, so that another value is written otherwise.
 
-What raises while it is looked at is written as unseen: it may change, and nobody would notice.
+What raises while it is looked at is written as unseen, and so is an iterator whose position is in
+no attribute: it may change, and nobody would notice.
 """
 
 import functools
@@ -15,7 +16,13 @@ import torch
 import xxhash
 
 from twinrun.batches import Opaque, leaves
-from twinrun.containers import entries, is_container, is_really
+from twinrun.containers import (
+    attributes_of,
+    entries,
+    is_container,
+    is_hidden_iterator,
+    is_really,
+)
 from twinrun.optimizer_attributes import values_in
 from twinrun.plain_tensors import plain_tensors
 
@@ -49,15 +56,19 @@ def look(value: object, held: Container[int]) -> str:
 
     Args:
         value: of the attribute.
-        held: the identities of tensors that do not count: others keep them.
+        held: the identities of tensors and iterators that do not count: others keep them.
     """
     try:
         if callable(value) and not isinstance(value, torch.nn.Module):
-            return f"callable {_called(value)}"
+            called = _called(value, held)
+            return called if called.startswith(UNSEEN) else f"callable {called}"
         content = hashlib.sha256()
         for where, leaf in values_in(value, ""):
-            if id(leaf) not in held:
-                content.update(f"{where} {digest(leaf)}\n".encode(errors="backslashreplace"))
+            if id(leaf) in held:
+                continue
+            if is_hidden_iterator(leaf):
+                return f"{UNSEEN} ({type(leaf).__name__})"
+            content.update(f"{where} {digest(leaf)}\n".encode(errors="backslashreplace"))
         return content.hexdigest()
     except Exception as error:  # of whatever class: the attribute is a user's
         return f"{UNSEEN} ({type(error).__name__})"
@@ -84,9 +95,14 @@ def look_at_rng_states() -> str:
     return content.hexdigest()
 
 
-def _called(value: object) -> str:
+def _called(value: object, held: Container[int]) -> str:
     if isinstance(value, functools.partial):
-        return f"partial {_called(value.func)} {look((value.args, value.keywords), ())}"
+        found = [look(value.func, held), look((value.args, value.keywords), held)]
+        unseen = [each for each in found if each.startswith(UNSEEN)]
+        return unseen[0] if unseen else f"partial {found}"
+    owner = getattr(value, "__self__", None)
+    if is_hidden_iterator(owner) and id(owner) not in held:
+        return f"{UNSEEN} ({type(owner).__name__})"
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{getattr(named, '__module__', None)}.{getattr(named, '__qualname__', None)}"
 
@@ -116,7 +132,7 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         inside = [item for _, item in entries(value)]
     elif not callable(value) and not type(value).__module__.startswith(libraries):
         with suppress(Exception):  # such an attribute is unseen already
-            inside = list(getattr(value, "__dict__", {}).values())
+            inside = list(attributes_of(value).values())
     if inside and id(value) not in seen:
         seen.add(id(value))
         for item in inside:

@@ -26,6 +26,7 @@ Attributes = dict[str, dict[str, Any]]
 
 LIBRARIES = (*OURS, "torch.", "torchmetrics.")  # keep themselves, or are kept otherwise
 _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_initial"}
+_OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 _OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -34,6 +35,9 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     """Hash the attributes of the module and of its data, by part and name."""
     module = trainer.lightning_module
     held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    # Lightning reads these itself.
+    loops = (trainer.fit_loop, trainer.fit_loop.epoch_loop.val_loop)
+    held |= {id(loop._combined_loader) for loop in loops}
     found = {}
     for path, part in module.named_modules():
         for name, value in _looked_at(part).items():

@@ -2,7 +2,8 @@
 
 From loaders, samplers and datasets, and from the hooks that move batches, this walks attributes,
 closures, arguments of partials and defaults, the objects of bound methods, and the globals that the
-functions name; into classes and functions of a user's, not into those of the libraries.
+functions name; into classes and functions of a user's, not into those of the libraries. Of a data
+module it walks what lies in its containers and objects.
 """
 
 import functools
@@ -13,22 +14,32 @@ import sysconfig
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
 
-from twinrun.checkpoint.stream_position import told_anew
-from twinrun.checkpoint.unsaved_state import GENERATORS, MOST_LOOKED_AT, WRAPPED
-from twinrun.containers import entries, is_container, size_of
+from twinrun.checkpoint.stream_position import Stateful, told_anew
+from twinrun.checkpoint.unsaved_state import GENERATORS, MOST_LOOKED_AT, OURS, WRAPPED
+from twinrun.containers import (
+    attributes_of,
+    entries,
+    is_container,
+    is_hidden_iterator,
+    size_of,
+)
 
 PLAIN = (bool, int, float, str, bytes, type(None))
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 MOST, DEEPEST = 2000, 12
+MOST_NAMED = 256  # entries of a container of a data module: hyperparameters may be many
 _OURS = ("twinrun.workloads", "twinrun.data")  # trained like a user's own
 _NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
+_LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 _GLOBAL = {id(random._inst), id(np.random.mtrand._rand), id(torch.default_generator)}  # pyrefly: ignore[missing-attribute]
@@ -70,6 +81,29 @@ def reached(
                 yield from walk.function(hook, DEEPEST)
 
 
+def held_by_data_module(
+    trainer: pl.Trainer, seen: dict[int, object] | None = None
+) -> Iterator[Reached]:
+    """Yield what the attributes of a data module hold, beside plain values, loaders and datasets.
+
+    Of a class with a `state_dict` of its own nothing: Lightning keeps what it says.
+
+    Args:
+        trainer: of the training.
+        seen: is given all that is come to, by identity; nothing is that is there already.
+    """
+    owner = vars(trainer).get("datamodule")
+    methods = (getattr(type(owner), name, None) for name in ("state_dict", "load_state_dict"))
+    if owner is None or not any(
+        getattr(each, "__module__", "").startswith(OURS) for each in methods
+    ):
+        return
+    walk = _Walk(True, {} if seen is None else seen, most=MOST_NAMED)
+    for name, value in _attributes(owner).items():
+        if not isinstance(value, PLAIN) and not callable(value):
+            yield from walk.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
+
+
 def generators_reached(
     trainer: pl.Trainer, loaders: Sequence[object], saved: Sequence[torch.Generator]
 ) -> Iterator[str]:
@@ -81,11 +115,15 @@ def generators_reached(
         saved: generators that the checkpoint holds.
     """
     known = {*_GLOBAL, *map(id, saved)}
-    for _, name, value in reached(trainer, loaders):
+    seen: dict[int, object] = {}
+    found = chain(reached(trainer, loaders, seen=seen), held_by_data_module(trainer, seen))
+    for owner, name, value in found:
         kind = f"{type(value).__module__.partition('.')[0]}'s {type(value).__name__}"
         if isinstance(value, GENERATORS) and id(value) not in known:
             yield f"{name} is a random number generator ({kind})"
-        elif isinstance(value, ITERATORS):
+        elif isinstance(value, ITERATORS) or (
+            is_hidden_iterator(value) and not isinstance(owner, Stateful)
+        ):
             yield f"{name} is an iterator ({type(value).__name__}), whose position nobody can save"
 
 
@@ -104,8 +142,12 @@ def _is_users(module: object) -> bool:
 class _Walk:
     """One walk, which comes to nothing twice."""
 
-    def __init__(self, in_workers: bool, seen: dict[int, object]) -> None:
+    def __init__(
+        self, in_workers: bool, seen: dict[int, object], *, most: int = MOST_LOOKED_AT
+    ) -> None:
         self._in_workers = in_workers
+        self._most = most  # of a container
+        self._is_of_module = most != MOST_LOOKED_AT
         self._in_library = 0  # objects of libraries inside each other
         self._seen = seen  # which keeps them, so that no other object gets their number
 
@@ -137,12 +179,14 @@ class _Walk:
             if not self._in_library:
                 yield Reached(owner, called, value)
             return
-        if isinstance(value, _NEVER) or not deeper or not self._is_new(value):
+        never = (*_NEVER, *_LOADED) if self._is_of_module else _NEVER
+        if isinstance(value, never) or not deeper or not self._is_new(value):
             return
-        if isinstance(value, (*GENERATORS, *ITERATORS, torch.Tensor, np.ndarray)):
+        is_seen = isinstance(value, (*GENERATORS, torch.Tensor, np.ndarray))
+        if is_seen or is_hidden_iterator(value):
             yield Reached(owner, called, value)
         elif is_container(value):
-            if size_of(value) <= MOST_LOOKED_AT:
+            if size_of(value) <= self._most:
                 for key, item in entries(value):
                     yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
         elif isinstance(value, functools.partial):
@@ -214,7 +258,7 @@ class _Walk:
 def _attributes(owner: object) -> dict[str, object]:
     found: dict[str, object] = {}
     with suppress(Exception):  # whatever class it is of
-        found = dict(vars(owner))
+        found = attributes_of(owner)
     return found
 
 

@@ -23,12 +23,19 @@ import torch
 
 from twinrun.batches import leaves
 from twinrun.checkpoint.looks import UNSEEN, digest
-from twinrun.containers import entries, is_container, size_of
-from twinrun.optimizer_attributes import set_by, values_beside
+from twinrun.containers import (
+    attributes_of,
+    entries,
+    is_container,
+    is_hidden_iterator,
+    size_of,
+)
+from twinrun.optimizer_attributes import iterators_beside, set_by, values_beside
 
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
+MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 SAVED = "saved"  # by the state_dict, now
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
@@ -71,8 +78,11 @@ def _parts(owner: object, deeper: int) -> Iterator[object]:
 
 
 def _attributes(owner: object) -> Mapping[str, object]:
-    # Objects with slots, and those of compiled libraries, have none that could be seen.
-    return vars(owner) if hasattr(owner, "__dict__") else {}
+    # Those of compiled libraries have none that could be seen.
+    found: dict[str, object] = {}
+    with suppress(Exception):  # of whatever class
+        found = attributes_of(owner)
+    return found
 
 
 def _inside(value: object) -> Iterator[object]:
@@ -98,7 +108,7 @@ class _Pickler(pickle.Pickler):
 
 def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     """Hash the attributes of callbacks that have no `state_dict`, by `Class.attribute`."""
-    kept = _kept_anyway(trainer)
+    kept = kept_anyway(trainer)
     found = {}
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
@@ -111,6 +121,9 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
             state = _state_of(value) if isinstance(value, torch.nn.Module) else value
             if callable(state) or _is_kept(value, kept):
                 continue
+            if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
+                found[f"{index} {kind.__name__}.{name}"] = f"{UNSEEN} ({type(hidden).__name__})"
+                continue
             # What cannot be pickled cannot be compared: a file, a connection.
             with suppress(Exception):
                 file = io.BytesIO()
@@ -120,7 +133,7 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     return found
 
 
-def _kept_anyway(trainer: pl.Trainer) -> dict[int, str]:
+def kept_anyway(trainer: pl.Trainer) -> dict[int, str]:
     """Name what the checkpoint holds, or a resumed training makes anew, by identity."""
     module = trainer.lightning_module
     parts = (
@@ -140,6 +153,22 @@ def _is_kept(value: object, kept: Mapping[int, str]) -> bool:
     # Itself, or a list of such: one may be made under way.
     _, *inside = _inside(value)
     return id(value) in kept or (bool(inside) and all(id(each) in kept for each in inside))
+
+
+def _iterator_in(value: object, kept: Mapping[int, str], deeper: int) -> object | None:
+    """Find an iterator whose position cannot be seen, in containers and objects of a user's."""
+    if is_hidden_iterator(value):
+        return value
+    if not deeper or id(value) in kept or callable(value):
+        return None
+    inside: list[object] = []
+    if is_container(value) and size_of(value) <= MOST_LOOKED_AT:
+        inside = [item for _, item in entries(value)]
+    elif not type(value).__module__.startswith((*OURS, "torch.")):
+        with suppress(Exception):  # of whatever class
+            inside = list(attributes_of(value).values())
+    found = (_iterator_in(each, kept, deeper - 1) for each in inside)
+    return next((each for each in found if each is not None), None)
 
 
 def _state_of(module: torch.nn.Module) -> object:
@@ -173,6 +202,8 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
             state = _seen(value)
             is_saved = state in saved or (is_number and keeps_numbers)
             found[f"{index} {kind.__name__}.{path}"] = SAVED if is_saved else state
+        for path, value in iterators_beside(optimizer).items():
+            found[f"{index} {kind.__name__}.{path}"] = f"{UNSEEN} ({type(value).__name__})"
     return found
 
 
@@ -197,8 +228,10 @@ def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> I
 def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """Name the attributes of callbacks that have changed between two looks."""
     for key, state in after.items():
-        if before.get(key) != state:
-            name = key.partition(" ")[2]
+        name = key.partition(" ")[2]
+        if state.startswith(UNSEEN):
+            yield f"{name} {state}, and it may change while the training runs"
+        elif before.get(key) != state:
             yield (
                 f"{name} changes while the training runs, and the callback has no state_dict"
                 " (one that returns {} says that nothing is to be kept)"
