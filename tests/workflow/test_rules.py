@@ -121,7 +121,7 @@ def modules_named(file: Path) -> list[str]:
                 found.append(module)
             case ast.Constant(value=str() as text):
                 found.append(text.partition(":")[0])
-    return [name for name in found if re.fullmatch(r"twinrun\.[\w.]+", name) and find_source(name)]
+    return [name for name in found if re.fullmatch(r"twinrun(\.\w+)+", name) and find_source(name)]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in COMPUTING if rule not in WITHOUT_SOURCE])

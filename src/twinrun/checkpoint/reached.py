@@ -31,13 +31,13 @@ from twinrun.containers import (
     is_hidden_iterator,
     size_of,
 )
+from twinrun.process.import_path import OURS_AS_USERS
 
 PLAIN = (bool, int, float, str, bytes, type(None))
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 MOST, DEEPEST = 2000, 12
 MOST_NAMED = 256  # entries of a container of a data module: hyperparameters may be many
-_OURS = ("twinrun.workloads", "twinrun.data")  # trained like a user's own
 _NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
 _LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
@@ -130,7 +130,7 @@ def generators_reached(
 @functools.cache
 def _is_users(module: object) -> bool:
     """Say whether a module is a user's own, and no installed or built-in one."""
-    if not isinstance(module, str) or module.startswith(_OURS):
+    if not isinstance(module, str) or module.startswith(OURS_AS_USERS):
         return isinstance(module, str)
     if module.partition(".")[0] in {"twinrun", *sys.builtin_module_names}:
         return False
