@@ -43,6 +43,8 @@ def fail(kind):
     if kind == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "interrupted":
+        # What is started in the background of a shell may ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGINT)
     if kind == "ends itself":
         sys.exit(0)
