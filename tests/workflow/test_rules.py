@@ -59,6 +59,15 @@ def test_a_rule_begins_with_a_sentence(rule):
 
 
 @pytest.mark.parametrize("rule", COMPUTING)
+def test_what_a_rule_is_given_its_script_hands_on(rule):
+    """Red before: a contest's margin was a reason to rank anew, and no ranking was told of it."""
+    script = (ROOT / f"workflow/scripts/{rule}.py").read_text()
+    named = re.findall(r"^ *(\w+)=", directive(rule, "params"), flags=re.MULTILINE)
+    unread = {name for name in named if f"snakemake.params.{name}" not in script}
+    assert unread <= RERUN_ALONE
+
+
+@pytest.mark.parametrize("rule", COMPUTING)
 def test_a_rule_that_computes_names_all_that_snakemake_asks_for(rule):
     names = ["input", "output", "log", "benchmark", "conda", "threads", "resources", "params"]
     missing = {name for name in names if directive(rule, name) is None}
@@ -96,6 +105,7 @@ SHAPES_NO_RESULT = {
     "training/trial_metric.py": "says something on the terminal and writes no file",
     "process/job.py": "redirects output and ends the process; what it refuses leaves no result",
 }
+RERUN_ALONE = {"source", "versions", "data"}  # where they change, a result is made anew
 WITHOUT_SOURCE = {"gate": "leaves no file: it judges anew whenever it is asked for"}
 
 

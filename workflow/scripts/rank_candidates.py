@@ -9,6 +9,7 @@ if __name__ == "__main__":
             metric=snakemake.params.metric,
             best=snakemake.params.best,
             contestants=snakemake.params.contestants,
+            margin=snakemake.params.margin,
             table=snakemake.output.table,
             summary=snakemake.output.summary,
         )
