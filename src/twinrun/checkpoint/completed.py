@@ -6,6 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
+from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import generators_of, loaders_of
@@ -19,6 +20,7 @@ def complete(
     module: pl.LightningModule,
     *,
     attributes: Attributes,
+    start: Mapping[str, str],
     epoch: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
@@ -28,6 +30,7 @@ def complete(
         trainer: of the training.
         module: that is trained.
         attributes: of the module, which have changed.
+        start: what hooks had set where the first process began, as of `looks_now`.
         epoch: of a `RunningEpoch`, where the checkpoint is taken in mid-epoch.
     """
     loops = checkpoint["loops"]["fit_loop"]
@@ -38,15 +41,18 @@ def complete(
     for progress in loops["epoch_progress"].values():
         progress["ready"] = progress["started"] = progress["processed"]
     left_out.drop_hyperparameters(checkpoint)
+    loaders = loaders_of(trainer)
     return {
         **more,
         "random": rng_states(),
-        "generators": [each.get_state() for each in generators_of(loaders_of(trainer))],
+        "generators": [each.get_state() for each in generators_of(loaders)],
+        "has_validation": trainer.val_dataloaders is not None,
         "metrics": metrics_of(trainer),
         # Asked for before `min_epochs` or `min_steps` have been reached.
         "should_stop": trainer.should_stop,
         "buffers": dict(left_out.transient_buffers(module)),
         "averages": left_out.left_out_of_averages(trainer),
-        "positions": positions_of(loaders_of(trainer)),
+        "positions": positions_of(loaders),
         "attributes": attributes,
+        "at_start": state_at_start(trainer, start),
     }

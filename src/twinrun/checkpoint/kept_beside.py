@@ -1,11 +1,15 @@
 """What a training keeps beside a checkpoint, where an epoch starts, and what of it has changed."""
 
+from collections.abc import Mapping
+
 import pytorch_lightning as pl
 
+from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
+    keys_changed,
     states_of_attributes,
 )
 from twinrun.checkpoint.refusals import loaders_of
@@ -22,7 +26,13 @@ from twinrun.checkpoint.unsaved_state import (
 class KeptBeside:
     """A look at it."""
 
-    def __init__(self, trainer: pl.Trainer) -> None:
+    def __init__(self, trainer: pl.Trainer, *, told: Mapping[str, str] | None = None) -> None:
+        """Look.
+
+        Args:
+            trainer: of the training.
+            told: as `looks_now` found the attributes before any hook.
+        """
         loaders = loaders_of(trainer)
         self.callbacks = states_of_callbacks(trainer)
         self.optimizers = states_of_optimizers(trainer)
@@ -30,11 +40,17 @@ class KeptBeside:
         self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
         self.settings = settings_of(trainer)
+        self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
+
+    def since(self, start: "KeptBeside") -> "KeptBeside":
+        """Return this look, but for what the checkpoint of a resumed training keeps as changed."""
+        self.attributes, self.made = start.attributes, start.made
+        return self
 
     def changed_keys(self, trainer: pl.Trainer) -> set[str]:
         """Name the attributes that have changed since, as `states_of_attributes` does."""
         now = states_of_attributes(trainer, loaders_of(trainer))
-        return {k for k in {**self.attributes, **now} if self.attributes.get(k) != now.get(k)}
+        return set(keys_changed(self.attributes, now))
 
     def changed(self, trainer: pl.Trainer) -> tuple[Attributes, list[str]]:
         """Return what of it a checkpoint must hold too, and why it cannot hold the rest."""

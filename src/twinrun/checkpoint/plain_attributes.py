@@ -40,7 +40,7 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     held |= {id(loop._combined_loader) for loop in loops}
     found = {}
     for path, part in module.named_modules():
-        for name, value in _looked_at(part).items():
+        for name, value in looked_at(part).items():
             found[f"module {path} {name}"] = look(value, held)
     for key, value in _of_data(trainer, loaders):
         found[f"data {key}"] = repr(value)
@@ -55,7 +55,7 @@ def changed_attributes(
     plain: Attributes = {}
     refused = []
     unseen = {key: state for key, state in after.items() if state.startswith(UNSEEN)}
-    changed = [key for key in {**after, **before} if before.get(key) != after.get(key)]
+    changed = keys_changed(before, after)
     shared = _shared(trainer) if changed else set()
     for key in dict.fromkeys([*unseen, *changed]):
         owner, _, rest = key.partition(" ")
@@ -63,18 +63,29 @@ def changed_attributes(
         part = parts.get(path)
         # Of data the path is a number.
         called = name if owner == "data" else f"{type(part).__name__}.{name}"
-        value = None if part is None or owner == "data" else _looked_at(part).get(name)
+        value = None if part is None or owner == "data" else looked_at(part).get(name)
         if key in unseen:
             refused.append(f"{called} {unseen[key]}, and it may change while the training runs")
         elif key not in after:
             refused.append(f"{called} is there where the training begins, and is not any more")
         elif not shared.isdisjoint(handles(value, LIBRARIES)):
             refused.append(f"{called} changes, and is shared with another attribute or tensor")
-        elif owner == "module" and _is_plain(value):
-            plain.setdefault(path, {})[name] = tree_map(_copied, value)
+        elif owner == "module" and is_plain(value):
+            plain.setdefault(path, {})[name] = tree_map(copied, value)
         else:
             refused.append(f"{called} changes while the training runs, and no checkpoint holds it")
     return plain, refused
+
+
+def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Name what has changed; loaders of validation data may be made under way, or not be there."""
+    owners = [{key.rpartition(".")[0] for key in look} for look in (before, after)]
+    return [
+        key
+        for key in {**after, **before}
+        if before.get(key) != after.get(key)
+        and (key.startswith("module ") or all(key.rpartition(".")[0] in each for each in owners))
+    ]
 
 
 def _shared(trainer: pl.Trainer) -> set[Handle]:
@@ -83,9 +94,15 @@ def _shared(trainer: pl.Trainer) -> set[Handle]:
     values: list[object] = [*module.parameters(), *module.buffers()]
     for optimizer in trainer.optimizers:
         values += [*optimizer.state.values(), *optimizer.param_groups]
-    values += [value for part in module.modules() for value in _looked_at(part).values()]
+    values += [value for part in module.modules() for value in looked_at(part).values()]
     found = Counter(handle for value in values for handle in handles(value, LIBRARIES))
     return {handle for handle, times in found.items() if times > 1}
+
+
+def unshared(trainer: pl.Trainer, values: Mapping[str, object]) -> dict[str, object]:
+    """Return those that share no memory with another attribute, a parameter or a buffer."""
+    shared = _shared(trainer)
+    return {k: v for k, v in values.items() if shared.isdisjoint(handles(v, LIBRARIES))}
 
 
 def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
@@ -93,23 +110,28 @@ def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
     parts = dict(module.named_modules())
     for path, values in saved.items():
         for name, value in values.items():
-            parameter, _, flag = name.rpartition(".")
-            if flag == "requires_grad" and parameter:
-                parts[path].get_parameter(parameter).requires_grad_(value)
-            else:
-                setattr(parts[path], name, value)
+            set_attribute(parts[path], name, value)
+
+
+def set_attribute(part: torch.nn.Module, name: str, value: Any) -> None:
+    """Set what `looked_at` calls so."""
+    parameter, _, flag = name.rpartition(".")
+    if flag == "requires_grad" and parameter:
+        part.get_parameter(parameter).requires_grad_(value)
+    else:
+        setattr(part, name, value)
 
 
 def graphs_held(module: pl.LightningModule) -> Iterator[str]:
     """Name the attributes with a tensor that holds the graph of an earlier step."""
     for part in module.modules():
-        for name, value in _looked_at(part).items():
+        for name, value in looked_at(part).items():
             values = [item for _, item in entries(value)] if is_container(value) else [value]
             if any(isinstance(v, torch.Tensor) and v.grad_fn is not None for v in values):
                 yield f"{type(part).__name__}.{name}"
 
 
-def _looked_at(part: torch.nn.Module) -> dict[str, object]:
+def looked_at(part: torch.nn.Module) -> dict[str, object]:
     """Return the attributes of a part of the module, and its flags, by name."""
     flags: dict[str, object] = {"training": part.training}
     for name, parameter in part.named_parameters(recurse=False):
@@ -150,7 +172,7 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
                 yield f"{index} {type(owner).__name__}.{name}", value
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
     """Say whether a checkpoint can hold a value as data alone, and a copy stands for it."""
     if isinstance(value, torch.Tensor):
         # On a GPU it would come back elsewhere.
@@ -160,9 +182,10 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, _PLAIN):
         return True
     if type(value) is dict:
-        return all(isinstance(k, _PLAIN) and _is_plain(item) for k, item in value.items())
-    return type(value) in (list, tuple) and all(map(_is_plain, cast(list, value)))
+        return all(isinstance(k, _PLAIN) and is_plain(item) for k, item in value.items())
+    return type(value) in (list, tuple) and all(map(is_plain, cast(list, value)))
 
 
-def _copied(leaf: object) -> object:
+def copied(leaf: object) -> object:
+    """Return a tensor of its own, and anything else as it is."""
     return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf

@@ -6,6 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
+from twinrun.checkpoint.at_start import names_in, put_back_start
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
 from twinrun.checkpoint.plain_attributes import restore_attributes
@@ -14,14 +15,36 @@ from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import put_back, put_back_in_epoch
 from twinrun.process.determinism import restore_rng_states
 
+ELSEWHERE = "data: the data does not go on where it was"
+
 
 def restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
     """Put back what a checkpoint holds that was taken where an epoch starts."""
     state["loaded"].put_back(trainer, module)
+    _have_validation_data(trainer, state["has_validation"])
     put_back(loaders_of(trainer), state["positions"])
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
     _restore(trainer, module, state)
+
+
+def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBeside) -> str | None:
+    """Put back what the training began with, where the hooks that begin one made it anew.
+
+    Args:
+        trainer: of the training.
+        state: of the checkpoint.
+        found: a look behind these hooks; it is told what there was in the first process.
+
+    Returns:
+        What cannot be put back, if anything.
+    """
+    start, made = state["at_start"], found.made
+    # What had changed by the last checkpoint has changed by the next one, too.
+    found.made = start["looks"]
+    anew = found.attributes.keys() - names_in(trainer)
+    found.attributes |= {k: v for k, v in start["looks"].items() if k in anew}
+    return put_back_start(trainer, made, start, state["attributes"])
 
 
 def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
@@ -47,10 +70,11 @@ def restore_mid_epoch(
         What is not as it was, if anything.
     """
     state["loaded"].put_back(trainer, module)
+    _have_validation_data(trainer, state["has_validation"])
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)
     if not put_back_in_epoch(loaders_of(trainer), state["positions"], trained):
-        return "datasets or samplers say that they are elsewhere"
+        return f"{ELSEWHERE}: datasets or samplers say that they are elsewhere"
     _restore(trainer, module, state)
     mid_epoch.put_back(trainer, state["loops"])
     for callback in vars(trainer)["callbacks"]:
@@ -62,6 +86,21 @@ def restore_mid_epoch(
         name = min(others).rpartition(" ")[2]
         return f"{name} is not as it was, though it had not changed before the stop"
     return None
+
+
+def _have_validation_data(trainer: pl.Trainer, are_there: bool) -> None:
+    """Have the validation loaders be there if they were.
+
+    Lightning makes them for the first validation; where every second epoch has one, say, a resumed
+    training may have made them already, or not yet.
+    """
+    loop = trainer.fit_loop.epoch_loop.val_loop
+    if not are_there:
+        loop._combined_loader = None
+    elif trainer.val_dataloaders is None:
+        trainer.validating = True
+        loop.setup_data()
+        trainer.training = True
 
 
 def _restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:

@@ -23,7 +23,8 @@ from typing import Any, NoReturn
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint import left_out, mid_epoch
+from twinrun.checkpoint import left_out, mid_epoch, restored
+from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.completed import complete
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
@@ -32,7 +33,7 @@ from twinrun.checkpoint.looks import fingerprint_of_batch, look_at_rng_states
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import TensorShapes, as_data, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
-from twinrun.checkpoint.restored import begin_epoch, restore, restore_mid_epoch
+from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
@@ -43,8 +44,8 @@ KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 class Resumable(pl.Callback):
     """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not.
 
-    Costs nothing but a look at the clock where an epoch starts, until a checkpoint is due before
-    the epoch's end.
+    Costs a look at the clock with each batch until a checkpoint may be due: from then on, and until
+    the epoch ends, each batch is looked at.
     """
 
     def __init__(
@@ -70,17 +71,15 @@ class Resumable(pl.Callback):
             fingerprint: of a batch, by which it is known again; None does not look at the first.
         """
         self._folder = Folder(folder, identity or {}, say)
-        self._minutes, self._in_epoch = minutes, in_epoch
-        self._say = say
+        self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
         self._is_refused = False
         self._not_in_epoch: str | None = None
         self._written = time.monotonic()
-        self._is_writing = False
-        self._state: dict[str, Any] | None = None  # of the epoch, of a checkpoint within it
+        self._kept: dict[str, Any] = {}  # in a checkpoint that is being written
         self._restored: dict[str, Any] | None = None
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
-        self._shapes: TensorShapes = {}
+        self._shapes, self._told = TensorShapes(), dict[str, str]()
         self._fingerprint = fingerprint
         self._epoch: RunningEpoch | None = None
 
@@ -96,6 +95,10 @@ class Resumable(pl.Callback):
     def remove(self) -> None:
         """Remove the folder, when the training has been finished."""
         self._folder.remove()
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Look at what there is before any hook, and before Lightning loads a checkpoint."""
+        self._told = looks_now(trainer)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
@@ -135,7 +138,7 @@ class Resumable(pl.Callback):
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
         if self._at_start is None:
-            self._at_start = KeptBeside(trainer)
+            self._at_start = KeptBeside(trainer, told=self._told)
         # Before the first epoch nothing is lost by a start from the beginning.
         if trainer.current_epoch > 0 and not self._is_refused and is_due and has_reloaded(trainer):
             why = self._hindrance(trainer)
@@ -193,9 +196,9 @@ class Resumable(pl.Callback):
         if self._folder.waits:
             self._folder.note_batch(found)
         elif found.split()[0] != str(expected).split()[0]:
-            self._break_off("the first batch after the stop is another one")
+            self._break_off(f"{ELSEWHERE}: the first batch after the stop is another one")
         elif found != expected:
-            self._break_off("other random numbers had been drawn for the first batch after it")
+            self._break_off(f"{ELSEWHERE}: other random numbers had been drawn for its first batch")
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that has ended, where a batch came after the checkpoint.
@@ -205,16 +208,14 @@ class Resumable(pl.Callback):
         """
         self._folder.note_batch(None)
         if self._folder.expected is not None:
-            self._break_off("no batch came after the stop")
+            self._break_off(f"{ELSEWHERE}: no batch came after the stop")
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Complete a checkpoint of this callback; those of others stay as they are."""
-        if self._is_writing:
-            checkpoint[KEY] = complete(
-                checkpoint, trainer, pl_module, attributes=self._attributes, epoch=self._state
-            )
+        if self._kept:
+            checkpoint[KEY] = complete(checkpoint, trainer, pl_module, **self._kept)
 
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -233,11 +234,10 @@ class Resumable(pl.Callback):
             self._folder.forget()
             self._give_up(f"it could not be loaded ({sentence_of(exception)})")
 
-    def _break_off(self, how: str) -> NoReturn:
-        why = f"the data does not go on where it was: {how}"
+    def _break_off(self, why: str) -> NoReturn:
         self._folder.forget()
         self._give_up(why)
-        raise TwinrunError(f"data: {why}; the next attempt trains from the beginning")
+        raise TwinrunError(f"{why}; the next attempt trains from the beginning")
 
     def _give_up(self, why: str) -> None:
         self._is_refused = True
@@ -246,7 +246,8 @@ class Resumable(pl.Callback):
 
     def _write(self, trainer: pl.Trainer, name: str, state: dict[str, Any] | None) -> None:
         before = rng_states()
-        self._is_writing, self._state = True, state
+        assert self._at_start is not None  # noqa: S101
+        self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
 
         def save(path: Path) -> None:
             trainer.save_checkpoint(path, weights_only=False)
@@ -258,7 +259,7 @@ class Resumable(pl.Callback):
         except TwinrunError as error:
             self._give_up(str(error))
         finally:
-            self._is_writing, self._state = False, None
+            self._kept = {}
             restore_rng_states(before)  # a module's own hook may have drawn
         self._written = time.monotonic()
 
@@ -268,15 +269,15 @@ class Resumable(pl.Callback):
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
         found = KeptBeside(trainer)
+        if (what := restored.begin_as_before(trainer, state, found)) is not None:
+            self._break_off(what)
         if is_whole := "epoch" not in state:
-            restore(trainer, module, state)
+            restored.restore(trainer, module, state)
             self._restored = None
-        self._at_start = KeptBeside(trainer)
-        # From before: what had changed by the last checkpoint is in the next one, too.
-        self._at_start.attributes = found.attributes
+        self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:
-            begin_epoch(trainer, module, state)
+            restored.begin_epoch(trainer, module, state)
             self._epoch.resume(state["epoch"])
         # Lightning made the iterator before this hook; now it makes it again, after all hooks.
         trainer.fit_loop._resuming_from_checkpoint = False
@@ -292,9 +293,8 @@ class Resumable(pl.Callback):
         state, epoch, before = self._restored, self._epoch, self._at_start
         assert state is not None and epoch is not None and before is not None  # noqa: S101, PT018
         if epoch.batches is None or epoch.batches.running != state["epoch"]["running"]:
-            self._break_off("the batches before the stop were other ones")
-        if (what := restore_mid_epoch(trainer, module, state, before)) is not None:
+            self._break_off(f"{ELSEWHERE}: the batches before the stop were other ones")
+        if (what := restored.restore_mid_epoch(trainer, module, state, before)) is not None:
             self._break_off(what)
         self._restored = None
-        self._at_start = KeptBeside(trainer)
-        self._at_start.attributes = before.attributes
+        self._at_start = KeptBeside(trainer).since(before)

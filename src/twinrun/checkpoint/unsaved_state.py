@@ -110,27 +110,39 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     """Hash the attributes of callbacks that have no `state_dict`, by `Class.attribute`."""
     kept = kept_anyway(trainer)
     found = {}
+    for key, value in attributes_of_callbacks(trainer, kept):
+        if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
+            found[key] = f"{UNSEEN} ({type(hidden).__name__})"
+            continue
+        state = _state_of(value) if isinstance(value, torch.nn.Module) else value
+        # What cannot be pickled cannot be compared: a file, a connection.
+        with suppress(Exception):
+            file = io.BytesIO()
+            _Pickler(file, kept).dump(state)
+            found[key] = hashlib.sha256(file.getbuffer()).hexdigest()
+    return found
+
+
+def attributes_of_callbacks(
+    trainer: pl.Trainer, kept: Mapping[int, str]
+) -> Iterator[tuple[str, object]]:
+    """Yield the attributes of callbacks that have no `state_dict`, beside `<number> Class.name`.
+
+    Args:
+        trainer: of the training.
+        kept: as of `kept_anyway`.
+    """
     for index, callback in enumerate(vars(trainer)["callbacks"]):
         kind = type(callback)
         says = next(each for each in kind.__mro__ if "state_dict" in vars(each))
         if kind.__module__.startswith(OURS) or not says.__module__.startswith(OURS):
             continue
-        for name in vars(callback).keys() - set_by(kind, OURS):
+        for name in sorted(vars(callback).keys() - set_by(kind, OURS)):
             value = vars(callback)[name]
             # Lightning gives each callback the module's `log`, with which all of it is pickled.
-            state = _state_of(value) if isinstance(value, torch.nn.Module) else value
-            if callable(state) or _is_kept(value, kept):
-                continue
-            if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
-                found[f"{index} {kind.__name__}.{name}"] = f"{UNSEEN} ({type(hidden).__name__})"
-                continue
-            # What cannot be pickled cannot be compared: a file, a connection.
-            with suppress(Exception):
-                file = io.BytesIO()
-                _Pickler(file, kept).dump(state)
-                digest = hashlib.sha256(file.getbuffer()).hexdigest()
-                found[f"{index} {kind.__name__}.{name}"] = digest
-    return found
+            is_function = callable(value) and not isinstance(value, torch.nn.Module)
+            if not is_function and not _is_kept(value, kept):
+                yield f"{index} {kind.__name__}.{name}", value
 
 
 def kept_anyway(trainer: pl.Trainer) -> dict[int, str]:

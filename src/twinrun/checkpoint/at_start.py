@@ -1,0 +1,135 @@
+"""What a training begins with: its first hooks take that from the weights, or from the step.
+
+They are called once more where a training is resumed, with the weights of the checkpoint: an anchor
+that weights are drawn to, their norm at the start, the number of the first step. What is plain data
+is put back as it was where the first process began; what is not is a reason to resume nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import pytorch_lightning as pl
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.plain_attributes import (
+    Attributes,
+    copied,
+    is_plain,
+    looked_at,
+    set_attribute,
+    states_of_attributes,
+    unshared,
+)
+from twinrun.checkpoint.unsaved_state import (
+    SAVED,
+    attributes_of_callbacks,
+    kept_anyway,
+    states_of_optimizers,
+)
+
+MOST_KEPT = 1 << 26  # bytes of tensors in an attribute that has not changed
+_MODULE, _CALLBACK, _OPTIMIZER = "module ", "callback ", "optimizer "
+
+
+class AtStart(TypedDict):
+    """What a checkpoint holds of where its training began."""
+
+    looks: dict[str, str]
+    """Hashes of the attributes that had been set by hooks then, by owner and name."""
+    values: dict[str, Any]
+    """What has not changed since, as far as it is plain data."""
+
+
+def looks_now(trainer: pl.Trainer) -> dict[str, str]:
+    """Hash what module, callbacks and optimizers have in attributes, as any process would."""
+    module = trainer.lightning_module
+    attributes = states_of_attributes(trainer, ())
+    held = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    callbacks = attributes_of_callbacks(trainer, kept_anyway(trainer))
+    found = {
+        **{key: state for key, state in attributes.items() if key.startswith(_MODULE)},
+        **{f"{_CALLBACK}{key}": look(value, held) for key, value in callbacks},
+        **{f"{_OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
+    }
+    return {key: state for key, state in found.items() if not state.startswith(UNSEEN)}
+
+
+def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
+    """Return what brings a resumed training to where the first process began.
+
+    Args:
+        trainer: of the training.
+        looks: of `looks_now` there, what hooks had set.
+    """
+    now = looks_now(trainer)
+    same = {key for key, state in looks.items() if now.get(key) == state}
+    values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
+    return AtStart(
+        looks=dict(looks),
+        values={key: tree_map(copied, value) for key, value in values.items() if _is_kept(value)},
+    )
+
+
+def put_back_start(
+    trainer: pl.Trainer, found: Mapping[str, str], saved: AtStart, changed: Attributes
+) -> str | None:
+    """Put back what the hooks that begin a training have made otherwise than in its first process.
+
+    Args:
+        trainer: of the training.
+        found: as `looks_now` found them behind these hooks.
+        saved: of the checkpoint.
+        changed: what has changed later, and is put back as it was last.
+
+    Returns:
+        What cannot be put back, if anything.
+    """
+    later = {f"{_MODULE}{path} {name}" for path, values in changed.items() for name in values}
+    names = names_in(trainer)
+    for key, state in saved["looks"].items():
+        others = {state, found.get(key, "")} - {SAVED}
+        if len(others) < 2 or key in later or key in names:
+            continue
+        if key not in saved["values"]:
+            return f"{_called(trainer, key)} is not what it was where the training began"
+        _set(trainer, key, saved["values"][key])
+    return None
+
+
+def names_in(trainer: pl.Trainer) -> set[str]:
+    """Tell which attributes are texts: a name or a path is of the process that made it."""
+    return {key for key, value in _attributes(trainer).items() if isinstance(value, str)}
+
+
+def _attributes(trainer: pl.Trainer) -> dict[str, object]:
+    parts = trainer.lightning_module.named_modules()
+    callbacks = attributes_of_callbacks(trainer, kept_anyway(trainer))
+    return {
+        **{f"{_MODULE}{p} {name}": v for p, part in parts for name, v in looked_at(part).items()},
+        **{f"{_CALLBACK}{key}": value for key, value in callbacks},
+    }
+
+
+def _is_kept(value: object) -> bool:
+    tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    is_small = sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
+    return is_plain(value) and is_small and not isinstance(value, str)
+
+
+def _called(trainer: pl.Trainer, key: str) -> str:
+    path, _, name = key.removeprefix(_MODULE).rpartition(" ")
+    if not key.startswith(_MODULE):
+        return name
+    return f"{type(trainer.lightning_module.get_submodule(path)).__name__}.{name}"
+
+
+def _set(trainer: pl.Trainer, key: str, value: object) -> None:
+    value = tree_map(copied, value)
+    if key.startswith(_CALLBACK):
+        index, name = key.removeprefix(_CALLBACK).split(" ", 1)
+        setattr(vars(trainer)["callbacks"][int(index)], name.partition(".")[2], value)
+    else:
+        path, _, name = key.removeprefix(_MODULE).rpartition(" ")
+        set_attribute(trainer.lightning_module.get_submodule(path), name, value)

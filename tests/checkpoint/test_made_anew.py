@@ -1,0 +1,106 @@
+"""What a resumed training makes anew is brought to what it was where the first process began."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from resumed import assert_resumed, every, fit
+from small import Points, Restless, Small
+from torch.utils.data import Dataset
+
+from twinrun.errors import TwinrunError
+
+
+class Rows(Dataset):
+    """A user's dataset with numbers of its own."""
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets, self.size = inputs, targets, len(inputs)
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return self.inputs[index], self.targets[index]
+
+
+class DrawnValidation(Points):
+    """Validates in an order that a generator of the loader draws."""
+
+    def val_dataloader(self):
+        generator = torch.Generator().manual_seed(5)
+        return torch.utils.data.DataLoader(
+            Rows(self.inputs, self.targets), 16, shuffle=True, generator=generator
+        )
+
+
+@pytest.mark.parametrize(("kill", "at"), [(7, 6), (8, 7), (13, 12), (18, 17)])
+def test_validation_data_are_there_if_they_were(tmp_path, kill, at):
+    """Red before: the first process had made them and the other one not, or the other way round."""
+    told = {"data": DrawnValidation, "check_val_every_n_epoch": 2, "max_epochs": 4}
+    assert_resumed(tmp_path, [at], kills=[kill], **told)
+
+
+class Anchored(Restless):
+    """Is drawn to the weights that it began with, and scaled by their norm and the first step."""
+
+    def on_train_start(self):
+        self.anchor = [parameter.detach().clone() for parameter in self.parameters()]
+        self.scale = float(sum(each.square().sum() for each in self.anchor))
+        self.begun = self.global_step
+        self.log_dir = f"run {self.global_step}"  # a name is of the process that made it
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx) * (1 + self.begun) / self.scale
+        pairs = zip(self.parameters(), self.anchor, strict=True)
+        return loss + 0.1 * sum((p - a).square().sum() for p, a in pairs)
+
+
+class Anchors(pl.Callback):
+    """Draws weights to what they were."""
+
+    def on_train_start(self, trainer, pl_module):
+        self.anchor = [parameter.detach().clone() for parameter in pl_module.parameters()]
+
+    @torch.no_grad()
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        for parameter, anchor in zip(pl_module.parameters(), self.anchor, strict=True):
+            parameter.lerp_(anchor, 0.01)
+
+
+class CallsBack(Small):
+    def configure_callbacks(self):
+        return [Anchors()]
+
+
+class OwnSGD(torch.optim.SGD):
+    """Keeps a copy of the weights, as they were when it was made."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.05)
+        self.anchor = [p.detach().clone() for p in self.param_groups[0]["params"]]
+
+
+class Optimizes(Small):
+    def configure_optimizers(self):
+        return OwnSGD(self.parameters())
+
+
+@pytest.mark.parametrize("module", [Anchored, CallsBack])
+def test_what_hooks_take_from_the_weights_is_what_it_was(tmp_path, module):
+    """Red before: taken again from the weights of the checkpoint, in silence."""
+    assert_resumed(tmp_path / "mid", [6], kills=[7], module=module)
+    whole, _, _ = fit(tmp_path / "whole", module=module, max_epochs=3)
+    fit(tmp_path / "start", module=module, max_epochs=3, minutes=0, kill=7)
+    fit(tmp_path / "start", module=module, max_epochs=3, minutes=0, kill=12)
+    found, resumed_at, said = fit(tmp_path / "start", module=module, max_epochs=3, minutes=0)
+    assert (found, resumed_at, said) == (whole, [5, 10], [])
+
+
+def test_what_cannot_be_put_back_ends_the_attempt(tmp_path):
+    """Red before: an optimizer's copy of the weights was made again, in silence."""
+    fit(tmp_path, module=Optimizes, kill=7, in_epoch=every(1))
+    with pytest.raises(
+        TwinrunError, match=r"OwnSGD\.anchor.* is not what it was where the training"
+    ):
+        fit(tmp_path, module=Optimizes)
+    assert not (tmp_path / "checkpoint.json").exists()
