@@ -202,6 +202,15 @@ class Origin(TypedDict):
     """Hash of the code that the run depends on."""
 
 
+class SampleHashes(TypedDict):
+    """Hashes of the samples of `test` and `predict`, where they can be looked into."""
+
+    in_order: dict[str, str]
+    """In their order, however they were batched."""
+    in_any_order: dict[str, str]
+    """Whatever their order: the sum of their fingerprints, modulo 2^64."""
+
+
 class RunManifest(Origin):
     """The run.json of a training that left a network."""
 
@@ -219,11 +228,10 @@ class RunManifest(Origin):
     """What the module logged on the test data."""
     not_evaluated: dict[str, str]
     """What of test and prediction could not be measured or kept, and why."""
-    evaluated_on: dict[str, str]
-    """Hash of the samples, in their order, that `test` and `predict` were given, where they can be
-    looked into."""
-    evaluated_samples: dict[str, str]
-    """The same, whatever their order: the sum of their fingerprints, modulo 2^64."""
+    evaluated_on: SampleHashes
+    """Of the samples that `test_step` and `predict_step` were given."""
+    loaded: SampleHashes
+    """The same as the loaders gave them, before Lightning cast them to the run's precision."""
     actual: Actual | None
     """None for a training that did not start."""
     perturbed: PerturbedWeight | None
@@ -234,6 +242,9 @@ class RunManifest(Origin):
     """Classes of objects in the batches that could not be looked into."""
     not_compared: list[str]
     """Tensors that require gradients and that neither the module nor its optimizers hold."""
+    no_result: str | None
+    """Why what is measured of the network is no result: its weights are NaN, say. None if it
+    computes numbers."""
     code: dict[str, ImportedFile]
     """The user's modules as the process imported them, by file."""
     seconds: RunSeconds

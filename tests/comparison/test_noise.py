@@ -215,7 +215,16 @@ def test_predictions_of_other_data_are_no_measure(tmp_path, own, others, found, 
 
 
 def on(given):
-    return {"evaluated_on": given, "evaluated_samples": given}
+    return {"evaluated_on": {"in_order": given, "in_any_order": given}}
+
+
+def test_a_network_that_is_nan_went_further_than_any_that_is_not(tmp_path):
+    """Red before: its accuracy, which is that of the first class, counted as any other."""
+    broken = write(tmp_path, "broken", by=1.0, seed=2, no_result="its weights are NaN")
+    runs = [listed("reference", write(tmp_path, "reference")), listed("seed", broken)]
+    _, seed = weighed(tmp_path, runs)["runs"]
+    assert seed["values"] == {}
+    assert set(seed["not_finite"]) >= {"accuracy", "scores", "parameters"}
 
 
 @pytest.mark.parametrize(

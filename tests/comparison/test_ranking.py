@@ -22,7 +22,17 @@ PLANTED = {
 }
 
 
-def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy", weights=None, also=None):
+def write_trial(
+    folder,
+    rate,
+    found,
+    *,
+    seed=1,
+    metric="test_accuracy",
+    weights=None,
+    also=None,
+    no_result=None,
+):
     has_failed = isinstance(found, str)
     manifest = {
         "workload": f"digits~lr~{rate}",
@@ -34,6 +44,7 @@ def write_trial(folder, rate, found, *, seed=1, metric="test_accuracy", weights=
         "metrics": {} if has_failed else {metric: found},
         "ended": found if has_failed else "finished",
         "weights_sha256": weights or f"{rate}-{seed}",
+        "no_result": no_result,
     }
     run = folder / f"{rate}-{seed}/run.json"
     table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
@@ -52,6 +63,10 @@ def test_trials_that_end_in_the_same_weights_are_named(tmp_path):
     assert found["same"] == [["lr 0.3", "lr 0.1"]]
     row = sweep.finished(Evidence(path="x", found=found))
     assert row["measured"].endswith("; lr 0.3 and lr 0.1 lead to the same parameters")
+
+
+def hashes_of(digest):
+    return {"in_order": {}, "in_any_order": {"test": digest} if digest else {}}
 
 
 def ranked(folder, runs, metric="test_accuracy", best="highest", contestants=None):
@@ -208,11 +223,11 @@ def test_choices_that_are_tested_on_other_samples_are_said_to_be(tmp_path, hashe
     """Red before: one of them may have been tested on easier samples, without a word."""
     runs = [write_trial(tmp_path, rate, 0.5) for rate in (0.1, 0.2)]
     for run, digest in zip(runs, hashes, strict=True):
-        of_run = {"evaluated_samples": {"test": digest} if digest else {}}
+        of_run = {"evaluated_on": hashes_of(digest)}
         write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
     # Another seed may be tested on other samples, if it is so for all choices.
     again = write_trial(tmp_path, 0.1, 0.5, seed=2)
-    of_run = {"evaluated_samples": {"test": "z"}}
+    of_run = {"evaluated_on": hashes_of("z")}
     write_manifest(again, artifacts.read_json(again) | of_run, again.with_name("epochs.csv"))
     found = ranked(tmp_path, [*runs, again])
     assert found["other_samples"] is other
@@ -224,13 +239,26 @@ def test_runs_of_one_workload_that_are_tested_on_other_samples_are_not_compared(
     """Red before: two names of one training were apart by more than luck, of their samples."""
     runs = [write_trial(tmp_path / name, 0.1, 0.5) for name in "ab"]
     for run, name in zip(runs, "ab", strict=True):
-        of_run = {"variant": name, "evaluated_samples": {"test": name}}
+        of_run = {"variant": name, "evaluated_on": hashes_of(name)}
         write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
     names = {f"digits~lr~0.1/{name}": name for name in "ab"}
     found = ranked(tmp_path, runs, contestants=names)
     assert found["conflict"].startswith(
-        "digits~lr~0.1/a/seed1 was tested on other samples than digits~lr~0.1/b/seed1: the data "
+        "digits~lr~0.1/a/seed1 was tested on other samples than digits~lr~0.1/b/seed1, or on "
     )
+
+
+@pytest.mark.parametrize(("precisions", "is_other"), [(["32", "64"], False), (["32", "32"], True)])
+def test_samples_of_two_precisions_are_those_of_the_loaders(tmp_path, precisions, is_other):
+    """Red before: two precisions were not compared, since Lightning casts what steps are given."""
+    runs = [write_trial(tmp_path / name, 0.1, 0.5) for name in "ab"]
+    for run, name, precision in zip(runs, "ab", precisions, strict=True):
+        manifest = artifacts.read_json(run)
+        manifest["settings"]["variant"] |= {"precision": f"{precision}-true"}
+        of_run = {"variant": name, "evaluated_on": hashes_of(name), "loaded": hashes_of("same")}
+        write_manifest(run, manifest | of_run, run.with_name("epochs.csv"))
+    found = ranked(tmp_path, runs, contestants={f"digits~lr~0.1/{name}": name for name in "ab"})
+    assert (found["conflict"] is not None) is is_other
 
 
 def test_a_logged_value_is_not_taken_for_the_tests(tmp_path):
@@ -262,6 +290,25 @@ def test_values_of_two_epochs_are_not_compared(tmp_path):
         "seed 1: logged last in epoch 1, not 2: of trainings that end in unlike epochs a metric "
         "that `test_step` logs is compared"
     )
+
+
+def test_the_accuracy_of_a_network_that_is_nan_is_no_number(tmp_path):
+    """Red before: nine of ten samples are of the first class, the largest of NaN: it was best."""
+    broken = "its weights are NaN or infinite (net.weight)"
+    runs = [
+        write_trial(tmp_path, rate, value, seed=seed, no_result=broken if rate == 0.1 else None)
+        for rate, value in ((0.1, 0.9), (0.2, 0.8))
+        for seed in (1, 2, 3)
+    ]
+    found = ranked(tmp_path, runs)
+    assert [(c["label"], c["values"], c["lacks"]) for c in found["choices"]] == [
+        ("lr 0.2", [0.8] * 3, None),
+        ("lr 0.1", [], f"seed 1, 2, 3: {broken}"),
+    ]
+    _, best = studies.sweep([Evidence(path="x", found=found)], [], [])
+    assert best["answer"] == "undecided"
+    _, best = studies.sweep([Evidence(path="x", found=ranked(tmp_path, runs[:3]))], [], [])
+    assert (best["answer"], best["measured"]) == ("not run", f"no trial has a result: {broken}")
 
 
 def test_a_metric_that_nobody_logs_is_one_sentence_of_a_verdict(runs, tmp_path):

@@ -117,10 +117,11 @@ class GivesOpaque(Points):
         return OpaqueBatch(batch)
 
 
-def evaluated(network, tmp_path, data=None, callbacks=(), **workload):
+def evaluated(network, tmp_path, data=None, callbacks=(), precision="32-true", **workload):
     data = data or Points(size=70, seed=1)
     trainer = pl.Trainer(
         accelerator="cpu",
+        precision=precision,
         callbacks=list(callbacks),
         logger=False,
         enable_progress_bar=False,
@@ -293,20 +294,46 @@ def test_a_signal_ends_neither_test_nor_prediction(tmp_path):
 
 def test_what_test_and_prediction_were_given_is_hashed(tmp_path):
     """So that rows of other samples are not compared."""
-    found = [evaluated(Small(), tmp_path, Points(size=70, seed=seed)).data for seed in (1, 1, 2)]
+    found = [
+        evaluated(Small(), tmp_path, Points(size=70, seed=seed)).given["in_order"]
+        for seed in (1, 1, 2)
+    ]
     assert found[0] == found[1]
     assert set(found[0]) == {"test", "predict"}
     assert not set(found[0].values()) & set(found[2].values())
-    assert evaluated(Small(), tmp_path, Points(seed=1), predict=False).data == {
+    assert evaluated(Small(), tmp_path, Points(seed=1), predict=False).given["in_order"] == {
         "test": found[0]["test"]
     }
     # Neither another order nor other batches are other samples.
     every = [
         evaluated(Small(), tmp_path, kind(size=70, seed=1)) for kind in (Points, Backwards, Wide)
     ]
-    assert len({found.samples["test"] for found in every}) == 1
-    assert len({found.data["test"] for found in every}) == 2
+    assert len({found.given["in_any_order"]["test"] for found in every}) == 1
+    assert len({found.given["in_order"]["test"] for found in every}) == 2
     # Red before: what broke off had the hash of a part, which was taken for other data.
-    assert set(evaluated(FailingTest(), tmp_path, Points(seed=1)).data) == {"predict"}
+    assert set(evaluated(FailingTest(), tmp_path, Points(seed=1)).given["in_order"]) == {"predict"}
     opaque = evaluated(Small(), tmp_path, GivesOpaque(seed=1))
-    assert (opaque.data, set(opaque.metrics)) == ({}, {"test_loss"})
+    assert (opaque.given["in_order"], set(opaque.metrics)) == ({}, {"test_loss"})
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_samples_are_known_in_another_precision(tmp_path, precision):
+    """Red before: they were hashed as Lightning had cast them, and taken for others."""
+    plain = evaluated(Small(), tmp_path)
+    cast = evaluated(Small(), tmp_path, precision=precision)
+    assert cast.loaded == plain.loaded == plain.given != cast.given
+    assert set(cast.loaded["in_order"]) == {"test", "predict"}
+
+
+def test_a_list_of_a_sample_each_takes_nothing_beside_it_away(tmp_path):
+    """Red before: its last batch is shorter, and all was kept as fingerprints, without a word."""
+
+    def give(out):
+        texts = [f"{value:.3f}" for value in out.flatten().tolist()]
+        return {"scores": out, "texts": texts, "of": {"pairs": (out + 1, [1.0] * len(out))}}
+
+    found = evaluated(Predicts(give), tmp_path)
+    assert not found.missing
+    names = ["scores", "texts (fingerprint)", "of.pairs.0", "of.pairs.1 (fingerprint)"]
+    assert list(found.predictions) == names
+    assert found.predictions["scores"].shape == (70, 1)

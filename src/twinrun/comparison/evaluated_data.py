@@ -4,22 +4,36 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Literal
 
+from twinrun import run_files
 from twinrun.run_files import left_network
 from twinrun.run_records import FailedRun, RunManifest
 
 Phase = Literal["test", "predict"]
-OTHER_SAMPLES = "its test was of other samples than that of the reference"
-OTHER_ROWS = "it predicts other samples than the reference, or in another order"
+OTHER_SAMPLES = (
+    "its test was of other samples than that of the reference, or of the same ones computed "
+    "otherwise"
+)
+OTHER_ROWS = (
+    "it predicts other samples than the reference, or in another order, or the same ones computed "
+    "otherwise"
+)
 
 
 def other_phases(first: RunManifest, second: RunManifest) -> list[Phase]:
     """Return where two runs were given other samples; what cannot be looked into has no hash.
 
     Predictions are compared row by row, so that their order counts, and that of a test does not.
+    Of two precisions the samples are those of the loaders: Lightning may have cast them.
     """
-    of: dict[Phase, list[dict[str, str]]] = {
-        "test": [first["evaluated_samples"], second["evaluated_samples"]],
-        "predict": [first["evaluated_on"], second["evaluated_on"]],
+    of_runs = [
+        (run_files.variant_of(run).precision, run["evaluated_on"], run["loaded"])
+        for run in (first, second)
+    ]
+    is_cast = len({precision for precision, _, _ in of_runs}) > 1
+    one_of, other_of = (loaded if is_cast else given for _, given, loaded in of_runs)
+    of: dict[Phase, tuple[dict[str, str], dict[str, str]]] = {
+        "test": (one_of["in_any_order"], other_of["in_any_order"]),
+        "predict": (one_of["in_order"], other_of["in_order"]),
     }
     return [
         phase
@@ -42,8 +56,10 @@ def drawn_otherwise(manifests: Sequence[RunManifest | FailedRun]) -> str | None:
         if one["settings"]["workload"] == other["settings"]["workload"]:
             names = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in (one, other)]
             return (
-                f"{names[0]} was tested on other samples than {names[1]}: the data module draws "
-                f"them from a generator that something else draws from, too; give it one of its own"
+                f"{names[0]} was tested on other samples than {names[1]}, or on the same ones "
+                f"computed otherwise: the data module draws them from a generator that something "
+                f"else draws from, too (give it one of its own), or computes them with what the "
+                f"two do not share, such as an instruction set (compute them once, into a file)"
             )
     return None
 

@@ -188,6 +188,8 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     if listed["kind"] == "perturbation" and run.manifest["perturbed"] is None:
         return _without(listed, "not run", "there is no weight that could be changed")
     found = {m["name"]: _value(m["kind"], of, first, run) for m, of in measures}
+    if run.manifest["no_result"] is not None:  # it may predict classes, and be right in some
+        found = {name: math.nan if isinstance(v, float) else v for name, v in found.items()}
     # Of seeds the table says so: none of them need have the reference's.
     if listed["kind"] != "seed":
         others = other_phases(first.manifest, run.manifest)

@@ -1,9 +1,9 @@
 """The trials of a sweep or a contest, ranked by a metric: by choices, each by its mean over seeds.
 
 What is compared is measured alike: in the test, or else in one epoch, the same for all. A trial
-that failed or was stopped has no number, nor has one whose metric is none, or that has not logged
-it there. Its choice has no rank then, and comes last with the reason: a mean over the seeds that
-went well would be a mean over the lucky ones. Does without torch.
+that failed or was stopped has no number, nor has one whose metric or weights are none, or that has
+not logged it there. Its choice has no rank then, and comes last with the reason: a mean over the
+seeds that went well would be a mean over the lucky ones. Does without torch.
 """
 
 import math
@@ -23,6 +23,7 @@ Manifest = RunManifest | FailedRun
 
 OF_RUN = ("variant", "seed")
 OF_TABLE = ("rank", "ended")
+NOT_LOGGED = ("not logged", "its test did not log it")  # in an epoch; in the test
 
 
 def rank(
@@ -170,17 +171,20 @@ class _Measured:
 
         self.conflict = drawn_otherwise(manifests) if self.in_test else None
 
-    def value_of(self, index: int, ended: str) -> tuple[float | None, str | None]:
+    def value_of(self, index: int, manifest: Manifest) -> tuple[float | None, str | None]:
         """Return a trial's value, and why it has no number."""
-        if ended != "finished":
-            return None, ended
+        if manifest["ended"] != "finished":
+            return None, manifest["ended"]
+        # The largest of scores that are NaN is the first: it has an accuracy all the same.
+        if run_files.left_network(manifest) and manifest["no_result"] is not None:
+            return None, manifest["no_result"]
         epoch = None
         if self.in_test:
             value = self.tested[index].get(self.metric)
         else:
             epoch, value = self.logged[index].get(self.metric, (None, None))
         if value is None:
-            return None, "its test did not log it" if self.in_test else "not logged"
+            return None, NOT_LOGGED[self.in_test]
         if epoch != self.epoch:
             return None, (
                 f"logged last in epoch {epoch}, not {self.epoch}: of trainings that end in "
@@ -238,7 +242,7 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, object]]:
 def _trial(
     manifest: Manifest, path: Path, point: dict[str, object], measured: _Measured, index: int
 ) -> Trial:
-    value, lacks = measured.value_of(index, manifest["ended"])
+    value, lacks = measured.value_of(index, manifest)
     # Of a trial that failed there are no seconds.
     seconds = manifest["seconds"] if run_files.left_network(manifest) else None
     return Trial(

@@ -53,6 +53,7 @@ def _remarks(run: ReportedRun) -> list[str]:
     lacks = [f"{what}: {reason}" for what, reason in run["not_evaluated"].items()]
     return [
         *lacks,
+        *([] if run["no_result"] is None else [f"no result: {run['no_result']}"]),
         *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
     ]
 
@@ -145,7 +146,13 @@ def without_dataset(results: Results) -> list[str]:
 def metrics(results: Results, study: str, workload: str) -> list[dict[str, object]]:
     """Return the range of each metric of the tested networks, a row a metric, by variant."""
     runs = results.runs_of_study(study, workload)
-    table = pd.DataFrame([{"variant": run["variant"], **run["metrics"]} for run in runs])
+    table = pd.DataFrame(
+        [
+            # What a network that is NaN is right in, it is right in by chance.
+            {"variant": run["variant"], **({} if run["no_result"] else run["metrics"])}
+            for run in runs
+        ]
+    )
     # The column of the variant alone: nothing was logged on test data.
     if table.empty or len(table.columns) == 1:
         return []

@@ -11,19 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
-import xxhash
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun.config.class_paths import code_of
 from twinrun.config.definitions import Workload
 from twinrun.errors import sentence_of
 from twinrun.process.import_path import user_line
-from twinrun.trace.fingerprints import fingerprint_batch
-from twinrun.trace.samples import fingerprint_samples
-from twinrun.training.kept_predictions import PHASES, keep
+from twinrun.run_records import SampleHashes
+from twinrun.training.evaluated_samples import SeenSamples, no_samples
+from twinrun.training.kept_predictions import keep
 
 Result = TypeVar("Result")
 
@@ -38,11 +36,10 @@ class Evaluation:
     """The outputs of `predict_step` by name; see `kept_predictions`."""
     missing: dict[str, str] = field(default_factory=dict)
     """What could not be measured or kept, and why."""
-    data: dict[str, str] = field(default_factory=dict)
-    """Hash of the samples, in their order, of `test` and `predict`; none of those that cannot be
-    looked into, or where the phase failed."""
-    samples: dict[str, str] = field(default_factory=dict)
-    """The same, whatever their order."""
+    given: SampleHashes = field(default_factory=no_samples)
+    """Hashes of the samples that the steps were given; none where the phase failed."""
+    loaded: SampleHashes = field(default_factory=no_samples)
+    """Likewise, as the loaders gave them: before they are cast to a precision."""
 
 
 def evaluate(
@@ -53,7 +50,7 @@ def evaluate(
 ) -> Evaluation:
     """Test and predict as far as module and data module can, and the workload wants it."""
     found = Evaluation()
-    seen = _Seen()
+    seen = SeenSamples()
     vars(trainer)["callbacks"] = [*vars(trainer)["callbacks"], seen]
     attempt = partial(_attempt, found, code_of(workload))
     if workload.test:
@@ -64,66 +61,8 @@ def evaluate(
         found.predictions, missing = attempt("predict", lambda: keep(outputs), ({}, {}))
         found.missing |= missing
     # What broke off saw a part.
-    whole = seen.whole - found.missing.keys()
-    found.data, found.samples = seen.in_order(whole), seen.in_any_order(whole)
+    found.given, found.loaded = (of.hashes(found.missing) for of in (seen.given, seen.loaded))
     return found
-
-
-class _Seen(pl.Callback):
-    """Hashes the samples that a network is tested on and predicts.
-
-    Rows of predictions are compared one by one, and a data module may choose other samples for
-    another seed, or where something else draws before it.
-    """
-
-    def __init__(self) -> None:
-        self._of = {phase: xxhash.xxh3_128() for phase in PHASES}
-        self._sums = dict.fromkeys(PHASES, np.uint64(0))
-        self._begun: set[str] = set()
-        self._opaque: set[str] = set()
-
-    @property
-    def whole(self) -> set[str]:
-        """The phases that had a batch and none that is opaque."""
-        return self._begun - self._opaque
-
-    def in_order(self, phases: set[str]) -> dict[str, str]:
-        """Return a hash of the samples of phases in their order, however they were batched."""
-        return {phase: self._of[phase].hexdigest() for phase in PHASES if phase in phases}
-
-    def in_any_order(self, phases: set[str]) -> dict[str, str]:
-        """Return the sum of their fingerprints, modulo 2^64."""
-        return {phase: f"{self._sums[phase]:016x}" for phase in PHASES if phase in phases}
-
-    def on_test_batch_start(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        batch: object,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._add("test", batch)
-
-    def on_predict_batch_start(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        batch: object,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        self._add("predict", batch)
-
-    def _add(self, phase: str, batch: object) -> None:
-        _, opaque = fingerprint_batch(batch)
-        samples = fingerprint_samples(batch)
-        self._of[phase].update(samples.astype("<u8").tobytes())
-        # Integers of NumPy begin again behind the largest, in sums of arrays without a word.
-        self._sums[phase] = np.append(samples, self._sums[phase]).sum(dtype=np.uint64)
-        self._begun.add(phase)
-        if opaque:
-            self._opaque.add(phase)
 
 
 def _attempt(

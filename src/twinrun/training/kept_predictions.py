@@ -9,7 +9,7 @@ fingerprint can look into is named.
 import dataclasses
 import itertools
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -51,18 +51,38 @@ def keep(
 
 def _outputs(batches: Sequence[object]) -> list[tuple[str, list[object]]]:
     """Return each leaf of the outputs by name, with its value in every batch."""
-    flattened = [tree_flatten_with_path(_plain(batch)) for batch in batches]
-    if not flattened:
+    if not batches:
         return []
-    if any(structure != flattened[0][1] for _, structure in flattened):
-        # As with a list of one entry a sample, whose last batch is shorter.
-        return [("prediction", list(batches))]
-    columns = zip(*(leaves for leaves, _ in flattened), strict=True)
     found = [
-        (_name(column[0][0]) or "prediction", [value for _, value in column]) for column in columns
+        (name or "prediction", values) for name, values in _columns(list(map(_plain, batches)))
     ]
     # Nothing in each batch is nothing to keep; another run may predict something under this name.
     return [(name, values) for name, values in found if any(v is not None for v in values)]
+
+
+def _columns(trees: list[object]) -> Iterator[tuple[str, list[object]]]:
+    """Yield each part that all batches have, with its path and its value in every batch."""
+    flattened = [tree_flatten_with_path(tree) for tree in trees]
+    if all(structure == flattened[0][1] for _, structure in flattened):
+        for column in zip(*(leaves for leaves, _ in flattened), strict=True):
+            yield _name(column[0][0]), [value for _, value in column]
+        return
+    # As with a list of one entry a sample, whose last batch is shorter: what stands beside it need
+    # not be as it is.
+    inside = [_inside(tree) for tree in trees]
+    if any(held is None or held.keys() != (inside[0] or {}).keys() for held in inside):
+        yield "", trees
+        return
+    for key in inside[0] or {}:
+        for name, values in _columns([held[key] for held in inside if held is not None]):
+            yield f"{key}.{name}" if name else str(key), values
+
+
+def _inside(tree: object) -> dict[object, object] | None:
+    """Return what a plain container holds; None for anything else."""
+    if type(tree) is dict:
+        return tree
+    return dict(enumerate(tree)) if isinstance(tree, list | tuple) else None
 
 
 def _joined(values: Sequence[object]) -> dict[str, torch.Tensor] | None:

@@ -43,6 +43,7 @@ from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
+from twinrun.training.without_numbers import why_no_result, without_numbers
 from twinrun.training.write_run import (
     entries_of,
     origin_of,
@@ -111,6 +112,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         tensors = tensors_of(module, trainer.optimizers)
         entries = entries_of(tensors)
         not_compared = uncompared_weights(module, trainer.optimizers)
+        broken = without_numbers(tensors) - watchers.happened.without_numbers
         files = _moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
             if is_whole:
@@ -139,14 +141,15 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "whole_epochs": watchers.happened.whole_epochs,
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
-        "evaluated_on": evaluation.data,
-        "evaluated_samples": evaluation.samples,
+        "evaluated_on": evaluation.given,
+        "loaded": evaluation.loaded,
         "actual": watchers.happened.actual,
         "perturbed": watchers.perturbation.found,
         "departures": watchers.happened.departures,
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_compared": not_compared,
+        "no_result": why_no_result(broken, evaluation.predictions),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             "fit": round(fit_ended - setup_ended, 3),

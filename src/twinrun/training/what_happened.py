@@ -26,6 +26,8 @@ from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure
+from twinrun.training.without_numbers import without_numbers
+from twinrun.training.write_run import tensors_of
 
 ONLY_WARNS = (
     "is set with warn_only=True by the module: an operation without a reproducible algorithm "
@@ -45,15 +47,25 @@ class WhatHappened(pl.Callback):
         """The user's modules, as they were when the training had imported them."""
         self.whole_epochs = 0
         """So many epochs, from the first on, took every batch that their loader had."""
+        self.without_numbers: set[str] = set()
+        """Tensors that were so from the start: what was filled with NaN on purpose, say."""
         self._variant, self._told = variant, told
         # A module may set threads or precision in its constructor: looked at again at the start.
         self._before = switches()
         self._is_noted = False
         self._forms, self._layouts = OptimizerForms(), Layouts()
 
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Look at the weights as they were made, before a checkpoint takes their place."""
+        if stage == "fit":
+            self.without_numbers = without_numbers(tensors_of(pl_module, []))
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Read what the training starts with."""
         self.look_at_code()
+        # A module may make layers in hooks of its own; of a resumed training they may have broken.
+        if not trainer.global_step:
+            self.without_numbers = without_numbers(tensors_of(pl_module, trainer.optimizers))
         # Of a resumed training: an epoch that was not whole would have ended it.
         self.whole_epochs = 0 if _is_limited(trainer) else trainer.current_epoch
         workers = [_workers_of(loader) for loader in tree_leaves(trainer.train_dataloader)]

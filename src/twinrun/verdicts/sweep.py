@@ -8,6 +8,7 @@ is called the best.
 from collections.abc import Sequence
 
 from twinrun.comparison.noise_records import NoiseTable
+from twinrun.comparison.ranking import NOT_LOGGED
 from twinrun.comparison.study_records import Ranking
 from twinrun.formatting import count, measure, plural
 from twinrun.luck.floor import Floor, floors
@@ -69,6 +70,10 @@ def _unranked(ranking: Evidence[Ranking]) -> list[Verdict]:
         ]
     if any(trial["value"] is not None for trial in done):
         measured = f"{found['metric']} is no number in any trial"
+    elif reasons := dict.fromkeys(
+        trial["lacks"] for trial in done if trial["lacks"] and trial["lacks"] not in NOT_LOGGED
+    ):
+        measured = f"no trial has a result: {'; '.join(reasons)}"
     else:
         known = ", ".join(dict.fromkeys(name for trial in done for name in trial["metrics"]))
         measured = (

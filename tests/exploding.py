@@ -1,0 +1,57 @@
+"""Small networks of which some become NaN, and tell classes all the same."""
+
+import torch
+from small import Small
+
+
+class Sorts(Small):
+    """Tells by the larger of two scores, of which NaN has the first."""
+
+    def predict_step(self, batch, batch_idx):
+        return self._scores(batch).argmax(1)
+
+    def test_step(self, batch, batch_idx):
+        self.log("test_accuracy", (self._scores(batch).argmax(1) == 0).float().mean())
+
+    def _scores(self, batch):
+        first = self(batch[0])
+        return torch.cat([first, -first], 1)
+
+
+class Explodes(Sorts):
+    """Its loss is so large that the weights become NaN."""
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * 1e30
+
+
+class Averages(Sorts):
+    """Skips what would break its weights, and keeps an average that breaks."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.register_buffer("running", torch.zeros(()))
+
+    def training_step(self, batch, batch_idx):
+        self.running.mul_(torch.nan)
+        return super().training_step(batch, batch_idx)
+
+
+class Masked(Sorts):
+    """Masks scores, and has a place for what is not measured yet; both on purpose."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+        self.register_buffer("best", torch.tensor(torch.nan))
+        self.frozen = torch.nn.Parameter(torch.tensor([-torch.inf]), requires_grad=False)
+
+    def on_fit_start(self):
+        self.register_buffer("late", torch.tensor(torch.nan))
+
+
+class Overflows(Small):
+    """Its weights are numbers, and nothing that it predicts is."""
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch[0]) * torch.inf * 0
