@@ -109,6 +109,52 @@ def not_worse(contests: int, *, seeds: int, behind: float, ratio: float = 1.0) -
     return called / contests
 
 
+def errors_of_unlike(contests: int, *, seeds: int, shape: str) -> tuple[float, float]:
+    """Return how often a contest errs whose first candidate fails badly from few seeds.
+
+    Args:
+        contests: how many.
+        seeds: a side.
+        shape: of the first one's values, a key of `SHAPES`; those of the second are normal, and
+            deviate three tenths as much.
+
+    Returns:
+        The shares in which the first is called better or not worse though it is behind by the
+        margin, and in which it is called better though the means are equal.
+    """
+    draw, errors = SHAPES[shape], [0, 0]
+    for _ in range(contests):
+        for index, behind in enumerate((2.0, 0.0)):
+            values = [[draw() - behind for _ in range(seeds)], _values(0.0, 0.3, seeds)]
+            answer = contest({**_ranking(values), "margin": 2.0}).answer
+            errors[index] += answer in (("better",) if index else ("better", "not worse"))
+    return errors[0] / contests, errors[1] / contests
+
+
+def _skewed(by: float) -> float:
+    """Draw from a log-normal distribution turned around, of mean 0 and deviation 1."""
+    mean = math.exp(by**2 / 2)
+    deviation = mean * math.sqrt(math.exp(by**2) - 1)
+    return (mean - math.exp(by * _normal())) / deviation
+
+
+def _collapsing(share: float) -> float:
+    """Draw from a training that ends ten deviations lower in a share of cases; mean 0, deviation 1.
+
+    The variance is 1 + 100 p (1 - p).
+    """
+    value = _normal() - (10.0 if DRAW.random() < share else 0.0)
+    return (value + 10 * share) / math.sqrt(1 + 100 * share * (1 - share))
+
+
+# What else the values of a candidate may be over seeds.
+SHAPES: dict[str, Callable[[], float]] = {
+    "log-normal with 0.5": lambda: _skewed(0.5),
+    "log-normal with 1.0": lambda: _skewed(1.0),
+    "10 % collapse": lambda: _collapsing(0.1),
+}
+
+
 def told_by_samples(contests: int, *, seeds: int, own: float, samples: int = 360) -> float:
     """Return the share of contests that tell two of equal accuracy, tested on the same samples.
 
@@ -238,6 +284,7 @@ def _noise_table(runs: list[NoiseRun], measures: int) -> NoiseTable:
             ),
         ],
         "runs": runs,
+        "not_measured": {},
         "left_out": [],
         "other_data": [],
         "half_a_seed": None,
@@ -448,6 +495,13 @@ def main() -> None:
                     f"{seeds} seeds, deviations {ratio:g} to 1, {behind:g} margins behind: "
                     f"{share:.1%} better or not worse"
                 )
+    for shape in SHAPES:
+        for seeds in (3, 5, 10):
+            behind, equal = errors_of_unlike(contests, seeds=seeds, shape=shape)
+            print(
+                f"{seeds} seeds, the first {shape}, the second normal: {behind:.1%} not worse "
+                f"though a margin behind, {equal:.1%} better though equal"
+            )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from twinrun import artifacts
 from twinrun.comparison.noise import STEP_COLUMNS, _half_a_seed, weigh
 from twinrun.comparison.noise_records import read_noise
 from twinrun.errors import JobError
+from twinrun.luck.scale import scale_of
+from twinrun.verdicts.noise import ground
 
 SCORES = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
 LABELS = torch.tensor([0, 1, 0, 1])
@@ -216,6 +218,15 @@ def test_predictions_of_other_data_are_no_measure(tmp_path, own, others, found, 
 
 def on(given):
     return {"evaluated_on": {"in_order": given, "in_any_order": given}}
+
+
+def test_what_is_predicted_and_no_measure_is_named(tmp_path):
+    """Red before: texts were not judged, and nobody said so."""
+    texts = torch.tensor([7, 8])
+    run = write_run(tmp_path / "x", predictions={"texts (fingerprint)": texts}, changes={})
+    found = weighed(tmp_path, [listed("reference", run), listed("repeat", run)])
+    assert found["not_measured"] == {"texts": "no numbers, of which only a fingerprint is kept"}
+    assert "texts is not measured: no numbers" in ground(found, scale_of(found))
 
 
 def test_a_network_that_is_nan_went_further_than_any_that_is_not(tmp_path):

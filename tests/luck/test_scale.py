@@ -72,6 +72,7 @@ def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
             ),
             *changes,
         ],
+        "not_measured": {},
         "left_out": [],
         "other_data": [],
         "half_a_seed": None,
@@ -470,6 +471,25 @@ def test_samples_of_which_several_values_are_predicted_are_counted_once():
     for each in found["runs"]:
         each["values"]["accuracy"] = round(each["values"]["accuracy"], 2)
     assert floors(found)[0].samples == 100
+
+
+@pytest.mark.parametrize(
+    ("first", "step", "samples"),
+    [
+        (4e-5, 1e-6, None),  # red before: a loss of 0.004 of 101 samples, and a share of 1
+        (1 - 4e-5, 1e-6, None),
+        (0.0099, 1e-5, None),  # red before: as near to 1 of 101 samples as 0.01
+        (80 / 101, 1 / 101, 101),
+        (0.0, 1 / 101, 101),
+    ],
+)
+def test_a_small_loss_is_no_share_of_samples(first, step, samples):
+    found = table()
+    found["measures"][1]["number"] = 101
+    for index, each in enumerate(found["runs"]):
+        # As float32 has it, of the mean of batches.
+        each["values"]["accuracy"] = float(np.float32(first + index % 4 * step))
+    assert floors(found)[0].samples == samples
 
 
 def test_the_noise_floor_of_a_metric():

@@ -74,6 +74,7 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
             run("change", "diverged", (None, 0.9), lacks={"test_accuracy": "it is nan"})
             | {"values": {"scores": 0.9}},
         ],
+        "not_measured": {},
         "left_out": ["parallel, whose baseline is one-worker, seed 1"],
         "other_data": [],
         "half_a_seed": 12,

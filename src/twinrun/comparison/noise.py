@@ -56,8 +56,7 @@ def weigh(
     if first is None:
         compared = [_without(run, "not comparable", "there is no reference") for run in others]
         found = [_without(reference, "not run", reason or ""), *compared]
-        measures, by_step = [], pd.DataFrame(columns=list(STEP_COLUMNS))
-        other_data = []
+        measures, other_data, by_step = [], [], pd.DataFrame(columns=list(STEP_COLUMNS))
     else:
         other_data = _other_data(first, others)
         measured = _measures(first, predicts="predict" not in other_data)
@@ -75,6 +74,7 @@ def weigh(
             reason=reason,
             measures=[m for m in measures if m["kind"] == "metric" or _moves(m, known)],
             runs=found,
+            not_measured=outputs.not_measured(first.manifest, first.predictions) if first else {},
             left_out=[*left_out],
             other_data=other_data,
             half_a_seed=_half_a_seed(by_step),

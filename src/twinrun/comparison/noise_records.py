@@ -65,6 +65,8 @@ class NoiseTable(TypedDict):
     """The metrics, the predictions, the parameters."""
     runs: list[NoiseRun]
     """The reference, the repeat, the perturbations, the seeds, the changes."""
+    not_measured: dict[str, str]
+    """What the reference gives that is no measure, and why: predictions that failed, or texts."""
     left_out: list[str]
     """What differs elsewhere in the config and has another baseline, in a clause each."""
     other_data: list[Literal["test", "predict"]]

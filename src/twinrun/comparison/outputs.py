@@ -50,6 +50,17 @@ def test_metrics(manifests: Sequence[RunManifest]) -> OutputComparison | None:
     return _worst(_of_values(first, other, "metric", failures) for other in others)
 
 
+def not_measured(run: RunManifest, predicted_by: Mapping[str, object]) -> dict[str, str]:
+    """Say what a run gives of which nobody can tell how far it is from another run's, and why.
+
+    >>> not_measured({"not_evaluated": {"test": "no data"}}, {"texts (fingerprint)": ...})
+    {'test': 'no data', 'texts': 'no numbers, of which only a fingerprint is kept'}
+    """
+    texts = [name.removesuffix(FINGERPRINT) for name in predicted_by if name.endswith(FINGERPRINT)]
+    why = "no numbers, of which only a fingerprint is kept"
+    return {**run["not_evaluated"], **dict.fromkeys(texts, why)}
+
+
 def predictions(
     folders: Sequence[Path], manifests: Sequence[RunManifest]
 ) -> OutputComparison | None:

@@ -40,8 +40,8 @@ def scale(settings: "Settings", workload: str, variant: str) -> list[ListedRun]:
 
 
 def changes(settings: "Settings", workload: str, variant: str) -> list[ListedRun]:
-    """List the changes of the same baseline, each run once."""
-    found: dict[str, ListedRun] = {}
+    """List the changes of the same baseline, each run once for each study that has it."""
+    found: dict[tuple[str, str], ListedRun] = {}
     for study, label, name, baseline in _candidates(settings, workload, variant):
         if baseline is None:
             seed = settings.config["noise"]["seeds"][0]
@@ -54,7 +54,7 @@ def changes(settings: "Settings", workload: str, variant: str) -> list[ListedRun
                 run="" if reason else run,
                 not_run=reason,
             )
-            found.setdefault(name, listed)
+            found.setdefault((study, name), listed)
     return list(found.values())
 
 

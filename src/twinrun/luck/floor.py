@@ -25,7 +25,8 @@ from twinrun.luck.welch import Scatter, scatter
 SEEDS = (1, 3, 5, 10)  # a side
 FEWEST = 5  # values, of which one may be called an outlier
 BY_CHANCE = 0.05  # may counts have a divisor in common and be taken for those of fewer samples
-WHOLE = 0.01  # so far from a whole number may a count of correct answers be, in float32
+# So far may a share be off that is the mean of batches in float32, and a count from a whole number.
+OFF, MOST_OFF = 1e-6, 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +197,10 @@ def _samples(values: Sequence[float], predicted: set[int]) -> int | None:
         return None
     for number in sorted(predicted):
         counts = [value * number for value in values]
-        if all(abs(count - round(count)) < WHOLE for count in counts):
+        whole = min(MOST_OFF, OFF * number)
+        # A small loss is as near to 0 of the samples as a share of them is to a whole number.
+        is_inside = any(0 < round(count) < number for count in counts)
+        if is_inside and all(abs(count - round(count)) < whole for count in counts):
             # Of each sample several values may be predicted, or more samples than are tested.
             shared = math.gcd(number, *map(round, counts))
             # Of as many counts that have nothing to do with each other all have it by chance.

@@ -131,6 +131,7 @@ def _floor(found: Floor) -> dict[str, object]:
         + ["–"] * (2 - len(deviations)),
         "binomial": None if found.binomial is None else measure(found.binomial, 2),
         "samples": found.samples,
-        "luck": measure(found.luck, 2),
+        # That none of a few seeds moves it is no measurement of 0.
+        "luck": measure(found.luck, 2) if found.luck else "–",
         "detectable": [measure(found.detectable[side], 2) for side in SEEDS],
     }

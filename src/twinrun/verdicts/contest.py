@@ -53,9 +53,11 @@ def measured(ranking: Ranking, found: Contest) -> str:
         luck = "from one seed only, so this may be luck: list more under contest.seeds"
         return f"{compared}; {luck}{aside}"
     within = within_margin(ranking, found)
-    if found.answer == "not worse" and found.is_same:
+    if found.is_same:
+        # Without a margin, too: no number of seeds tells a training from itself.
         return (
-            f"{compared}; both end in the same weights and the same values from every seed{aside}"
+            f"{compared}; both end in the same weights and the same values from every seed: they "
+            f"are one training{aside}"
         )
     if found.difference is None:
         are_same = same(found.first, found.second)
@@ -77,8 +79,8 @@ def within_margin(ranking: Ranking, found: Contest) -> str:
     margin = f"the margin of {measure(ranking['margin'])}"
     if found.answer == "not worse":
         return (
-            f"; not worse by as much as {margin} (an error in 2 to 3.5% of contests of which "
-            f"{margin} is the truth)"
+            f"; not worse by as much as {margin} (if the values of seeds are normally distributed, "
+            f"an error in 2 to 3.5% of contests of which {margin} is the truth)"
         )
     if found.answer == "worse" and found.difference is not None:
         least = min(map(abs, found.difference.interval))
@@ -86,7 +88,7 @@ def within_margin(ranking: Ranking, found: Contest) -> str:
         return f"; by more than {margin}" if is_beyond else f"; perhaps by less than {margin}"
     needed = found.needed_within
     if needed is None:
-        return f"; not shown to be worse by less than {margin}"
+        return f"; not shown to be within {margin}"
     more = max(needed, found.first.number + 1 if found.first else 0)
     return f"; {plural(more, 'seed')} would probably show that it is not worse by {margin}"
 

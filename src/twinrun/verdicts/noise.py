@@ -40,7 +40,8 @@ def verdicts(table: Evidence[NoiseTable]) -> list[Verdict]:
     weighed = [(run, weigh(scale, run)) for run in found["runs"] if run["kind"] == "change"]
     # What is equal or was not run has a verdict of its own study.
     for worth in [answer for answer in get_args(Worth) if answer not in ("equal", "not run")]:
-        clauses = [clause(run, of) for run, of in weighed if of.answer == worth]
+        # One run may be a change of two studies.
+        clauses = dict.fromkeys(clause(run, of) for run, of in weighed if of.answer == worth)
         if clauses:
             rows.append(_verdict(table, "worth", WORTH, worth, "; ".join(clauses)))
     outliers = [outlier for entry in noise_floors for outlier in outliers_of(entry)]
@@ -80,6 +81,7 @@ def ground(table: NoiseTable, scale: Scale) -> str:
             f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
         )
     clauses += [OTHER_DATA[phase] for phase in table["other_data"]]
+    clauses += [f"{name} is not measured: {why}" for name, why in table["not_measured"].items()]
     if scale.diverged:
         clauses.append(f"what is no number counts as further than any: {'; '.join(scale.diverged)}")
     if scale.left_out:
