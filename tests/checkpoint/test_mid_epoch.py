@@ -539,6 +539,9 @@ def test_data_are_looked_at_where_a_checkpoint_may_be_due(
     clock = Clock(monkeypatch, seconds)
 
     class Counts(pl.Callback):
+        def state_dict(self):
+            return {}
+
         def on_train_epoch_start(self, *_):
             seen.append(0)
 

@@ -1,26 +1,36 @@
-"""Tensors and arrays of the data: whether they are written to while it is read.
+"""Tensors, arrays and numbers that no checkpoint holds: whether they change while a training runs.
 
-Labels that a dataset smooths as it goes, rows that it caches in an array: a resumed training would
-read them as they were made. Of large ones a part is looked at, evenly spaced, and how often torch
-has written to them.
+Labels that a dataset smooths as it goes, rows that it caches in an array, a generator in a global
+that a step draws from: a resumed training would find them as they were made. Of large arrays a part
+is looked at, evenly spaced, and how often torch has written to them.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+import pickle
+from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 import xxhash
 
-from twinrun.checkpoint.reached import PLAIN, held_by_data_module, reached
+from twinrun.checkpoint.reached import (
+    GLOBAL,
+    held_by_data_module,
+    held_by_steps,
+    reached,
+)
+from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
-from twinrun.checkpoint.unsaved_state import OURS
+from twinrun.checkpoint.unsaved_state import GENERATORS, OURS
+from twinrun.checkpoint.walk import PLAIN, Reached
+from twinrun.containers import is_hidden_iterator
 
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 
 
 class DataLooks:
-    """A look at the tensors, arrays and numbers that the making of batches reaches."""
+    """A look at what the making of batches and of steps reaches."""
 
     def __init__(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
         parts = parts_of(loaders)
@@ -35,32 +45,57 @@ class DataLooks:
             for name in getattr(part, "__dict__", {})
         }
         is_told = any(isinstance(part, Stateful) or is_stream(part) for part in parts)
-        self.arrays: dict[int, tuple[object, str, str]] = {}
+        # Owners and values are kept, so that no others get their numbers.
+        self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
+        self.iterators: dict[str, str] = {}
         self.seen: dict[int, object] = {}
-        for owner, name, value in reached(trainer, loaders, in_workers=False, seen=self.seen):
-            if isinstance(value, torch.Tensor | np.ndarray) and id(value) not in told:
-                # Kept, so that no other one gets its number.
-                self.arrays[id(value)] = (value, name, _content(value))
-            elif isinstance(value, PLAIN) and name not in own and not is_told:
-                self.numbers[id(owner), name] = (owner, value)
-        for owner, name, value in held_by_data_module(trainer, self.seen):
-            if isinstance(value, torch.Tensor | np.ndarray) and id(value) not in told:
-                self.arrays[id(value)] = (value, name, _content(value))
-            elif isinstance(value, PLAIN):
-                self.numbers[id(owner), name] = (owner, value)
+        self._contents: dict[int, str] = {}
+        for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
+            is_number = isinstance(found.value, PLAIN)
+            if not is_number or not (found.name in own or is_told):
+                self._add(found, told)
+        for found in held_by_data_module(trainer, self.seen):
+            self._add(found, told)
+        known = {*GLOBAL, *map(id, generators_of(loaders))}
+        for found in held_by_steps(trainer, self.seen):
+            self._add(found, known)
+            if isinstance(found.value, GENERATORS) and id(found.value) not in known:
+                self.numbers[id(found.owner), found.name] = found.owner, _state_of(found.value)
+            elif isinstance(found.value, itertools.count):  # says where it is
+                self.numbers[id(found.owner), found.name] = found.owner, repr(found.value)
+            elif is_hidden_iterator(found.value):
+                self.iterators[found.name] = type(found.value).__name__
+
+    def _add(self, found: Reached, told: Container[int]) -> None:
+        owner, name, value = found
+        if isinstance(value, torch.Tensor | np.ndarray) and id(value) not in told:
+            self.seen[id(value)] = value
+            content = self._contents.get(id(value)) or _content(value)
+            self._contents[id(value)] = content
+            self.arrays[id(owner), name] = owner, content
+        elif isinstance(value, PLAIN):
+            self.numbers[id(owner), name] = owner, value
 
     def changed(self, now: "DataLooks") -> Iterator[str]:
-        """Name what has been written to since."""
+        """Name what has been written to since, or exchanged, and what may have been."""
+        for name, kind in now.iterators.items():
+            yield f"{name} is an iterator ({kind}), whose position nobody can save"
         why = "changes while the training runs, and no checkpoint holds it"
-        for key, (_, name, content) in now.arrays.items():
-            if key in self.arrays and self.arrays[key][2] != content:
-                yield f"{name} {why}"
+        for key, (_, content) in now.arrays.items():
+            if key in self.arrays and self.arrays[key][1] != content:
+                yield f"{key[1]} {why}"
         for key, (_, value) in now.numbers.items():
             # What an object has only now it was given under way; as text, as a NaN is not itself.
             known = repr(self.numbers[key][1]) if key in self.numbers else None
             if known != repr(value) and (known is not None or key[0] in self.seen):
                 yield f"{key[1]} {why}"
+
+
+def _state_of(generator: object) -> str:
+    if isinstance(generator, torch.Generator):
+        return xxhash.xxh3_64_hexdigest(generator.get_state().numpy().data)
+    return xxhash.xxh3_64_hexdigest(pickle.dumps(generator))
 
 
 def _content(value: torch.Tensor | np.ndarray) -> str:

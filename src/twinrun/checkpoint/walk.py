@@ -1,0 +1,216 @@
+"""Walk functions and objects: what they hold, and what the functions name.
+
+Attributes, closures, arguments of partials and defaults, the objects of bound methods, and globals;
+into what is a user's, not a library's.
+"""
+
+import functools
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from twinrun.checkpoint.stream_position import told_anew
+from twinrun.checkpoint.unsaved_state import GENERATORS, MOST_LOOKED_AT, OURS, WRAPPED
+from twinrun.containers import (
+    attributes_of,
+    entries,
+    is_container,
+    is_hidden_iterator,
+    size_of,
+)
+from twinrun.process.import_path import OURS_AS_USERS
+
+PLAIN = (bool, int, float, str, bytes, type(None))
+MOST, DEEPEST = 50_000, 12
+_NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
+_LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
+_COPIED = ("dataset", "collate_fn", "worker_init_fn")
+_MADE_ONCE = ("__init__", "__new__", "__post_init__")
+
+
+class Reached(NamedTuple):
+    """A generator, an iterator, a plain value, a tensor or an array."""
+
+    owner: object
+    """What holds it."""
+    name: str
+    """What it is called."""
+    value: object
+    """What it is."""
+
+
+@functools.cache
+def is_users(module: object) -> bool:
+    """Say whether a module is a user's own, and no installed or built-in one."""
+    if not isinstance(module, str) or module.startswith(OURS_AS_USERS):
+        return isinstance(module, str)
+    if module.partition(".")[0] in {"twinrun", *sys.builtin_module_names}:
+        return False
+    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "site-packages" not in file and not file.startswith(tuple(folders))
+
+
+def _is_ours(value: object) -> bool:
+    kind = getattr(value, "__module__", None) or type(value).__module__
+    return isinstance(kind, str) and kind.startswith("twinrun.") and not is_users(kind)
+
+
+class Walk:
+    """One walk, which comes to nothing twice."""
+
+    def __init__(
+        self, in_workers: bool, seen: dict[int, object], *, most: int = MOST_LOOKED_AT
+    ) -> None:
+        self._in_workers = in_workers
+        self._most = most  # of a container
+        self._is_of_module = most != MOST_LOOKED_AT
+        self._in_library = 0  # objects of libraries inside each other
+        self._seen = seen  # which keeps them, so that no other object gets their number
+
+    def part(self, part: object, deeper: int) -> Iterator[Reached]:
+        """Walk a loader, a sampler or a dataset: its functions and, of a user's, all it holds."""
+        if part is None or not deeper or not self._is_new(part):
+            return
+        is_copied = not self._in_workers and getattr(part, "num_workers", 0)
+        # A part of torch's has settings; one of ours cuts or shards what it wraps.
+        is_own = is_users(type(part).__module__)
+        is_ours = not is_own and type(part).__module__.startswith("twinrun.")
+        told = told_anew(part)
+        for name, value in attributes_seen(part).items():
+            called = f"{type(part).__name__}.{name}"
+            if name in told or (is_copied and name in _COPIED):
+                continue
+            if name in WRAPPED:
+                several = is_container(value) and not isinstance(value, dict)
+                for inner in [item for _, item in entries(value)] if several else [value]:
+                    yield from self.part(inner, deeper - 1)
+            elif not is_ours and (name[0] != "_" or is_own):
+                yield from self.value(part, value, called, deeper - 1)
+        yield from self._class(type(part), deeper)
+
+    def value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Reached]:
+        """Walk anything else."""
+        if isinstance(value, PLAIN):
+            # Those of a tokenizer, say, change as it warns, and keep no state.
+            if not self._in_library:
+                yield Reached(owner, called, value)
+            return
+        if isinstance(value, type):
+            yield from self._class(value, deeper)
+            return
+        if _is_ours(value):  # which is made anew, and keeps what it needs
+            return
+        never = (*_NEVER, *_LOADED) if self._is_of_module else _NEVER
+        # An array that two hold may be exchanged in one of them.
+        is_array = isinstance(value, torch.Tensor | np.ndarray)
+        if isinstance(value, never) or not deeper or not (self._is_new(value) or is_array):
+            return
+        is_seen = is_array or isinstance(value, GENERATORS)
+        if is_seen or is_hidden_iterator(value):
+            yield Reached(owner, called, value)
+        elif is_container(value):
+            if size_of(value) <= self._most:
+                for key, item in entries(value):
+                    yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
+        elif isinstance(value, functools.partial):
+            inside = {"func": value.func, "args": value.args, "keywords": value.keywords}
+            for name, item in inside.items():
+                yield from self.value(value, item, f"{called}.{name}", deeper - 1)
+        elif isinstance(value, types.FunctionType):
+            yield from self.function(value, deeper)
+        elif isinstance(value, types.MethodType | types.BuiltinMethodType):
+            yield from self.value(value, value.__self__, f"{called}.__self__", deeper - 1)
+            if isinstance(value, types.MethodType):
+                yield from self.value(value, value.__func__, called, deeper - 1)
+        else:
+            is_of_library = not is_users(type(value).__module__)
+            self._in_library += is_of_library
+            for name, item in attributes_seen(value).items():
+                yield from self.value(value, item, f"{type(value).__name__}.{name}", deeper - 1)
+            self._in_library -= is_of_library
+            yield from self._class(type(value), deeper)
+
+    def functions_of(self, part: object) -> Iterator[Reached]:
+        """Walk the class of a part, its hooks, and the functions among its attributes."""
+        if _is_ours(part):
+            return
+        hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
+        for name, value in {**attributes_seen(part), **hooks}.items():
+            # Modules and classes are walked by themselves; a schedule has functions in a list.
+            is_called = callable(value) and not isinstance(value, type | torch.nn.Module)
+            if is_called or name.endswith(("_hooks", "_lambdas")):
+                yield from self.value(part, value, f"{type(part).__name__}.{name}", DEEPEST)
+        yield from self._class(type(part), DEEPEST)
+
+    def function(self, function: types.FunctionType, deeper: int) -> Iterator[Reached]:
+        """Walk what a function holds, and the globals that it names."""
+        name = function.__qualname__
+        for variable, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=False
+        ):
+            with suppress(ValueError):  # not set yet
+                yield from self.value(cell, cell.cell_contents, f"{variable} of {name}", deeper - 1)
+        yield from self.value(function, function.__defaults__, f"a default of {name}", deeper - 1)
+        yield from self.value(function, function.__kwdefaults__, f"a default of {name}", deeper - 1)
+        for attribute, held in vars(function).items():
+            yield from self.value(function, held, f"{name}.{attribute}", deeper - 1)
+        if not is_users(function.__module__):
+            return
+        names = set(_names(function.__code__))
+        for variable in sorted(names & function.__globals__.keys()):
+            found = function.__globals__[variable]
+            if not isinstance(found, types.ModuleType):
+                yield from self.value(
+                    function.__globals__, found, f"{function.__module__}.{variable}", deeper - 1
+                )
+            elif is_users(found.__name__):
+                for inner in sorted(names & vars(found).keys()):
+                    held = vars(found)[inner]
+                    yield from self.value(found, held, f"{variable}.{inner}", deeper - 1)
+
+    def _class(self, kind: type, deeper: int) -> Iterator[Reached]:
+        """Walk the methods and attributes of a user's class."""
+        # A callback that says what is to be kept says that all else is not.
+        if issubclass(kind, pl.Callback) and not kind.state_dict.__module__.startswith(OURS):
+            return
+        for base in kind.__mro__:
+            if not is_users(base.__module__) or not self._is_new(base):
+                continue
+            for name, value in vars(base).items():
+                plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+                if isinstance(plain, types.FunctionType):
+                    if name not in _MADE_ONCE and self._is_new(plain):
+                        yield from self.function(plain, deeper - 1)
+                elif not name.startswith("__") and not isinstance(plain, type | property):
+                    yield from self.value(base, plain, f"{base.__name__}.{name}", deeper - 1)
+
+    def _is_new(self, value: object) -> bool:
+        if id(value) in self._seen or len(self._seen) >= MOST:
+            return False
+        self._seen[id(value)] = value
+        return True
+
+
+def attributes_seen(owner: object) -> dict[str, object]:
+    """Return the attributes of an object, none of one that raises when it is looked at."""
+    found: dict[str, object] = {}
+    with suppress(Exception):  # whatever class it is of
+        found = attributes_of(owner)
+    return found
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Name what the code of a function, and of those inside of it, calls by a name."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
