@@ -120,7 +120,8 @@ class Folder:
 
     def note_refusal(self, why: str) -> None:
         """Leave word for a later process."""
-        artifacts.write_text(self._refusal, why)
+        with suppress(OSError):  # no space: it is said here, and the training needs no word
+            artifacts.write_text(self._refusal, why)
 
     def forget(self) -> None:
         """Have the last checkpoint never be used again."""

@@ -4,6 +4,7 @@ Lightning's callbacks that average weights save the `state_dict` of their copy o
 lose what is no part of it.
 """
 
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,10 @@ def add_left_out(
         # Read anew: the file that is written must not be the one that memory is mapped to.
         whole = torch.load(path, weights_only=True)
         whole[key]["left_out"] = left_out
-        torch.save(whole, path)
+        # Of a full disk torch's own writer raises what nobody could tell from a fault.
+        written = io.BytesIO()
+        torch.save(whole, written)
+        path.write_bytes(written.getbuffer())
 
 
 def _is_same(saved: torch.Tensor, tensor: torch.Tensor) -> bool:

@@ -83,16 +83,23 @@ def fingerprint_of_batch(batch: object) -> int:
     return content.intdigest()
 
 
-def look_at_rng_states() -> str:
-    """Write down the RNG states of Python, NumPy and torch on the CPU."""
-    content = xxhash.xxh3_64(torch.get_rng_state().numpy().data)
+def look_at_rng_states() -> dict[str, str]:
+    """Write down the RNG states of Python, NumPy and torch on the CPU, by their names."""
     numpy = np.random.get_state(legacy=False)
-    content.update(numpy["state"]["key"].tobytes())
-    # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
-    content.update(f"{numpy['state']['pos']} {numpy['has_gauss']} {numpy['gauss']}".encode())
     _, words, gauss = random.getstate()
-    content.update(np.array(words, dtype=np.uint32).tobytes() + repr(gauss).encode())
-    return content.hexdigest()
+    # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
+    of_numpy = f"{numpy['state']['pos']} {numpy['has_gauss']} {numpy['gauss']}".encode()
+    of_python = np.array(words, dtype=np.uint32).tobytes() + repr(gauss).encode()
+    return {
+        "torch": xxhash.xxh3_64_hexdigest(torch.get_rng_state().numpy().data),
+        "numpy": xxhash.xxh3_64_hexdigest(numpy["state"]["key"].tobytes() + of_numpy),
+        "python": xxhash.xxh3_64_hexdigest(of_python),
+    }
+
+
+def rng_states_in_a_word() -> str:
+    """Write down the RNG states of Python, NumPy and torch on the CPU in one word."""
+    return xxhash.xxh3_64_hexdigest("".join(look_at_rng_states().values()).encode())
 
 
 def _called(value: object, held: Container[int]) -> str:

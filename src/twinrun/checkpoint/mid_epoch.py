@@ -38,10 +38,12 @@ def hindrances(trainer: pl.Trainer, batches: Batches) -> Iterator[str]:
         yield f"{kind}.training_step fetches batches by itself (dataloader_iter)"
     loaders = training_loaders(trainer)
     is_replayed = not any(isinstance(loader, Stateful) for loader in loaders)
-    if is_replayed and batches.draws_in_fetches and batches.draws_between:
+    drawn = sorted(batches.drawn_in_fetches & batches.drawn_between)
+    if is_replayed and drawn:
         yield (
-            "samples are drawn in this process, by the random number generators that the steps "
-            "draw from too, so that they cannot be read again (with data workers they can)"
+            f"samples are drawn in this process, by the random number generators that the steps "
+            f"draw from too ({', '.join(drawn)}), so that they cannot be read again (with data "
+            f"workers they can)"
         )
     if module._param_requires_grad_state:
         yield f"{kind} leaves an optimizer toggled between two batches"

@@ -54,9 +54,10 @@ class Batches:
         self.running = "0"
         """Fingerprint of all batches so far."""
         self._fetched = 0
-        self._last: str | None = None  # look at the RNG states after a fetch
+        self._last: dict[str, str] | None = None  # look at the RNG states after a fetch
         self.is_replaying = False
-        self.draws_in_fetches = self.draws_between = False
+        self.drawn_in_fetches, self.drawn_between = set[str](), set[str]()
+        """Names of the generators that fetches draw from, and that steps do."""
         fetcher.iterator = self
         for found in getattr(fetcher, "batches", ()):
             self._note(found)
@@ -74,9 +75,9 @@ class Batches:
         before = look_at_rng_states() if is_looked_at else None
         found = next(self._inner)
         if before is not None and self._fetched:
-            self.draws_between |= self._last is not None and self._last != before
             after = look_at_rng_states()
-            self.draws_in_fetches |= before != after
+            self.drawn_between |= _others(self._last or before, before)
+            self.drawn_in_fetches |= _others(before, after)
             self._last = after
         else:
             self._last = None
@@ -97,6 +98,10 @@ class Batches:
         text = f"{self.running} {self._fingerprint(found[0])}"
         self.running = xxhash.xxh3_64_hexdigest(text.encode())
         self._fetched += 1
+
+
+def _others(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    return {name for name, state in after.items() if before[name] != state}
 
 
 def training_loaders(trainer: pl.Trainer) -> list[object]:

@@ -29,7 +29,7 @@ from twinrun.checkpoint.completed import complete
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
-from twinrun.checkpoint.looks import fingerprint_of_batch, look_at_rng_states
+from twinrun.checkpoint.looks import fingerprint_of_batch, rng_states_in_a_word
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import TensorShapes, as_data, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
@@ -192,7 +192,7 @@ class Resumable(pl.Callback):
         expected, self._folder.expected = self._folder.expected, None
         if self._fingerprint is None or not (self._folder.waits or expected is not None):
             return
-        found = f"{self._fingerprint(batch):016x} {look_at_rng_states()}"
+        found = f"{self._fingerprint(batch):016x} {rng_states_in_a_word()}"
         if self._folder.waits:
             self._folder.note_batch(found)
         elif found.split()[0] != str(expected).split()[0]:

@@ -104,7 +104,7 @@ class RunningEpoch:
             "told": told_by(self._trainer),
             "batches": self._done,
             "running": self.batches.running,
-            "draws": [self.batches.draws_in_fetches, self.batches.draws_between],
+            "drawn": [sorted(self.batches.drawn_in_fetches), sorted(self.batches.drawn_between)],
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ class RunningEpoch:
             state, self._resumed = self._resumed, None
             self._order = state["order"]
             self.batches = replay(self._trainer, fetcher, state, lambda: self._look(fetcher))
-            self.batches.draws_in_fetches, self.batches.draws_between = state["draws"]
+            self.batches.drawn_in_fetches, self.batches.drawn_between = map(set, state["drawn"])
             self._brought()
             if not self.is_watched:
                 self.leave()
