@@ -159,6 +159,20 @@ def test_so_it_is_in_mid_epoch_and_of_a_callback(tmp_path):
     assert said == [f"no checkpoints are written in mid-epoch: {__name__}.RANDOM {CHANGES}"]
 
 
+class Rated(Small):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.learning_rate = 0.05
+
+
+def test_steps_that_are_tried_before_the_first_are_a_reason_to_write_none(tmp_path, monkeypatch):
+    """Red before: a resumed training tried them again, and got other batches."""
+    monkeypatch.chdir(tmp_path)  # where the callback writes
+    finder = pl.callbacks.LearningRateFinder(num_training_steps=8)
+    _, _, said = fit(tmp_path, Points, Rated, minutes=0, max_epochs=2, callbacks=[finder])
+    assert said[0].startswith("no checkpoints are written: LearningRateFinder tries steps")
+
+
 class Reads(Plain):
     """Reads globals, and draws from a generator where it is made."""
 

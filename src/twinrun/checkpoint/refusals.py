@@ -88,6 +88,8 @@ def refusals(
             # Lightning forgets it where the folder is another one, as it is in each process.
             yield f"{type(callback).__name__} would forget which of its checkpoints was the best"
     for callback in vars(trainer)["callbacks"]:
+        if isinstance(callback, pl.callbacks.LearningRateFinder | pl.callbacks.BatchSizeFinder):
+            yield f"{type(callback).__name__} tries steps, and would where a training is resumed"
         if getattr(callback, "_swa_scheduler", None) is not None:
             # A resumed training has neither it nor the module's when Lightning's state is put back.
             yield f"{type(callback).__name__} has exchanged the schedule of the learning rate"
