@@ -50,6 +50,36 @@ class Masked(Sorts):
         self.register_buffer("late", torch.tensor(torch.nan))
 
 
+class Skips(Sorts):
+    """Leaves out a step whose loss is no number, which every loss is."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx) * torch.nan
+        return loss if loss.isfinite() else None
+
+
+class SkipsAFew(Sorts):
+    """Leaves out the last step of each epoch."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss if batch_idx < 4 else None
+
+
+class ByHand(Sorts):
+    """Returns no loss, and steps by itself."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(super().training_step(batch, batch_idx))
+        optimizer.step()
+
+
 class Overflows(Small):
     """Its weights are numbers, and nothing that it predicts is."""
 

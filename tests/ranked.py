@@ -18,7 +18,13 @@ WITHOUT_CHOICES = {
     "choices": [],
     "same": [],
 }
-OF_TRIAL = {"choice": "w/v", "seed": 1, "lacks": None, "weights_sha256": None}
+OF_TRIAL = {
+    "choice": "w/v",
+    "seed": 1,
+    "lacks": None,
+    "weights_sha256": None,
+    "predictions_sha256": None,
+}
 
 
 def ranking(
@@ -45,6 +51,7 @@ def ranking(
             "ended": value if isinstance(value, str) else "finished",
             "run": f"{name}/{seed}",
             "weights_sha256": f"{'' if are_same else name}{seed}",
+            "predictions_sha256": f"{'' if are_same else name}{seed}",
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)

@@ -2,12 +2,14 @@
 
 import pandas as pd
 import pytest
+import torch
 from drawing import Drawing
 from example_runs import write_manifest
 
 from twinrun import artifacts
 from twinrun.comparison.ranking import rank
 from twinrun.figures.sweep import trials
+from twinrun.luck.contest import contest
 from twinrun.verdicts import studies, sweep
 from twinrun.verdicts.evidence import Evidence
 
@@ -20,6 +22,10 @@ PLANTED = {
     0.5: "stopped: SIGTERM",
     0.6: 0.7,
 }
+
+
+def vouch(run, manifest):
+    write_manifest(run, manifest, *map(run.with_name, ("epochs.csv", "predictions.safetensors")))
 
 
 def write_trial(
@@ -49,7 +55,8 @@ def write_trial(
     run = folder / f"{rate}-{seed}/run.json"
     table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
     artifacts.write_csv(run.with_name("epochs.csv"), table)
-    write_manifest(run, manifest, run.with_name("epochs.csv"))
+    artifacts.write_tensors(run.with_name("predictions.safetensors"), {})
+    vouch(run, manifest)
     return run
 
 
@@ -81,7 +88,7 @@ def test_a_trial_counts_by_what_it_logged_last(tmp_path, last, value):
     run = write_trial(tmp_path, 0.1, 0.7)
     table = pd.DataFrame({"epoch": [1, 2], "odd": ["0.5", last]})
     artifacts.write_csv(run.with_name("epochs.csv"), table)
-    write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+    vouch(run, artifacts.read_json(run))
     (trial,) = ranked(tmp_path, [run], metric="odd")["trials"]
     assert trial["rank"] == (1 if value else None)
     if value:
@@ -111,7 +118,7 @@ def test_a_metric_of_a_hyperparameters_name_leaves_its_column(tmp_path, metric):
         run = write_trial(tmp_path, rate, value)
         table = pd.DataFrame({"epoch": [1, 2], "lr": [rate, rate / 100]})
         artifacts.write_csv(run.with_name("epochs.csv"), table)
-        write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+        vouch(run, artifacts.read_json(run))
         runs.append(run)
     found = ranked(tmp_path, runs, metric=metric)
     table = pd.read_csv(tmp_path / "digits.csv")
@@ -191,7 +198,7 @@ def test_trainings_of_equal_hyperparameters_are_two_choices_and_not_one(tmp_path
         for seed in (1, 2):
             run = write_trial(tmp_path / workload, 0.1, value, seed=seed)
             manifest = artifacts.read_json(run) | {"workload": workload}
-            write_manifest(run, manifest, run.with_name("epochs.csv"))
+            vouch(run, manifest)
             runs.append(run)
     names = {"wide/one-worker": "wide", "narrow/one-worker": "narrow"}
     found = ranked(tmp_path, runs, contestants=names)
@@ -208,7 +215,7 @@ def test_a_contest_names_what_its_runs_do_not_share(tmp_path):
     for run, digest in zip(runs, "xy", strict=True):
         manifest = artifacts.read_json(run) | {"workload": digest}
         manifest["data"] = {"path": "d.npz", "sha256": digest}
-        write_manifest(run, manifest, run.with_name("epochs.csv"))
+        vouch(run, manifest)
     names = {f"{name}/one-worker": name for name in "xy"}
     found = ranked(tmp_path, runs, contestants=names)
     assert found["conflict"] == (
@@ -224,11 +231,11 @@ def test_choices_that_are_tested_on_other_samples_are_said_to_be(tmp_path, hashe
     runs = [write_trial(tmp_path, rate, 0.5) for rate in (0.1, 0.2)]
     for run, digest in zip(runs, hashes, strict=True):
         of_run = {"evaluated_on": hashes_of(digest)}
-        write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
+        vouch(run, artifacts.read_json(run) | of_run)
     # Another seed may be tested on other samples, if it is so for all choices.
     again = write_trial(tmp_path, 0.1, 0.5, seed=2)
     of_run = {"evaluated_on": hashes_of("z")}
-    write_manifest(again, artifacts.read_json(again) | of_run, again.with_name("epochs.csv"))
+    vouch(again, artifacts.read_json(again) | of_run)
     found = ranked(tmp_path, [*runs, again])
     assert found["other_samples"] is other
     assert ("(not of the same samples for all)" in sweep.metric_in(found)) is other
@@ -240,7 +247,7 @@ def test_runs_of_one_workload_that_are_tested_on_other_samples_are_not_compared(
     runs = [write_trial(tmp_path / name, 0.1, 0.5) for name in "ab"]
     for run, name in zip(runs, "ab", strict=True):
         of_run = {"variant": name, "evaluated_on": hashes_of(name)}
-        write_manifest(run, artifacts.read_json(run) | of_run, run.with_name("epochs.csv"))
+        vouch(run, artifacts.read_json(run) | of_run)
     names = {f"digits~lr~0.1/{name}": name for name in "ab"}
     found = ranked(tmp_path, runs, contestants=names)
     assert found["conflict"].startswith(
@@ -256,7 +263,7 @@ def test_samples_of_two_precisions_are_those_of_the_loaders(tmp_path, precisions
         manifest = artifacts.read_json(run)
         manifest["settings"]["variant"] |= {"precision": f"{precision}-true"}
         of_run = {"variant": name, "evaluated_on": hashes_of(name), "loaded": hashes_of("same")}
-        write_manifest(run, manifest | of_run, run.with_name("epochs.csv"))
+        vouch(run, manifest | of_run)
     found = ranked(tmp_path, runs, contestants={f"digits~lr~0.1/{name}": name for name in "ab"})
     assert (found["conflict"] is not None) is is_other
 
@@ -267,7 +274,7 @@ def test_a_logged_value_is_not_taken_for_the_tests(tmp_path):
     for run in runs:
         table = pd.DataFrame({"epoch": [1, 2], "acc": [0.8, 0.99]})
         artifacts.write_csv(run.with_name("epochs.csv"), table)
-        write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+        vouch(run, artifacts.read_json(run))
     found = ranked(tmp_path, runs, metric="acc")
     assert (found["measured_in"], found["epoch"]) == ("test", None)
     assert [(c["label"], c["lacks"]) for c in found["choices"]] == [
@@ -282,7 +289,7 @@ def test_values_of_two_epochs_are_not_compared(tmp_path):
         run = write_trial(tmp_path, rate, 0.7)
         table = pd.DataFrame({"epoch": [1, 2], "val_acc": logged})
         artifacts.write_csv(run.with_name("epochs.csv"), table)
-        write_manifest(run, artifacts.read_json(run), run.with_name("epochs.csv"))
+        vouch(run, artifacts.read_json(run))
         runs.append(run)
     found = ranked(tmp_path, runs, metric="val_acc")
     assert (found["measured_in"], found["epoch"]) == ("epoch", 2)
@@ -311,6 +318,40 @@ def test_the_accuracy_of_a_network_that_is_nan_is_no_number(tmp_path):
     assert (best["answer"], best["measured"]) == ("not run", f"no trial has a result: {broken}")
 
 
+def test_what_is_nan_beside_the_metric_is_named(tmp_path):
+    """Red before: a network whose test loss is NaN won, and nobody said so."""
+    runs = [
+        write_trial(tmp_path, rate, rate + seed / 100, seed=seed)
+        for rate in (0.1, 0.9)
+        for seed in (1, 2, 3)
+    ]
+    manifest = artifacts.read_json(runs[-1])
+    manifest["metrics"] |= {"test_loss": float("nan")}
+    vouch(runs[-1], manifest)
+    _, best = studies.sweep([Evidence(path="x", found=ranked(tmp_path, runs))], [], [])
+    assert best["answer"] == "yes"
+    assert best["measured"].endswith("; but test_loss is no number of lr 0.9, seed 3")
+
+
+@pytest.mark.parametrize(
+    ("predicted", "are_same"),
+    [([1.0, 1.0], True), ([1.0, 2.0], False), ([None, None], False)],
+)
+def test_one_training_is_known_by_what_it_predicts_too(tmp_path, predicted, are_same):
+    """Red before: weights that are used otherwise were one training, and never worse."""
+    runs = []
+    for name, value in zip("ab", predicted, strict=True):
+        for seed in (1, 2):
+            run = write_trial(tmp_path / name, 0.1, 0.5, seed=seed, weights=f"same{seed}")
+            tensors = {} if value is None else {"scores": torch.full((3,), value)}
+            artifacts.write_tensors(run.with_name("predictions.safetensors"), tensors)
+            manifest = artifacts.read_json(run) | {"variant": name}
+            vouch(run, manifest)
+            runs.append(run)
+    found = ranked(tmp_path, runs, contestants={f"digits~lr~0.1/{n}": n for n in "ab"})
+    assert contest(found).is_same is are_same
+
+
 def test_a_metric_that_nobody_logs_is_one_sentence_of_a_verdict(runs, tmp_path):
     """Ranking ended with an error, so that there was no page."""
     found = ranked(tmp_path, runs, metric="accuracy")
@@ -328,7 +369,7 @@ def test_trials_that_log_nothing_are_listed(runs, tmp_path):
     for run in runs:
         artifacts.write_csv(run.with_name("epochs.csv"), pd.DataFrame({"epoch": []}))
         manifest = artifacts.read_json(run) | {"metrics": {}}
-        write_manifest(run, manifest, run.with_name("epochs.csv"))
+        vouch(run, manifest)
     found = ranked(tmp_path, runs)
     assert len(found["trials"]) == len(PLANTED)
     _, best = studies.sweep([Evidence(path="sweeps/digits.json", found=found)], [], [])

@@ -295,7 +295,7 @@ def test_what_could_not_run_is_named_with_its_reason():
             True,
             [
                 "wide: wide/serial is not worse than narrow/serial: both end in the same weights "
-                "from every seed"
+                "and predictions from every seed"
             ],
         ),
         (False, []),  # that a metric has come to its end says nothing of other seeds

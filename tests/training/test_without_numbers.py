@@ -3,7 +3,7 @@
 import pytest
 import torch
 from example_trainings import VARIANT, WORKLOAD, arguments
-from exploding import Averages, Explodes, Masked, Overflows, Sorts
+from exploding import Averages, ByHand, Explodes, Masked, Overflows, Skips, SkipsAFew, Sorts
 
 from twinrun import artifacts
 from twinrun.process.launching import environment_of, launch
@@ -17,6 +17,9 @@ from twinrun.training.without_numbers import without_numbers
         (Masked, None),
         (Explodes, "its weights are NaN or infinite (hidden.bias and 3 more tensors)"),
         (Averages, "its weights are NaN or infinite (running)"),
+        (Skips, "no step of its last epoch has a loss that is a number"),
+        (SkipsAFew, None),
+        (ByHand, None),
         (Overflows, "all that it predicts as prediction is NaN"),
     ],
 )

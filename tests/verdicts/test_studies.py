@@ -447,7 +447,7 @@ class TestContest:
         (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
         assert row["answer"] == ("undecided" if margin is None else "not worse")
         # Red before: without a margin it was told of the seeds that would be needed.
-        assert "both end in the same weights and the same values" in row["measured"]
+        assert "both end in the same weights, predictions and values" in row["measured"]
         assert "would probably" not in row["measured"]
 
     def test_of_a_loss_the_lowest_is_better(self):

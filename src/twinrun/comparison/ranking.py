@@ -258,7 +258,16 @@ def _trial(
         ended=manifest["ended"],
         run=path.as_posix(),
         weights_sha256=manifest["weights_sha256"] if run_files.left_network(manifest) else None,
+        predictions_sha256=_predictions(manifest, path),
     )
+
+
+def _predictions(manifest: Manifest, path: Path) -> str | None:
+    """Hash what a network predicts; None where there is nothing, which says nothing of it."""
+    if manifest["ended"] != "finished":
+        return None
+    file = run_files.verified(path, "predictions.safetensors")
+    return artifacts.sha256(file) if artifacts.read_tensors(file) else None
 
 
 def _label(point: Mapping[str, object], *, but: str | None = None) -> str:

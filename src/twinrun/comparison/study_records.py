@@ -151,6 +151,8 @@ class Trial(TypedDict):
     """Path of its run.json."""
     weights_sha256: str | None
     """Of its network, if it left one."""
+    predictions_sha256: str | None
+    """Of what that predicts, if anything."""
 
 
 class Choice(TypedDict):

@@ -27,7 +27,7 @@ class Contest:
     bought: float | None
     """Share of the difference's variance that pairing by seed takes away; None if none is told."""
     is_same: bool = False
-    """Whether both end in the same weights, and have the same values, from every seed."""
+    """Whether weights, predictions and values of both are the same from every seed."""
     forgiven: float = 0.0
     """What the margin adds to the first one's values."""
 
@@ -109,11 +109,15 @@ def _answer(
 
 
 def _are_same_trainings(ranking: Ranking) -> bool:
-    """Say whether both candidates end in the same weights from every seed."""
-    of_seed: dict[int, list[str | None]] = {}
+    """Say whether both candidates end in the same weights from every seed, and predict the same.
+
+    Of two that predict nothing it is not known: one may use its weights in another way.
+    """
+    of_seed: dict[int, list[tuple[str | None, str | None]]] = {}
     for trial in ranking["trials"]:
-        of_seed.setdefault(trial["seed"], []).append(trial["weights_sha256"])
-    return all(len(of) == 2 and len({*of}) == 1 and of[0] for of in of_seed.values())
+        hashes = trial["weights_sha256"], trial["predictions_sha256"]
+        of_seed.setdefault(trial["seed"], []).append(hashes)
+    return all(len(of) == 2 and len({*of}) == 1 and all(of[0]) for of in of_seed.values())
 
 
 def _sign(ranking: Ranking) -> int:

@@ -10,7 +10,7 @@ from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, each_once, listed, sentence
 from twinrun.verdicts.noise import luck, outliers_of
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.sweep import metric_in, spread
+from twinrun.verdicts.sweep import metric_in, not_finite_beside, spread, without_number
 
 FEWEST_SEEDS = 3  # of which a noise floor is told
 SIDE = 5  # seeds a side
@@ -65,10 +65,10 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     if ranking is None or row["answer"] not in ("better", "worse", "not worse"):
         return
     first, second = (choice["label"] for choice in candidates(ranking))
-    found = contest(ranking)
+    found, aside = contest(ranking), without_number(ranking) + not_finite_beside(ranking)
     if found.is_same:
-        same = "both end in the same weights from every seed"
-        yield sentence(row, f"{first} is not worse than {second}: {same}")
+        same = "both end in the same weights and predictions from every seed"
+        yield sentence(row, f"{first} is not worse than {second}: {same}{aside}")
         return
     apart = found.difference
     if apart is None:
@@ -78,7 +78,7 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     than = ", by more than the luck of seeds"
     if found.answer == "not worse":
         than = f" by as much as {measure(ranking['margin'] or 0.0)}, which you would put up with"
-    yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}")
+    yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}{aside}")
 
 
 def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
@@ -94,7 +94,7 @@ def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         row,
         f"{best}, by more than the luck of seeds: "
         f"{metric_in(ranking)} is {spread(first.scatter)}, and {spread(second.scatter)} with the "
-        f"next, {second.label}",
+        f"next, {second.label}{without_number(ranking)}{not_finite_beside(ranking)}",
     )
 
 

@@ -43,7 +43,7 @@ from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
-from twinrun.training.without_numbers import why_no_result, without_numbers
+from twinrun.training.without_numbers import why_no_loss, why_no_result, without_numbers
 from twinrun.training.write_run import (
     entries_of,
     origin_of,
@@ -149,7 +149,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_compared": not_compared,
-        "no_result": why_no_result(broken, evaluation.predictions),
+        "no_result": why_no_result(broken, evaluation.predictions)
+        or why_no_loss(files.steps, is_automatic=module.automatic_optimization),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             "fit": round(fit_ended - setup_ended, 3),

@@ -5,10 +5,13 @@ the first, so that it is right wherever the first class is.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
+from twinrun import artifacts
 from twinrun.formatting import plural
 from twinrun.training.write_run import NamedTensor
 
@@ -55,3 +58,22 @@ def why_no_result(broken: Collection[str], predictions: Mapping[str, torch.Tenso
         if found.is_floating_point() and found.numel() and bool(found.isnan().all()):
             return f"all that it predicts as {name} is NaN"
     return None
+
+
+def why_no_loss(steps: str | Path, *, is_automatic: bool) -> str | None:
+    """Say that a training ended in nothing but losses that are no numbers, and so without updates.
+
+    As where steps are left out whose loss is NaN, by a module or a scaler of gradients: the weights
+    stay numbers, and nothing that is computed of them need be.
+
+    Args:
+        steps: the steps.csv of the run.
+        is_automatic: whether Lightning does the updates, so that a step without a loss has none.
+    """
+    table = artifacts.read_csv(steps, ["epoch", "loss", "loss_fingerprint"])
+    last = table[table["epoch"] == table["epoch"].max()]
+    is_given = last["loss_fingerprint"].astype(str).str.strip("0") != ""
+    asked = last if is_automatic else last[is_given]
+    if asked.empty or np.isfinite(asked["loss"].to_numpy(float)).any():
+        return None
+    return "no step of its last epoch has a loss that is a number"

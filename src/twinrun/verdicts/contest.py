@@ -9,6 +9,7 @@ from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Verdict
 from twinrun.verdicts.sweep import (
     metric_in,
+    not_finite_beside,
     of_samples,
     p_value,
     seeds_still,
@@ -48,7 +49,7 @@ def measured(ranking: Ranking, found: Contest) -> str:
         f"seed{'' if seeds == 1 else 's'}: {spread(found.first)} of {a['label']}, "
         f"{spread(found.second)} of {b['label']}"
     )
-    aside = of_samples(ranking) + without_number(ranking)
+    aside = of_samples(ranking) + without_number(ranking) + not_finite_beside(ranking)
     if seeds < 2:
         luck = "from one seed only, so this may be luck: list more under contest.seeds"
         return f"{compared}; {luck}{aside}"
@@ -56,8 +57,8 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if found.is_same:
         # Without a margin, too: no number of seeds tells a training from itself.
         return (
-            f"{compared}; both end in the same weights and the same values from every seed: they "
-            f"are one training{aside}"
+            f"{compared}; both end in the same weights, predictions and values from every seed: "
+            f"they are one training{aside}"
         )
     if found.difference is None:
         are_same = same(found.first, found.second)

@@ -5,6 +5,7 @@ order of the choices under one seed says nothing of the order under another, so 
 is called the best.
 """
 
+import math
 from collections.abc import Sequence
 
 from twinrun.comparison.noise_records import NoiseTable
@@ -33,7 +34,8 @@ def finished(ranking: Evidence[Ranking]) -> Verdict:
 
 
 def _and(labels: Sequence[str]) -> str:
-    return f"{', '.join(labels[:-1])} and {labels[-1]}"
+    *others, last = labels
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def best(ranking: Evidence[Ranking], noises: Sequence[NoiseTable] = ()) -> list[Verdict]:
@@ -215,19 +217,41 @@ def _beside(ranking: Ranking, found: Standing) -> str:
     """Name the choices and the seeds that are not compared."""
     text = "".join(f"; {label} is not comparable ({why})" for label, why in found.beside[:3])
     text += f"; nor are {len(found.beside) - 3} more" if len(found.beside) > 3 else ""
-    return text + without_number(ranking)
+    return text + without_number(ranking) + not_finite_beside(ranking)
 
 
 def of_samples(ranking: Ranking) -> str:
     """Say that seeds are not all that a result owes to luck."""
-    of = "test" if ranking["measured_in"] == "test" else "epoch"
-    return f"; by the luck of seeds alone: other samples than those of this {of} may say otherwise"
+    if ranking["measured_in"] == "test":
+        return (
+            "; by the luck of seeds alone: other samples than those of this test may say otherwise"
+        )
+    return (
+        "; by the luck of seeds alone: other samples than those of this epoch may say otherwise, "
+        "and whether they were the same for all was not looked at"
+    )
 
 
 def without_number(ranking: Ranking) -> str:
     """Name the seeds that gave no choice a number."""
     seeds = ", ".join(map(str, ranking["without_number"]))
     return f"; left aside: seed {seeds}, which gave none a number" if seeds else ""
+
+
+def not_finite_beside(ranking: Ranking) -> str:
+    """Name what else the ranked trials measured to be no number: it may tell of what is ranked."""
+    found: dict[str, list[str]] = {}
+    for trial in ranking["trials"]:
+        for name, value in trial["metrics"].items():
+            if trial["lacks"] is None and not math.isfinite(value):
+                found.setdefault(name, []).append(trial["label"])
+    named = [
+        f"{name} is no number of {_and(of)}"
+        if len(of) <= MOST_NAMED
+        else f"{name} is no number of {count(len(of))} trials"
+        for name, of in found.items()
+    ]
+    return f"; but {'; '.join(named)}" if named else ""
 
 
 def _verdict(
