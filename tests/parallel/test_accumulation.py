@@ -243,7 +243,7 @@ class Logs(Small):
         self.log_dict({"both": loss, "single": loss.to(torch.float32)}, **both)
         self.log("count", float(len(inputs)), reduce_fx="sum", **both)
         self.log("largest", inputs.max(), reduce_fx=torch.max, **both)
-        self.log("smallest", inputs.min(), reduce_fx="min", **both)
+        self.log("smallest", inputs.min(), False, None, True, True, "min")
         self.log("given", loss, batch_size=len(inputs), **both)
         self.log("constant", loss, batch_size=9, **both)
         self.metric.update(inputs.mean(), weight=len(inputs))

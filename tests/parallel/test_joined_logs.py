@@ -11,6 +11,7 @@ from torchmetrics import SumMetric
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.joined_logs import JoinedLogs
+from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
@@ -35,7 +36,7 @@ class Team:
             self.logs.append(JoinedLogs(workers, module, log))
 
     def note(self, rank, name, value, in_step=True, **options):
-        self.logs[rank].note(name, value, (), options, in_step)
+        self.logs[rank].note(name, value, options, in_step)
 
     def join(self):
         if len({logs.fingerprint() for logs in self.logs}) > 1:
@@ -184,7 +185,9 @@ def test_a_callbacks_own_log_is_joined_too():
     """Red before: Lightning hands callbacks the module's, and each worker kept its own value."""
     module, callback = Small(), pl.Callback()
     callback.log = module.log
-    trainer = SimpleNamespace(optimizers=[], callbacks=[callback], training=True)
+    trainer = SimpleNamespace(
+        optimizers=[], callbacks=[callback], training=True, lightning_module=module
+    )
     whole = WholeBatch(Workers(0, 2), [], None, None)
     whole.on_fit_start(trainer, module)
     callback.log("seen", 2.0)
@@ -196,3 +199,33 @@ def test_a_metric_that_some_leave_out_is_refused_by_name():
     team.note(0, "seen", SumMetric())
     with pytest.raises(TwinrunError, match="only some workers log seen in training_step, a metric"):
         team.join()
+
+
+class Overrides(Small):
+    def log(self, name, value, *arguments, **options):
+        super().log(f"own_{name}", value, *arguments, **options)
+
+
+class Renames(Small):
+    def log(self, name, value, on_step=False, **options):
+        super().log(name, value, on_step=on_step, **options)
+
+
+@pytest.mark.parametrize(
+    ("module", "flags", "options", "expected"),
+    [
+        (Small, (False, True, False, True, "sum"), {}, ("sum", False)),
+        (Overrides, (False, True, False, True, "sum"), {}, ("sum", False)),
+        (Renames, (True,), {"reduce_fx": "max"}, ("max", True)),
+        (Small, (), {"reduce_fx": "min"}, ("min", None)),
+    ],
+)
+def test_what_log_is_given_by_position_has_its_name(module, flags, options, expected):
+    """Red before: a sum that was asked for by position was joined as a mean."""
+    found = log_arguments(module(), flags, options)
+    assert (found["reduce_fx"], found.get("on_step")) == expected
+
+
+def test_log_refuses_what_python_would():
+    with pytest.raises(TypeError, match="multiple values for argument 'prog_bar'"):
+        log_arguments(Small(), (True,), {"prog_bar": False})

@@ -43,10 +43,8 @@ class Note:
     """How it is joined."""
     dtype: torch.dtype | None
     """Of a tensor; None for a number, of which Lightning makes a tensor."""
-    flags: tuple[bool, ...]
-    """What `log` was given by position behind the value."""
     options: dict[str, Any]
-    """What it was given by name."""
+    """What `log` was given behind the value, by name."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -83,9 +81,7 @@ class JoinedLogs:
 
     # A module may compile the step that logs.
     @torch.compiler.disable
-    def note(
-        self, name: str, value: Any, flags: tuple[bool, ...], options: dict[str, Any], in_step: bool
-    ) -> None:
+    def note(self, name: str, value: Any, options: dict[str, Any], in_step: bool) -> None:
         """Note a call of `log` as of now: a step may change the tensor later."""
         kind = _kind(value, options, in_step)
         dtype, size = None, options.get("batch_size") or 1
@@ -102,7 +98,6 @@ class JoinedLogs:
             index=0,
             kind=kind,
             dtype=dtype,
-            flags=flags,
             options=options,
         )
         while note.key in self._noted:
@@ -199,7 +194,7 @@ class JoinedLogs:
         total, sizes = torch.stack([values * weights, weights]).sum(1).tolist()
         value = self._tensor(total / sizes, note, noted)
         options = {**note.options, "batch_size": size, "sync_dist": False}
-        self._log(note.name, value, *note.flags, **options)
+        self._log(note.name, value, **options)
 
     def _hand_on_own(self, note: Note, noted: _Value | None) -> None:
         """Log what Lightning joins, at a step or where the epoch ends."""
@@ -214,7 +209,7 @@ class JoinedLogs:
         value: Any = NEUTRAL.get(note.kind, 0.0) if noted is None else noted.value
         if noted is None and note.dtype is not None:
             value = self._tensor(value, note, noted)
-        self._log(note.name, value, *note.flags, **options)
+        self._log(note.name, value, **options)
 
     def _tensor(self, value: float, note: Note, noted: _Value | None) -> torch.Tensor:
         is_floating = note.dtype is not None and note.dtype.is_floating_point

@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 import torch
 from torchmetrics import Metric
 
+from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.micro_batches import MicroBatches
 
 # Hooks that are called for each micro-batch, of those in which Lightning allows to log.
@@ -33,10 +34,8 @@ class _Noted:
 
     name: str
     """Of the value."""
-    flags: tuple[Any, ...]
-    """What `log` was given by position behind the value."""
     options: dict[str, Any]
-    """What it was given by name."""
+    """What `log` was given behind the value, by name."""
     values: list[Any] = field(default_factory=list)
     """Tensors, or the metric of torchmetrics."""
     shards: list[int] = field(default_factory=list)
@@ -91,6 +90,7 @@ class MicroBatchLogs:
     # A module may compile the step that logs.
     @torch.compiler.disable
     def _note(self, name: str, value: Any, *flags: Any, **options: Any) -> None:
+        options = log_arguments(self._module, flags, options)
         hook = self._module._current_fx_name
         if hook in ONCE and options.get("batch_size") is None:
             options["batch_size"] = self._made[0].size  # Lightning would take the micro-batch's
@@ -99,14 +99,14 @@ class MicroBatchLogs:
         is_metric = isinstance(value, Metric)
         # Lightning has a sentence of its own for what is none of these.
         if hook not in EACH or not (is_number or is_one or is_metric):
-            self._log(name, value, *flags, **options)
+            self._log(name, value, **options)
             return
         index = 0
         while (hook, name, index) in self._seen:
             index += 1
         key = hook, name, index
         self._seen.append(key)
-        of = _Noted(name=name, flags=flags, options=options, is_number=is_number)
+        of = _Noted(name=name, options=options, is_number=is_number)
         noted = self._noted.setdefault(key, of)
         if is_metric:
             if options.get("on_step") is not False and value._forward_cache is not None:
@@ -123,7 +123,7 @@ class MicroBatchLogs:
 
     def _hand_on(self, noted: _Noted) -> None:
         options = {**noted.options, "batch_size": sum(noted.sizes or noted.shards)}
-        self._log(noted.name, _joined(noted), *noted.flags, **options)
+        self._log(noted.name, _joined(noted), **options)
 
 
 def logged_of_parts(module: pl.LightningModule) -> list[str]:

@@ -27,6 +27,7 @@ from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
 from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
+from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import unheld_parameters
 from twinrun.trace.fingerprints import fingerprint, join
@@ -221,15 +222,16 @@ class WholeBatch(pl.Callback):
     ) -> Callable[..., None]:
         """Return a log of the training that exchanges nothing: it is joined later."""
 
-        def noted(name: str, value: object, *flags: bool, **options: Any) -> None:
+        def noted(name: str, value: object, *flags: Any, **options: Any) -> None:
+            options = log_arguments(trainer.lightning_module, flags, options)
             if trainer.training and not options.get("rank_zero_only") and not self._is_epoch_over:
-                logs.note(name, value, flags, options, self._is_in_step)
+                logs.note(name, value, options, self._is_in_step)
                 return
             if isinstance(value, Metric) and not trainer.training:
                 self._alone.enter_context(not_synchronised(value))  # no submodule, perhaps
             # Every worker validates on the whole set, so that no exchange is needed there.
             options["sync_dist"] = trainer.training
-            log(name, value, *flags, **options)
+            log(name, value, **options)
 
         return noted
 
