@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -228,5 +229,22 @@ def test_a_walk_that_ends_early_is_a_reason_to_write_none(tmp_path, monkeypatch)
     _, _, said = fit(tmp_path, Points, Small, minutes=0, max_epochs=2)
     assert said == [
         "no checkpoints are written: what makes batches reaches 5 objects, and no more of them are "
+        "looked at"
+    ]
+
+
+MANY = [[SimpleNamespace() for _ in range(16)] for _ in range(16)]
+
+
+class ReachesMany(Plain):
+    def scale(self):
+        return 1 + len(MANY)
+
+
+def test_so_is_one_of_the_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinrun.checkpoint.walk.MOST", 200)
+    _, _, said = fit(tmp_path, Points, ReachesMany, minutes=0, max_epochs=2)
+    assert said == [
+        "no checkpoints are written: what makes steps reaches 200 objects, and no more of them are "
         "looked at"
     ]

@@ -15,7 +15,9 @@ import torch
 import xxhash
 
 from twinrun.checkpoint.reached import (
+    CUT_SHORT,
     GLOBAL,
+    cut_short,
     held_by_data_module,
     held_by_steps,
     reached,
@@ -48,7 +50,7 @@ class DataLooks:
         # Owners and values are kept, so that no others get their numbers.
         self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
-        self.iterators: dict[str, str] = {}
+        self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         self._contents: dict[int, str] = {}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
@@ -65,7 +67,11 @@ class DataLooks:
             elif isinstance(found.value, itertools.count):  # says where it is
                 self.numbers[id(found.owner), found.name] = found.owner, repr(found.value)
             elif is_hidden_iterator(found.value):
-                self.iterators[found.name] = type(found.value).__name__
+                kind = type(found.value).__name__
+                why = f"is an iterator ({kind}), whose position nobody can save"
+                self.unseen.append(f"{found.name} {why}")
+            elif found.value is CUT_SHORT:
+                self.unseen.append(cut_short(found.name))
 
     def _add(self, found: Reached, told: Container[int]) -> None:
         owner, name, value = found
@@ -79,8 +85,7 @@ class DataLooks:
 
     def changed(self, now: "DataLooks") -> Iterator[str]:
         """Name what has been written to since, or exchanged, and what may have been."""
-        for name, kind in now.iterators.items():
-            yield f"{name} is an iterator ({kind}), whose position nobody can save"
+        yield from now.unseen
         why = "changes while the training runs, and no checkpoint holds it"
         for key, (_, content) in now.arrays.items():
             if key in self.arrays and self.arrays[key][1] != content:

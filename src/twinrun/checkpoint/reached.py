@@ -21,6 +21,7 @@ from twinrun.containers import is_hidden_iterator
 
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
+CUT_SHORT = object()  # in the place of what was not walked any more
 MOST_NAMED = 256  # entries of a container of a data module: hyperparameters may be many
 GLOBAL = {id(random._inst), id(np.random.mtrand._rand), id(torch.default_generator)}  # pyrefly: ignore[missing-attribute]
 
@@ -85,6 +86,8 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Reac
     walked = Walk(True, seen)
     for part in parts:
         yield from walked.functions_of(part)
+    if walked.is_cut_short:
+        yield Reached(trainer, "what makes steps", CUT_SHORT)
 
 
 def generators_reached(
@@ -111,4 +114,9 @@ def generators_reached(
         ):
             yield f"{name} is an iterator ({type(value).__name__}), whose position nobody can save"
     if len(seen) >= walk.MOST:
-        yield f"what makes batches reaches {walk.MOST:,} objects, and no more of them are looked at"
+        yield cut_short("what makes batches")
+
+
+def cut_short(what: str) -> str:
+    """Say that a walk came to more objects than are looked at."""
+    return f"{what} reaches {walk.MOST:,} objects, and no more of them are looked at"

@@ -75,6 +75,7 @@ class Walk:
         self._is_of_module = most != MOST_LOOKED_AT
         self._in_library = 0  # objects of libraries inside each other
         self._seen = seen  # which keeps them, so that no other object gets their number
+        self._most_seen = len(seen) + MOST
 
     def part(self, part: object, deeper: int) -> Iterator[Reached]:
         """Walk a loader, a sampler or a dataset: its functions and, of a user's, all it holds."""
@@ -139,6 +140,11 @@ class Walk:
             self._in_library -= is_of_library
             yield from self._class(type(value), deeper)
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether it came to as many objects as are looked at."""
+        return len(self._seen) >= self._most_seen
+
     def functions_of(self, part: object) -> Iterator[Reached]:
         """Walk the class of a part, its hooks, and the functions among its attributes."""
         if _is_ours(part):
@@ -194,7 +200,7 @@ class Walk:
                     yield from self.value(base, plain, f"{base.__name__}.{name}", deeper - 1)
 
     def _is_new(self, value: object) -> bool:
-        if id(value) in self._seen or len(self._seen) >= MOST:
+        if id(value) in self._seen or self.is_cut_short:
             return False
         self._seen[id(value)] = value
         return True
