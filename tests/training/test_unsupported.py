@@ -58,18 +58,19 @@ class Late(Small):
         return super().training_step(batch, batch_idx)
 
 
-def trainer():
+def trainer(*callbacks, **options):
     return pl.Trainer(
         accelerator="cpu",
         devices=1,
         max_epochs=1,
-        callbacks=[Supported()],
+        callbacks=[Supported(), *callbacks],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         plugins=[LightningEnvironment()],
+        **options,
     )
 
 
@@ -84,3 +85,23 @@ def test_the_other_package_of_lightning_is_named():
     found = wrong_package(type("Mine", (other,), {}))
     assert found == ", but of lightning.pytorch, which was imported before twinrun"
     assert wrong_package(Small) == ""
+
+
+class Schedules(Small):
+    """Accumulates by a callback of its own."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.GradientAccumulationScheduler({0: 2})]
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "number"),
+    [((), 2), ((pl.callbacks.EarlyStopping("train_loss"),), 3)],
+)
+def test_accumulation_that_is_told_twice_is_refused_in_our_words(callbacks, number):
+    """Red before: in Lightning's, which speak of a Trainer that nobody has made."""
+    with pytest.raises(TwinrunError, match="accumulate: a GradientAccumulationScheduler of the"):
+        trainer(*callbacks, accumulate_grad_batches=number).fit(Schedules(), Points())
+    found = trainer(*callbacks)
+    found.fit(Schedules(), Points())
+    assert found.accumulate_grad_batches == 2

@@ -41,7 +41,7 @@ class Supported(pl.Callback):
     """Refuses what shows only when the Trainer has set up the module and looked at the loaders."""
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Refuse tensors made in `setup` or `configure_model`, and an end that the clock sets."""
+        """Refuse late tensors, an end that the clock sets, and accumulation that is told twice."""
         check_tensors(pl_module)
         for callback in vars(trainer)["callbacks"]:
             if isinstance(callback, pl.callbacks.Timer) and callback.time_remaining() is not None:
@@ -49,6 +49,15 @@ class Supported(pl.Callback):
                     f"trainer.callbacks: {type(callback).__name__} ends the training by the clock, "
                     f"which does not repeat; end it by epochs or max_steps"
                 )
+        kind = pl.callbacks.GradientAccumulationScheduler
+        schedulers = [c for c in vars(trainer)["callbacks"] if isinstance(c, kind)]
+        if len(schedulers) > 1 or (schedulers and trainer.accumulate_grad_batches != 1):
+            raise TwinrunError(
+                f"accumulate: a {kind.__name__} of the module or of trainer.callbacks decides into "
+                f"how many parts a mini-batch is cut, and so does accumulate of the variant or "
+                f"trainer.accumulate_grad_batches; leave the callback out, and write its epochs as "
+                f"trainer.accumulate_grad_batches, such as {{0: 1, 4: 2}}"
+            )
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Refuse tensors that it has made under way: no reader could take them from the files."""
