@@ -136,6 +136,7 @@ def write_run(
         "not_fingerprinted": [],
         "not_compared": [],
         "no_result": None,
+        "doubts": [],
         "seconds": SECONDS | {"setup": 0.4, "fit": 9.1 + repeat, "total": 10.2 + repeat},
         "compilation": None,
         "compiler_cache": None,

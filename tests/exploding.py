@@ -50,6 +50,50 @@ class Masked(Sorts):
         self.register_buffer("late", torch.tensor(torch.nan))
 
 
+class NormalizesNothing(Sorts):
+    """Its running mean is NaN, with which it computes where it does not train."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.norm = torch.nn.BatchNorm1d(1)
+
+    def training_step(self, batch, batch_idx):
+        self.norm.running_mean.mul_(torch.nan)
+        return super().training_step(batch, batch_idx)
+
+
+class LossIsNaN(Sorts):
+    """Its loss is NaN, and its gradients are left out."""
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) * torch.nan
+
+    def configure_gradient_clipping(self, optimizer, *_, **__):
+        optimizer.zero_grad()
+
+
+class LossIsInfinite(Sorts):
+    """Its loss is infinite, and its gradients are not."""
+
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch, batch_idx) + torch.inf
+
+
+class HandsOn(Small):
+    """Predicts numbers, and hands on targets that nobody has."""
+
+    def predict_step(self, batch, batch_idx):
+        return {"scores": self(batch[0]), "target": torch.full_like(batch[1], torch.nan)}
+
+
+class Sparse(Sorts):
+    """Holds a sparse matrix, which is refused."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.register_buffer("adjacency", torch.eye(4).to_sparse_csr())
+
+
 class Skips(Sorts):
     """Leaves out a step whose loss is no number, which every loss is."""
 

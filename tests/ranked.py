@@ -24,6 +24,7 @@ OF_TRIAL = {
     "lacks": None,
     "weights_sha256": None,
     "predictions_sha256": None,
+    "doubts": [],
 }
 
 
@@ -51,6 +52,7 @@ def ranking(
             "ended": value if isinstance(value, str) else "finished",
             "run": f"{name}/{seed}",
             "weights_sha256": f"{'' if are_same else name}{seed}",
+            "doubts": [],
             "predictions_sha256": f"{'' if are_same else name}{seed}",
         }
         for name, of in values.items()

@@ -245,6 +245,8 @@ class RunManifest(Origin):
     no_result: str | None
     """Why what is measured of the network is no result: its weights are NaN, say. None if it
     computes numbers."""
+    doubts: list[str]
+    """What raises a doubt whether it does."""
     code: dict[str, ImportedFile]
     """The user's modules as the process imported them, by file."""
     seconds: RunSeconds

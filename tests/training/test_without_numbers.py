@@ -3,35 +3,65 @@
 import pytest
 import torch
 from example_trainings import VARIANT, WORKLOAD, arguments
-from exploding import Averages, ByHand, Explodes, Masked, Overflows, Skips, SkipsAFew, Sorts
+from exploding import (
+    Averages,
+    ByHand,
+    Explodes,
+    HandsOn,
+    LossIsInfinite,
+    LossIsNaN,
+    Masked,
+    NormalizesNothing,
+    Overflows,
+    Skips,
+    SkipsAFew,
+    Sorts,
+    Sparse,
+)
 
 from twinrun import artifacts
+from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
 from twinrun.training.without_numbers import without_numbers
 
+NO_LOSS = "no step of its last epoch has a finite loss"
+
 
 @pytest.mark.parametrize(
-    ("network", "reason"),
+    ("network", "reason", "doubts"),
     [
-        (Sorts, None),
-        (Masked, None),
-        (Explodes, "its weights are NaN or infinite (hidden.bias and 3 more tensors)"),
-        (Averages, "its weights are NaN or infinite (running)"),
-        (Skips, "no step of its last epoch has a loss that is a number"),
-        (SkipsAFew, None),
-        (ByHand, None),
-        (Overflows, "all that it predicts as prediction is NaN"),
+        (Sorts, None, []),
+        (Masked, None, []),
+        (Explodes, "its weights are NaN or infinite (hidden.bias and 3 more tensors)", []),
+        (Averages, None, ["running is NaN"]),
+        (NormalizesNothing, "its weights are NaN or infinite (norm.running_mean)", []),
+        (LossIsNaN, "its loss is NaN in each step of its last epoch", []),
+        (LossIsInfinite, None, [NO_LOSS]),
+        (HandsOn, None, []),
+        (Skips, None, [NO_LOSS]),
+        (SkipsAFew, None, []),
+        (ByHand, None, []),
+        (Overflows, "all numbers that it predicts are NaN", []),
     ],
 )
-def test_a_run_says_whether_it_left_a_result(tmp_path, network, reason):
-    workload = WORKLOAD | {"module": f"exploding:{network.__name__}"}
-    environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
-    launch("twinrun.training.train:train", arguments(tmp_path, workload, VARIANT), environment)
-    manifest = artifacts.read_json(tmp_path / "run.json")
+def test_a_run_says_whether_it_left_a_result(tmp_path, network, reason, doubts):
+    manifest = trained(tmp_path, network)
     assert manifest["ended"] == "finished"
-    assert manifest["no_result"] == reason
+    assert (manifest["no_result"], manifest["doubts"]) == (reason, doubts)
     if network is Explodes:
         assert manifest["metrics"]["test_accuracy"] == 1.0
+
+
+def test_what_is_refused_keeps_the_words_of_its_refusal(tmp_path):
+    with pytest.raises(TwinrunError, match=r"of Sparse is torch\.sparse_csr, which cannot"):
+        trained(tmp_path, Sparse)
+
+
+def trained(folder, network):
+    workload = WORKLOAD | {"module": f"exploding:{network.__name__}"}
+    environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
+    launch("twinrun.training.train:train", arguments(folder, workload, VARIANT), environment)
+    return artifacts.read_json(folder / "run.json")
 
 
 def test_tensors_of_any_kind_are_looked_at():
@@ -46,4 +76,4 @@ def test_tensors_of_any_kind_are_looked_at():
         "sparse": torch.sparse_coo_tensor([[0]], [torch.nan], (3,)),
     }
     found = without_numbers((name, "buffer", tensor) for name, tensor in tensors.items())
-    assert found == {"half", "byte", "complex", "sparse"}
+    assert found == {"half", "byte", "complex"}

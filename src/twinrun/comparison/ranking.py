@@ -259,6 +259,7 @@ def _trial(
         run=path.as_posix(),
         weights_sha256=manifest["weights_sha256"] if run_files.left_network(manifest) else None,
         predictions_sha256=_predictions(manifest, path),
+        doubts=manifest["doubts"] if run_files.left_network(manifest) else [],
     )
 
 

@@ -153,6 +153,8 @@ class Trial(TypedDict):
     """Of its network, if it left one."""
     predictions_sha256: str | None
     """Of what that predicts, if anything."""
+    doubts: list[str]
+    """What raises a doubt whether the network computes numbers."""
 
 
 class Choice(TypedDict):

@@ -54,6 +54,7 @@ def _remarks(run: ReportedRun) -> list[str]:
     return [
         *lacks,
         *([] if run["no_result"] is None else [f"no result: {run['no_result']}"]),
+        *(f"in doubt: {doubt}" for doubt in run["doubts"]),
         *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
     ]
 

@@ -43,7 +43,7 @@ from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
 from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
-from twinrun.training.without_numbers import why_no_loss, why_no_result, without_numbers
+from twinrun.training.without_numbers import why_no_result, without_numbers
 from twinrun.training.write_run import (
     entries_of,
     origin_of,
@@ -132,6 +132,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     watchers.happened.look_at_code()
     # The manifest and its checksums come last: a run that has them is whole.
     artifacts.write_tensors(files.predictions, evaluation.predictions)
+    no_result, doubts = why_no_result(module, broken, evaluation.predictions, files.steps)
     manifest: RunManifest = {
         **origin,
         "tensors": entries,
@@ -149,8 +150,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "code": watchers.happened.code,
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_compared": not_compared,
-        "no_result": why_no_result(broken, evaluation.predictions)
-        or why_no_loss(files.steps, is_automatic=module.automatic_optimization),
+        "no_result": no_result,
+        "doubts": doubts,
         "seconds": {
             "setup": round(setup_ended - started, 3),
             "fit": round(fit_ended - setup_ended, 3),

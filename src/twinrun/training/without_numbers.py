@@ -4,11 +4,12 @@ A network whose weights are NaN has an accuracy all the same: the largest of sco
 the first, so that it is right wherever the first class is.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from twinrun import artifacts
@@ -30,7 +31,10 @@ def without_numbers(tensors: Iterable[NamedTensor]) -> set[str]:
 
 
 def _is_without(tensor: torch.Tensor, *, is_trained: bool) -> bool:
-    if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()):
+    # Others than plain ones are refused elsewhere, in words of their own.
+    if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    if not (tensor.is_floating_point() or tensor.is_complex()):
         return False
     if tensor.is_floating_point() and tensor.itemsize == 1:  # few functions take float8
         tensor = tensor.float()
@@ -38,42 +42,48 @@ def _is_without(tensor: torch.Tensor, *, is_trained: bool) -> bool:
     return bool(found.any())
 
 
-def why_no_result(broken: Collection[str], predictions: Mapping[str, torch.Tensor]) -> str | None:
-    """Say why what is measured of a network is no result; None if it computes numbers.
+def why_no_result(
+    module: torch.nn.Module,
+    broken: Collection[str],
+    predictions: Mapping[str, torch.Tensor],
+    steps: str | Path,
+) -> tuple[str | None, list[str]]:
+    """Say why what is measured of a network is no result, if so, and else what raises a doubt.
+
+    A buffer may be NaN as a statistic of nothing, a loss may be left out that is small enough, or
+    infinite where its gradient is not: these raise a doubt.
 
     Args:
+        module: of the run.
         broken: its tensors that have become `without_numbers` in the training.
         predictions: by name.
-
-    >>> why_no_result(["a.weight", "a.bias"], {})
-    'its weights are NaN or infinite (a.bias and 1 more tensor)'
-    >>> why_no_result([], {"scores": torch.full((2,), torch.nan)})
-    'all that it predicts as scores is NaN'
-    """
-    if broken:
-        first, *others = sorted(broken)
-        more = f" and {plural(len(others), 'more tensor')}" if others else ""
-        return f"its weights are NaN or infinite ({first}{more})"
-    for name, found in predictions.items():
-        if found.is_floating_point() and found.numel() and bool(found.isnan().all()):
-            return f"all that it predicts as {name} is NaN"
-    return None
-
-
-def why_no_loss(steps: str | Path, *, is_automatic: bool) -> str | None:
-    """Say that a training ended in nothing but losses that are no numbers, and so without updates.
-
-    As where steps are left out whose loss is NaN, by a module or a scaler of gradients: the weights
-    stay numbers, and nothing that is computed of them need be.
-
-    Args:
         steps: the steps.csv of the run.
-        is_automatic: whether Lightning does the updates, so that a step without a loss has none.
     """
-    table = artifacts.read_csv(steps, ["epoch", "loss", "loss_fingerprint"])
-    last = table[table["epoch"] == table["epoch"].max()]
-    is_given = last["loss_fingerprint"].astype(str).str.strip("0") != ""
-    asked = last if is_automatic else last[is_given]
-    if asked.empty or np.isfinite(asked["loss"].to_numpy(float)).any():
-        return None
-    return "no step of its last epoch has a loss that is a number"
+    weights = sorted(set(broken) - set(_beside(module)))
+    doubts = [f"{name} is NaN" for name in sorted(set(broken) - set(weights))]
+    if weights:
+        more = f" and {plural(len(weights) - 1, 'more tensor')}" if len(weights) > 1 else ""
+        return f"its weights are NaN or infinite ({weights[0]}{more})", doubts
+    floating = [t for t in predictions.values() if t.is_floating_point() and t.numel()]
+    # With others it may be a target that nobody has, handed on.
+    if floating and all(bool(found.isnan().all()) for found in floating):
+        return "all numbers that it predicts are NaN", doubts
+    losses = artifacts.read_csv(steps, ["epoch", "loss", "loss_fingerprint"])
+    losses = losses[losses["epoch"] == losses["epoch"].max()]
+    is_given = losses["loss_fingerprint"].astype(str).str.strip("0") != ""
+    given = losses["loss"][is_given].to_numpy(float)
+    if given.size and np.isnan(given).all():
+        return "its loss is NaN in each step of its last epoch", doubts
+    is_automatic = getattr(module, "automatic_optimization", True)
+    if len(losses) and not np.isfinite(given).any() and (given.size or is_automatic):
+        doubts.append("no step of its last epoch has a finite loss")
+    return None, doubts
+
+
+def _beside(module: torch.nn.Module) -> Iterator[str]:
+    """Name the buffers that no layer of torch's computes with."""
+    for path, part in module.named_modules():
+        # Of batch normalisation, which computes with them where it does not train.
+        if not isinstance(part, _NormBase):
+            for name, _ in part.named_buffers(recurse=False):
+                yield f"{path}.{name}" if path else name

@@ -239,17 +239,17 @@ def without_number(ranking: Ranking) -> str:
 
 
 def not_finite_beside(ranking: Ranking) -> str:
-    """Name what else the ranked trials measured to be no number: it may tell of what is ranked."""
+    """Name what raises a doubt in the ranked trials: what else they measured to be no number."""
     found: dict[str, list[str]] = {}
     for trial in ranking["trials"]:
         for name, value in trial["metrics"].items():
             if trial["lacks"] is None and not math.isfinite(value):
-                found.setdefault(name, []).append(trial["label"])
+                found.setdefault(f"{name} is no number", []).append(trial["label"])
+        for doubt in trial["doubts"] if trial["lacks"] is None else []:
+            found.setdefault(doubt, []).append(trial["label"])
     named = [
-        f"{name} is no number of {_and(of)}"
-        if len(of) <= MOST_NAMED
-        else f"{name} is no number of {count(len(of))} trials"
-        for name, of in found.items()
+        f"of {_and(of) if len(of) <= MOST_NAMED else f'{count(len(of))} trials'} {what}"
+        for what, of in found.items()
     ]
     return f"; but {'; '.join(named)}" if named else ""
 
