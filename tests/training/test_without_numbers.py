@@ -52,15 +52,24 @@ def test_a_run_says_whether_it_left_a_result(tmp_path, network, reason, doubts):
         assert manifest["metrics"]["test_accuracy"] == 1.0
 
 
+@pytest.mark.parametrize("network", [SkipsAFew, Skips])
+def test_of_a_thinned_trace_the_losses_tell_nothing(tmp_path, network):
+    """Red before: the steps that were traced were those that are left out."""
+    manifest = trained(tmp_path, network, trace={"every": 5})
+    assert (manifest["no_result"], manifest["doubts"]) == (None, [])
+
+
 def test_what_is_refused_keeps_the_words_of_its_refusal(tmp_path):
     with pytest.raises(TwinrunError, match=r"of Sparse is torch\.sparse_csr, which cannot"):
         trained(tmp_path, Sparse)
 
 
-def trained(folder, network):
+def trained(folder, network, **variant):
     workload = WORKLOAD | {"module": f"exploding:{network.__name__}"}
     environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
-    launch("twinrun.training.train:train", arguments(folder, workload, VARIANT), environment)
+    launch(
+        "twinrun.training.train:train", arguments(folder, workload, VARIANT | variant), environment
+    )
     return artifacts.read_json(folder / "run.json")
 
 

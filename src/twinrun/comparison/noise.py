@@ -211,7 +211,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         reason=None,
         values=values,
         lacks={
-            name: value if isinstance(value, str) else f"it is {value}"
+            name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"
             for name, value in found.items()
             if name not in values
         },

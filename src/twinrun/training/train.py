@@ -132,12 +132,13 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     watchers.happened.look_at_code()
     # The manifest and its checksums come last: a run that has them is whole.
     artifacts.write_tensors(files.predictions, evaluation.predictions)
-    no_result, doubts = why_no_result(module, broken, evaluation.predictions, files.steps)
+    steps, outputs = team.tracer.steps, evaluation.predictions
+    no_result, doubts = why_no_result(module, broken, outputs, files.steps, number=steps)
     manifest: RunManifest = {
         **origin,
         "tensors": entries,
         "weights_sha256": artifacts.sha256(files.weights),
-        "steps": team.tracer.steps,
+        "steps": steps,
         "epochs": len(watchers.metrics.rows),
         "whole_epochs": watchers.happened.whole_epochs,
         "metrics": evaluation.metrics,
@@ -170,10 +171,8 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     }
     run_files.write_run(files, manifest)
     if stop.is_by_signal:
-        raise JobError(
-            f"{stop.reason} after step {team.tracer.steps}: the network so far is in {stopped};"
-            f" start the workflow again to train the run to its end"
-        )
+        where = f"{stop.reason} after step {steps}: the network so far is in {stopped}"
+        raise JobError(f"{where}; start the workflow again to train the run to its end")
     # What an earlier, stopped attempt left: only now is it of no use.
     shutil.rmtree(stopped, ignore_errors=True)
     watchers.resumable.remove()

@@ -47,6 +47,8 @@ def why_no_result(
     broken: Collection[str],
     predictions: Mapping[str, torch.Tensor],
     steps: str | Path,
+    *,
+    number: int,
 ) -> tuple[str | None, list[str]]:
     """Say why what is measured of a network is no result, if so, and else what raises a doubt.
 
@@ -58,6 +60,7 @@ def why_no_result(
         broken: its tensors that have become `without_numbers` in the training.
         predictions: by name.
         steps: the steps.csv of the run.
+        number: of its steps; of a trace that is thinned the losses tell nothing of an epoch.
     """
     weights = sorted(set(broken) - set(_beside(module)))
     doubts = [f"{name} is NaN" for name in sorted(set(broken) - set(weights))]
@@ -69,6 +72,8 @@ def why_no_result(
     if floating and all(bool(found.isnan().all()) for found in floating):
         return "all numbers that it predicts are NaN", doubts
     losses = artifacts.read_csv(steps, ["epoch", "loss", "loss_fingerprint"])
+    if len(losses) != number:
+        return None, doubts
     losses = losses[losses["epoch"] == losses["epoch"].max()]
     is_given = losses["loss_fingerprint"].astype(str).str.strip("0") != ""
     given = losses["loss"][is_given].to_numpy(float)
