@@ -20,7 +20,17 @@ OF_GENERATORS = ("random", "random_after")
 OF_TENSORS = (*OF_GENERATORS, "buffers", "gradients", "optimizer", "parameters")
 OF_WHOLE_STEPS = ("before", "buffers_before", "batch", "loss", "own_gradients")
 NAMES = ("encoder.weight", "encoder.bias", "head.weight")
-SECONDS = {"setup": 0.5, "fit": 1.0, "total": 2.0, "epochs": [], "communication": []}
+SECONDS = {
+    "setup": 0.5,
+    "fit": 1.0,
+    "tracing": 0.0,
+    "compiling": 0.0,
+    "waited": 0.0,
+    "others": 0.0,
+    "total": 2.0,
+    "epochs": [],
+    "communication": [],
+}
 CONTEXT = {
     "host": "example",
     "kernel": "6.1",

@@ -90,7 +90,16 @@ class RunSeconds(TypedDict):
     setup: float
     """Until the Trainer was made, in seconds."""
     fit: float
-    """Training and validation, in seconds."""
+    """Training and validation, in seconds; what follows until `total` is a part of it."""
+    tracing: float | None
+    """Of it the fingerprints; None on a GPU, where these wait for the step."""
+    compiling: float
+    """Of it torch's compiler, by its own clock."""
+    waited: float | None
+    """In which threads of the first worker could run and had no core, all threads together; None
+    where the system does not count them."""
+    others: float
+    """No seconds: how many cores were busy with other processes meanwhile, on average."""
     total: float
     """From the first line of `train` to the manifest, in seconds; imports come before."""
     epochs: list[float]

@@ -1,10 +1,12 @@
 """The advice at the top of the page: planted cases, each with the sentence that follows from it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from example_comparisons import DIVERGENCE, compared
+from example_runs import CONTEXT, SECONDS
 from example_timings import timing_summary
 from ranked import ranking
 from standard_config import resolved
@@ -20,6 +22,7 @@ from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts import studies
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import not_run
+from twinrun.verdicts.whole_speed import whole_speeds
 
 
 def results(*rows, **found) -> Results:
@@ -206,14 +209,79 @@ def compiled(first_call=38.0, *, middle=0.5, batches=313, **changes):
     )
 
 
+def run(variant, fit):
+    """Return what a whole training tells of its time."""
+    found = {"workload": "digits", "variant": variant, "seed": 1, "repeat": 1, "steps": 939}
+    found |= {"seconds": {**SECONDS, "fit": fit}, "environment": {"context": CONTEXT}}
+    found |= {"proof": None, "resumed_at": [], "was_stopped": False, "ended": "finished"}
+    return Evidence(path="run.json", found=found)
+
+
 class TestSpeed:
     def test_compilation_pays_only_above_some_steps(self):
         # 37.5 s more, and 0.05 s less a step.
         assert says(compiled()) == [
             "digits: compiled trains 2.00 times as fast as eager (95% interval 1.82 to 2.22); it "
             "pays only above about 750 steps, since its first call takes 37.5 s more, and this "
-            "training has 6,260"
+            "training has 939"
         ]
+
+    def test_what_compiles_longer_than_its_steps_save_is_not_advised(self):
+        """Red before: compiled trains 2.00 times as fast, and in a late clause that it pays not."""
+        assert says(compiled(batches=100)) == [
+            "digits: leave compiled out of this training: it pays only above about 750 steps, "
+            "since its first call takes 37.5 s more, and this training has 300; a step of it is "
+            "2.00 times as fast as eager (95% interval 1.82 to 2.22)"
+        ]
+
+    @pytest.mark.parametrize(
+        ("fit", "begins", "ends"),
+        [
+            (120.0, "digits: leave compiled out of this training: it pays only above about 750 st",
+             "and this training has 939; the whole training, as it ran, was 0.500 times as fast: "
+             "2 min 0 s, eager 60.0 s (a training each); a step of it is 2.00 times as fast as "
+             "eager (95% interval 1.82 to 2.22)"),
+            (30.0, "digits: compiled trains 2.00 times as fast as eager",
+             "the whole training, as it ran, was 2.00 times as fast: 30.0 s, eager 60.0 s (a "
+             "training each)"),
+            # As both ran nothing is shown: the timing speaks.
+            (60.0, "digits: compiled trains 2.00 times as fast as eager", "training has 939"),
+        ],
+    )  # fmt: skip
+    def test_the_whole_training_as_it_ran_overrules_its_steps(self, fit, begins, ends):
+        found = compiled()
+        runs = [run("eager", 60.0), run("compiled", fit)]
+        rows = [{"study": "acceleration", **row} for row in whole_speeds(runs)]
+        (said,) = says(replace(found, verdicts=[*found.verdicts, *rows]))
+        assert said.startswith(begins)
+        assert said.endswith(ends)
+
+    def test_what_predicts_faster_and_trains_not_is_for_prediction(self):
+        found = [ratio("compiled", 0.45, 0.5, 0.55, phase=of) for of in ("train", "predict")]
+        once = [median("compiled", 38.0, phase="first_call")]
+        once += [median("eager", 0.5, phase="first_call")]
+        extents = [{"size": None, "train": 100, "predict": 32}]
+        settings = {"medians": once, "workload": "digits", "extents": extents}
+        assert says(timed("acceleration", timing("eager", found, **settings))) == [
+            "digits: compiled predicts 2.00 times as fast as eager (95% interval 1.82 to 2.22); "
+            "for training leave it out: it pays only above about 750 steps, since its first call "
+            "takes 37.5 s more, and this training has 300"
+        ]
+
+    def test_sizes_of_which_none_pays_are_not_advised(self):
+        at = {"gpu": 40.0, "cpu": 0.1}
+        once = [
+            median(name, seconds, phase="first_call", size=size)
+            for size in (100, 1000)
+            for name, seconds in at.items()
+        ]
+        extents = [{"size": size, "train": 1, "predict": 1} for size in (100, 1000)]
+        (said,) = says(self.sizes({100: 0.5, 1000: 0.2}, medians=once, extents=extents))
+        assert said == (
+            "peaks: leave gpu out of this training: it pays only above about 500 to 800 steps, "
+            "since its first call takes 39.9 s more, and this training has 3; a step of it is 2.00 "
+            "to 5.00 times as fast as cpu at every size, 100 to 1,000 points"
+        )
 
     def test_a_first_call_that_costs_nothing_is_not_named(self):
         (said,) = says(compiled(0.6))

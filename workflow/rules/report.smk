@@ -14,6 +14,7 @@ rule judge:
         comparisons=lambda wildcards: STUDIES[wildcards.study].compared(),
         timings=lambda wildcards: STUDIES[wildcards.study].timed(),
         locations=lambda wildcards: STUDIES[wildcards.study].located(),
+        runs=lambda wildcards: STUDIES[wildcards.study].clocked(),
     output:
         verdicts="results/verdicts/{study}.csv",
     log:

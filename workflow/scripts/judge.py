@@ -11,5 +11,6 @@ if __name__ == "__main__":
             untimed=snakemake.params.untimed,
             workloads=snakemake.params.workloads,
             locations=snakemake.input.locations,
+            runs=snakemake.input.runs,
             output=snakemake.output.verdicts,
         )

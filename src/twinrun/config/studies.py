@@ -62,6 +62,10 @@ class Study:
         """List where the repeats diverge, if the study looks for the operation."""
         return []
 
+    def clocked(self) -> list[str]:
+        """List the runs whose seconds the verdicts tell, those of the baseline first."""
+        return []
+
     def runs(self) -> list[str]:
         """List files of the runs."""
         return self.inputs.of_study(self.name, RUN)
@@ -130,6 +134,9 @@ class Devices(Study):
     timing = "devices"
     phases = ("train", "trainer")
 
+    def clocked(self) -> list[str]:
+        return self.runs()
+
     def figures(self) -> list[str]:
         settings = self.inputs.settings
         if not settings.variants_of(self.name):
@@ -146,6 +153,9 @@ class Acceleration(Study):
     question = "Does acceleration make training or prediction faster?"
     timing = "acceleration"
     phases = ("train", "trainer", "predict")
+
+    def clocked(self) -> list[str]:
+        return self.runs()
 
     def figures(self) -> list[str]:
         return self._figures(self._timed_workloads(), "speeds")

@@ -2,6 +2,7 @@
 
 from twinrun.config.definitions import Section
 from twinrun.config.trainer_arguments import TrainerArguments
+from twinrun.report.gains import gains
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.timing.summary import TimingSummary
@@ -19,7 +20,7 @@ def section(results: Results) -> dict[str, object]:
 
 def _workload(results: Results, workload: str) -> dict[str, object]:
     settings = results.config["workloads"][workload]
-    runs = results.runs_of_study("acceleration", workload)
+    timing = results.timings.get(f"acceleration_{workload}")
     return {
         "name": workload,
         "module": settings["module"],
@@ -27,14 +28,9 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("acceleration"),
         "untimed": results.untimed("acceleration", workload),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(results.timings.get(f"acceleration_{workload}"), settings),
+        "timing": _timing(timing, settings),
         "metrics": metrics(results, "acceleration", workload),
-        "fits": [
-            {"variant": run["variant"], "seed": run["seed"], "seconds": run["seconds"]["fit"]}
-            for run in runs
-            # A training that was stopped took less time for that alone.
-            if run["ended"] == "finished"
-        ],
+        "gains": gains(results, "acceleration", workload, timing),
         "failed": results.unfinished("acceleration", workload),
         "contrasts": results.contrasts_of("acceleration", workload),
     }

@@ -1,13 +1,12 @@
 """Advice on speed: what is faster, by how much, and from which size or step on.
 
 A variant that was shown to compute or predict another thing than the baseline is no faster one, and
-nothing is said of it. Numbers are given where the clock was steady.
+nothing is said of it. Numbers are given where the clock was steady. What makes steps faster and the
+training not, since compiling takes longer than its steps save, is not advised for training.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
-from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.formatting import count, seconds
 from twinrun.report.measured_sizes import (
     Measured,
@@ -20,11 +19,11 @@ from twinrun.report.measured_sizes import (
 )
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, sentence
+from twinrun.timing.break_even import BreakEven, break_even, ends
 from twinrun.timing.ratio_words import interval_of_speed
-from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.rows import VerdictRow
+from twinrun.verdicts.whole_speed import compiling_of
 
-FEW_STEPS = 10  # a first call that is made up for by fewer costs nothing
 UNSURE = "by how much is unsure: the clock was unstable"
 
 
@@ -37,7 +36,8 @@ def speeds(results: Results) -> list[Sentence]:
             groups.setdefault(key, []).append(row)
     kept = [rows for key, rows in groups.items() if key not in _other_computations(results)]
     faster = [row for rows in kept for row in _faster(results, rows)]
-    return [*faster, *(row for rows in kept for row in _slower(results, rows))]
+    no_gain = [row for rows in kept for row in _not_worth_it(results, rows)]
+    return [*faster, *no_gain, *(row for rows in kept for row in _slower(results, rows))]
 
 
 def _other_computations(results: Results) -> set[tuple[str, str, str]]:
@@ -52,17 +52,74 @@ def _other_computations(results: Results) -> set[tuple[str, str, str]]:
 def _faster(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
     trains = _answered(results, rows, "speed", "yes")
     predicts = _answered(results, rows, "prediction_speed", "yes")
+    is_advised = bool(trains) and not _is_in_vain(results, rows, trains)
     of_both = [
         f"{verb} {_how_fast(results, rows, found)}"
-        for verb, found in (("trains", trains), ("predicts", predicts))
+        for verb, found in (("trains", trains if is_advised else []), ("predicts", predicts))
         if found
     ]
     if not of_both:
         return
     row, clauses = rows[0], [f"{rows[0]['variant']} {' and '.join(of_both)}"]
-    clauses += [said for said in (_slower_at(results, rows), _pays(results, rows, trains)) if said]
+    if is_advised:
+        clauses += _clauses(results, rows, trains)
+    elif trains:
+        clauses.append(f"for training leave it out: {_in_vain(results, rows, trains)}")
     clauses += [*_without(results, row), *_bits(results, row)]
     yield sentence(row, "; ".join(clauses))
+
+
+def _clauses(
+    results: Results, rows: Sequence[VerdictRow], trains: Sequence[Measured]
+) -> Iterator[str]:
+    """Say what stands beside a faster training: sizes, what must be paid first, the whole of it."""
+    said = _slower_at(results, rows), _pays(results, rows, trains)
+    yield from (clause for clause in said if clause)
+    whole = _whole(results, rows[0])
+    if whole is not None and whole["answer"] == "yes":
+        yield f"the whole training, as it ran, was {_times_of(whole)}"
+
+
+def _is_in_vain(results: Results, rows: Sequence[VerdictRow], trains: Sequence[Measured]) -> bool:
+    """Say whether faster steps make no faster training: compiling takes longer than they save."""
+    whole = _whole(results, rows[0])
+    found = _break_evens(results, rows, trains)
+    if whole is not None and whole["answer"] in ("yes", "no"):
+        return whole["answer"] == "no"
+    return bool(found) and all(of.pays_in_training is False for of in found)
+
+
+def _in_vain(results: Results, rows: Sequence[VerdictRow], trains: Sequence[Measured]) -> str:
+    """Say why."""
+    clauses = [said] if (said := _pays(results, rows, trains)) else []
+    whole = _whole(results, rows[0])
+    if whole is not None and whole["answer"] == "no":
+        clauses.append(f"the whole training, as it ran, was {_times_of(whole)}")
+    return "; ".join(clauses)
+
+
+def _not_worth_it(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
+    """Say that a variant makes steps faster, and this training not."""
+    trains = _answered(results, rows, "speed", "yes")
+    predicts = _answered(results, rows, "prediction_speed", "yes")
+    if trains and not predicts and _is_in_vain(results, rows, trains):
+        why = _in_vain(results, rows, trains)
+        step = f"a step of it is {_how_fast(results, rows, trains)}"
+        yield sentence(rows[0], f"leave {rows[0]['variant']} out of this training: {why}; {step}")
+
+
+def _whole(results: Results, row: VerdictRow) -> VerdictRow | None:
+    """Return the verdict on the whole training of a variant."""
+    names = ("study", "workload", "variant")
+    for other in results.verdicts:
+        if other["key"] == "whole_speed" and all(other[n] == row[n] for n in names):
+            return other
+    return None
+
+
+def _times_of(whole: VerdictRow) -> str:
+    """Return what the verdict says of the two times, which it says first."""
+    return whole["measured"].partition("; ")[0]
 
 
 def _slower(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sentence]:
@@ -126,66 +183,37 @@ def _where(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measure
 
 def _pays(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]) -> str | None:
     """Say after how many steps the first call is made up for, where it takes longer."""
-    timing = timing_of(results, rows[0])
-    if timing is None or not found:
+    needed = [of for of in _break_evens(results, rows, found) if not of.is_free]
+    if not needed:
         return None
-    needed = [of for m in found if (of := _steps_to_pay(timing, rows[0]["variant"], m))]
-    if not needed or max(steps for steps, _ in needed) < FEW_STEPS:
-        return None
-    longer = sorted(first_call for _, first_call in needed)
-    takes = f"{'up to ' if longer[0] < longer[-1] else ''}{seconds(longer[-1])}"
-    if any(m.unstable for m in found):
-        return f"its first call takes {takes} more; how many steps pay for it is unsure"
-    # Two digits: the first call was measured once.
-    ends = dict.fromkeys(_rounded_up(end(steps for steps, _ in needed)) for end in (min, max))
-    says = (
-        f"it pays only above about {' to '.join(map(count, ends))} steps, since its first call "
-        f"takes {takes} more"
-    )
-    taken = _steps_of_training(results, timing, rows[0]["workload"])
-    if taken is None:
+    longer = sorted(needed, key=lambda of: of.once)
+    subject = longer[-1].subject
+    takes = f"{'up to ' if longer[0].once < longer[-1].once else ''}{seconds(longer[-1].once)}"
+    if any(of.is_unsure for of in needed) or any(m.unstable for m in found):
+        return f"{subject} takes {takes} more; how many steps pay for it is unsure"
+    if any(of.saved <= 0 or not of.is_measured for of in needed):
+        # Through the Trainer, where the bare step is faster.
+        return f"it never pays, since {subject} takes {takes} more"
+    steps = " to ".join(map(count, ends(needed)))
+    says = f"it pays only above about {steps} steps, since {subject} takes {takes} more"
+    taken = {of.has for of in needed}
+    if len(taken) > 1 or None in taken:
         return says
-    return f"{says}, and this training has {count(taken)}"
+    return f"{says}, and this training has {count(max(of.has or 0 for of in needed))}"
 
 
-def _steps_to_pay(
-    timing: TimingSummary, variant: str, found: Measured
-) -> tuple[float, float] | None:
-    """Return how many steps make up for the first call, and how much longer it takes in seconds."""
-    once, step = (
-        {
-            median["variant"]: median["seconds_per_step"]
-            for median in timing["medians"]
-            if (median["phase"], median["size"]) == (phase, found.size)
-        }
-        for phase in ("first_call", "train")
+def _break_evens(
+    results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]
+) -> list[BreakEven]:
+    """Return at each size when a variant pays."""
+    timing, row = timing_of(results, rows[0]), rows[0]
+    if timing is None:
+        return []
+    compiling = compiling_of(results.runs_of_study(row["study"], row["workload"]))
+    of_sizes = (
+        break_even(timing, row["variant"], m.size, compiling.get(row["workload"])) for m in found
     )
-    if not {variant, found.baseline} <= once.keys() or found.baseline not in step:
-        return None
-    longer = once[variant] - once[found.baseline]
-    # By the ratio, not by both medians: it is taken within each round.
-    saved = step[found.baseline] * (1 - found.ratio["time_ratio"])
-    return (longer / saved, longer) if longer > 0 and saved > 0 else None
-
-
-def _rounded_up(steps: float) -> int:
-    """Round up to two digits.
-
-    >>> _rounded_up(2310.2), _rounded_up(7.2)
-    (2400, 8)
-    """
-    unit = 10 ** max(0, math.floor(math.log10(steps)) - 1)
-    return math.ceil(steps / unit) * unit
-
-
-def _steps_of_training(results: Results, timing: TimingSummary, workload: str) -> int | None:
-    """Return the steps of the workload's own training; None where nobody can say, or by size."""
-    batches = [extent["train"] for extent in timing["extents"] if extent["size"] is None]
-    settings = results.config["workloads"].get(workload)
-    if not batches or batches[0] is None or settings is None or settings["epochs"] == -1:
-        return None
-    told = TrainerArguments(**settings["trainer"])
-    return told.batches_taken(settings["epochs"], batches[0])
+    return [of for of in of_sizes if of is not None]
 
 
 def _bits(results: Results, row: VerdictRow) -> Iterator[str]:

@@ -9,8 +9,10 @@ import pandas as pd
 from twinrun import artifacts
 from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
+from twinrun.report.gains import gains, pays
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import read_run, verified
+from twinrun.timing.break_even import break_even
 from twinrun.timing.ratios import crossing, exponents
 from twinrun.timing.summary import TimingSummary
 
@@ -38,6 +40,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
             name: results.figures.get(f"{folder}/{name}") for name in ("sizes", "surfaces")
         },
         "timing": _timing(results.timings.get(f"devices_{workload}")),
+        "gains": gains(results, "devices", workload, None),
         **_networks(results, workload),
         "contrasts": results.contrasts_of("devices", workload),
     }
@@ -69,6 +72,7 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
                 "transfer": seconds["transfer", *key],
                 "ratio": ratios.get(key),
                 "loop": loops.get(key),
+                "pays": pays(break_even(timing, *key)) if key in ratios else None,
             }
             for median, key in zip(medians, keys, strict=True)
         ],

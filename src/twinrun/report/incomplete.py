@@ -101,7 +101,7 @@ def _judged(
     table = _in_results(_table_of(name))
     if table not in missing:
         return read_rows(_table_of(name)), []
-    paths = study.compared(), study.timed(), study.located()
+    paths = study.compared(), study.timed(), study.located(), study.clocked()
     without = [missing[key] for kind in paths for key in map(_in_results, kind) if key in missing]
     there = [[path for path in kind if _in_results(path) not in missing] for kind in paths]
     try:
@@ -110,6 +110,7 @@ def _judged(
             comparisons=there[0],
             timings=there[1],
             locations=there[2],
+            runs=there[3],
             not_run=settings.not_run_of(name),
             untimed=settings.untimed_of(name),
             workloads=settings.config[name]["workloads"],

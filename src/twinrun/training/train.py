@@ -38,6 +38,7 @@ from twinrun.training.check_extent import check_extent
 from twinrun.training.epoch_log import EpochMetrics, EpochSeconds
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_refusal import explain_refusal
+from twinrun.training.fit_clock import FitClock
 from twinrun.training.perturbation import Perturbation
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
@@ -95,7 +96,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             strategy=team.strategy,
             max_epochs=run.training.workload.epochs,
         )
-        setup_ended = time.perf_counter()
+        clock, setup_ended = FitClock(team.tracer), time.perf_counter()
 
         # Fit.
         last = None if is_stopped else watchers.lightning_file or watchers.resumable.last()
@@ -105,7 +106,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         failure = refusal or _fit(
             trainer, module, data, last, run.identity.variant, variant, is_result
         )
-        fit_ended = time.perf_counter()
+        fit_seconds = clock.stop()
         check_same_parameters(module, workers)
         is_whole = stop.reason is None and failure is None
         # Now: a test would give the Trainer no optimizers, and may add to the module.
@@ -155,7 +156,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         "doubts": doubts,
         "seconds": {
             "setup": round(setup_ended - started, 3),
-            "fit": round(fit_ended - setup_ended, 3),
+            **fit_seconds,
             "total": round(time.perf_counter() - started, 3),
             "epochs": watchers.seconds.training,
             "communication": watchers.seconds.communication,

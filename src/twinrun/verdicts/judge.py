@@ -24,6 +24,7 @@ def judge(
     workloads: Sequence[str],
     output: str,
     locations: Sequence[str] = (),
+    runs: Sequence[str] = (),
 ) -> None:
     """Write the verdicts of one study; see `verdicts_of`.
 
@@ -36,6 +37,7 @@ def judge(
         workloads: its workloads.
         output: path of the CSV.
         locations: JSON that says where its pairs diverge.
+        runs: run.json of its whole trainings, where it asks how long they took.
     """
     rows = verdicts_of(
         study,
@@ -45,6 +47,7 @@ def judge(
         untimed=untimed,
         workloads=workloads,
         locations=locations,
+        runs=runs,
         # The table lies in results/verdicts/.
         results=Path(output).parents[1],
     )
@@ -61,6 +64,7 @@ def verdicts_of(
     workloads: Sequence[str],
     locations: Sequence[str],
     results: Path,
+    runs: Sequence[str] = (),
 ) -> list[VerdictRow]:
     """Return the verdicts of one study; a file that is left out leaves out its own alone.
 
@@ -73,12 +77,14 @@ def verdicts_of(
         workloads: its workloads, in the order of the config.
         locations: JSON that says where its pairs diverge, likewise.
         results: the results folder.
+        runs: run.json of its whole trainings, where it asks how long they took.
     """
     files = StudyFiles(
         comparisons=comparisons,
         timings=timings,
         missing=_of_each(workloads, not_run),
         untimed=_of_each(workloads, untimed),
+        runs=runs,
         results=results,
     )
     rows = STUDIES[study](files)

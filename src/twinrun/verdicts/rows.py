@@ -24,6 +24,7 @@ Key = Literal[
     "first_operation",  # from which operation of the step does the difference flow?
     "cost",  # does a training step take longer than the baseline's? (reproducibility)
     "speed",  # is training faster than under the baseline? (devices, acceleration, parallel)
+    "whole_speed",  # was the whole training faster, as it ran? (devices, acceleration)
     "prediction_speed",  # is prediction faster than under the baseline?
     "trainer_cost",  # does Lightning's Trainer add time to the bare training step?
     "same_computation",  # does a fast training step compute what the plain one does, to rounding?

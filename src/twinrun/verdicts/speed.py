@@ -5,11 +5,12 @@ a ratio are unstable, the interval is widened by their spread before it may answ
 machine with neighbours a factor of three is still one, and a tenth is not.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, percent, seconds
+from twinrun.timing import break_even
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
 from twinrun.timing.summary import (
@@ -59,11 +60,16 @@ def costs(timing: Timing) -> list[Verdict]:
     ]
 
 
-def training_speeds(timing: Timing) -> list[Verdict]:
-    """Say of each variant and size whether its training step is faster than the baseline's."""
+def training_speeds(timing: Timing, compiling: Mapping[str, float] | None = None) -> list[Verdict]:
+    """Say of each variant and size whether its training step is faster than the baseline's.
+
+    Args:
+        timing: the timing.
+        compiling: for how long whole trainings compiled, by variant: see `break_even`.
+    """
     rows = []
     for variant, size, answered in [
-        *_speeds(timing, "train"),
+        *_speeds(timing, "train", compiling),
         *_without_ratio(timing, "train"),
     ]:
         question = TRAINS_FASTER.format(baseline=timing.found["baseline"])
@@ -132,11 +138,16 @@ def _of_phase(timing: Timing, phase: str) -> list[Ratio]:
     return [ratio for ratio in timing.found["ratios"] if ratio["phase"] == phase]
 
 
-def _speeds(timing: Timing, phase: str) -> Iterator[Answered]:
+def _speeds(
+    timing: Timing, phase: str, compiling: Mapping[str, float] | None = None
+) -> Iterator[Answered]:
     """Answer whether variants are faster than the baseline in a phase."""
     for ratio in _of_phase(timing, phase):
         behind = medians_behind(timing.found, ratio)
         measured = speed_up(ratio) + _doubts(ratio, behind) + _left_out(timing, ratio)
+        if phase == "train":
+            of = break_even.break_even(timing.found, ratio["variant"], ratio["size"], compiling)
+            measured += f"; {said}" if (said := break_even.words(of)) else ""
         answered = answer(ratio, behind, yes="faster"), measured
         yield ratio["variant"], ratio["size"], answered
 

@@ -18,6 +18,7 @@ from twinrun.comparison.study_records import (
     read_ranking,
     read_stops,
 )
+from twinrun.run_files import read_ended
 from twinrun.timing import epoch_times, summary
 from twinrun.timing.epoch_times import Scaling
 from twinrun.verdicts import contest as contests
@@ -38,6 +39,7 @@ from twinrun.verdicts.speed import (
     trainer_costs,
     training_speeds,
 )
+from twinrun.verdicts.whole_speed import Ended, compiling_of, whole_speeds
 
 FirstKind = TypeVar("FirstKind")
 SecondKind = TypeVar("SecondKind")
@@ -60,6 +62,8 @@ class StudyFiles:
     """Its variants that could not run here, for each workload."""
     untimed: Sequence[VariantNotRun]
     """Its variants that run here and that no timing measures, likewise."""
+    runs: Sequence[str] = ()
+    """run.json of its whole trainings, where it asks how long they took; the baseline's first."""
     results: Path
     """The results folder, in which all files lie."""
 
@@ -86,16 +90,16 @@ def devices(
     timings: Sequence[Timing],
     missing: Sequence[VariantNotRun],
     untimed: Sequence[VariantNotRun] = (),
+    runs: Sequence[Ended] = (),
 ) -> list[Verdict]:
     """Say for each variant and size whether it is faster than the baseline, and what it changes."""
-    rows = [
-        row
-        for timing in timings
-        for verdicts_of in (training_speeds, trainer_costs, computations, agreements)
-        for row in verdicts_of(timing)
-    ]
+    compiling = compiling_of(run.found for run in runs)
+    rows = []
+    for timing in timings:
+        rows += training_speeds(timing, compiling.get(timing.found["workload"]))
+        rows += [row for of in (trainer_costs, computations, agreements) for row in of(timing)]
     rows += not_run([*missing, *untimed], "speed", IS_FASTER)
-    return [*rows, *same_parameters(contrasts)]
+    return [*rows, *whole_speeds(runs), *same_parameters(contrasts)]
 
 
 def acceleration(
@@ -103,23 +107,18 @@ def acceleration(
     timings: Sequence[Timing],
     missing: Sequence[VariantNotRun],
     untimed: Sequence[VariantNotRun] = (),
+    runs: Sequence[Ended] = (),
 ) -> list[Verdict]:
     """Say for each variant whether it trains and predicts faster, and what it changes."""
-    rows = [
-        row
-        for timing in timings
-        for verdicts_of in (
-            training_speeds,
-            prediction_speeds,
-            trainer_costs,
-            computations,
-            agreements,
-        )
-        for row in verdicts_of(timing)
-    ]
+    compiling = compiling_of(run.found for run in runs)
+    rows = []
+    for timing in timings:
+        rows += training_speeds(timing, compiling.get(timing.found["workload"]))
+        others = (prediction_speeds, trainer_costs, computations, agreements)
+        rows += [row for of in others for row in of(timing)]
     rows += not_run([*missing, *untimed], "speed", IS_FASTER)
     rows += not_run(untimed, "prediction_speed", PREDICTS)
-    return [*rows, *same_parameters(contrasts)]
+    return [*rows, *whole_speeds(runs), *same_parameters(contrasts)]
 
 
 def parallel(
@@ -246,6 +245,27 @@ def _timed_study(
     return judged
 
 
+def _trained_study(
+    verdicts: Callable[
+        [
+            Sequence[Compared],
+            Sequence[Timing],
+            Sequence[VariantNotRun],
+            Sequence[VariantNotRun],
+            Sequence[Ended],
+        ],
+        list[Verdict],
+    ],
+) -> Callable[[StudyFiles], list[Verdict]]:
+    """Do likewise for a study that also asks how long its whole trainings took."""
+
+    def judged(files: StudyFiles) -> list[Verdict]:
+        runs = read(files.runs, _one(read_ended), results=files.results)
+        return _timed_study(lambda *kinds: verdicts(*kinds, runs))(files)
+
+    return judged
+
+
 def _of_sweep(files: StudyFiles) -> list[Verdict]:
     """Read the rankings of a sweep apart from the study `noise` of its workloads."""
     of_noise = [p for p in files.comparisons if Path(p).is_relative_to(files.results / "noise")]
@@ -261,8 +281,8 @@ _timing, _scaling = _one(summary.read), _one(epoch_times.read)
 # One signature for all: a study without timings gets an empty list of them.
 STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
     "reproducibility": _timed_study(reproducibility),
-    "devices": _timed_study(devices),
-    "acceleration": _timed_study(acceleration),
+    "devices": _trained_study(devices),
+    "acceleration": _trained_study(acceleration),
     "parallel": _study(parallel, read_comparisons, _scaling),
     "sweep": _of_sweep,
     "contest": _study(contest, _one(read_ranking), _timing),

@@ -1,0 +1,176 @@
+"""From which step on a variant pays for its first call.
+
+The first call of a compiled variant compiles, allocates, captures: once a training. A timing has
+torch compile something before, so a training compiles for longer, whose compiler has to start: the
+longer of the two counts. What a step then saves is that of a step through the Trainer where that
+was measured, else of the bare step.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from twinrun.formatting import count, seconds
+from twinrun.timing.ratio_words import effect_of
+from twinrun.timing.summary import Median, Ratio, TimingSummary
+
+FEW_STEPS = 10  # a first call that is made up for by fewer costs nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreakEven:
+    """What a variant's first call costs, and when its steps have made up for it."""
+
+    once: float
+    """Seconds that the first call takes more than the baseline's; negative where it takes less."""
+    is_of_run: bool
+    """Whether these are what a training compiled for, which is longer."""
+    step: float
+    """Seconds of the baseline's step."""
+    saved: float
+    """Seconds that a step takes less than the baseline's; negative where it takes more."""
+    is_measured: bool
+    """Whether it is measured that a step is faster."""
+    is_unsure: bool
+    """Whether the clock of the steps was unstable."""
+    has: int | None
+    """Mini-batches that the training takes; None where nobody can say."""
+
+    @property
+    def steps(self) -> float:
+        """Return the steps after which it pays; infinite where it never does, 0 from the first."""
+        if not self.is_measured or self.saved <= 0:
+            return math.inf
+        return max(self.once, 0.0) / self.saved
+
+    @property
+    def subject(self) -> str:
+        """Name what takes longer."""
+        return "compiling in a training" if self.is_of_run else "its first call"
+
+    @property
+    def is_free(self) -> bool:
+        """Say whether the first call costs next to nothing."""
+        return self.steps < FEW_STEPS or self.once < FEW_STEPS * self.step
+
+    @property
+    def pays_in_training(self) -> bool | None:
+        """Say whether the training is long enough; None where that is not known."""
+        if self.is_free:
+            return self.is_measured and self.saved > 0
+        if math.isinf(self.steps):
+            return False
+        return None if self.has is None or self.is_unsure else self.steps < self.has
+
+
+def break_even(
+    timing: TimingSummary,
+    variant: str,
+    size: int | None,
+    compiling: Mapping[str, float] | None = None,
+) -> BreakEven | None:
+    """Return from which step on a variant of a timing pays, at a size.
+
+    Args:
+        timing: the timing.
+        variant: its name.
+        size: at which it was measured.
+        compiling: seconds for which trainings of the workload compiled, by variant. They are of its
+            own size, and count for a timing without sizes.
+
+    Returns:
+        None where the first calls or the steps of one of the two were not measured.
+    """
+    once = _medians(timing, "first_call", size)
+    names = {variant, timing["baseline"]}
+    if not names <= once.keys():
+        return None
+    for phase in ("trainer", "train"):
+        ratio, step = _ratio(timing, phase, variant, size), _medians(timing, phase, size)
+        if ratio is None or not names <= step.keys():
+            continue
+        # By the ratio, not by both medians: it is taken within each round.
+        saved = step[timing["baseline"]]["seconds_per_step"] * (1 - ratio["time_ratio"])
+        first = once[variant]["seconds_per_step"] - once[timing["baseline"]]["seconds_per_step"]
+        of_run = 0.0
+        if size is None and compiling is not None and names <= compiling.keys():
+            of_run = compiling[variant] - compiling[timing["baseline"]]
+        return BreakEven(
+            once=max(first, of_run),
+            is_of_run=of_run > first,
+            step=step[timing["baseline"]]["seconds_per_step"],
+            saved=saved,
+            is_measured=effect_of(ratio) == "faster",
+            is_unsure=any(step[name]["unstable"] for name in names),
+            has=steps_of_training(timing, size),
+        )
+    return None
+
+
+def steps_of_training(timing: TimingSummary, size: int | None) -> int | None:
+    """Return the mini-batches of the workload's training at a size; None where nobody can say."""
+    workload = timing["settings"]["workload"]
+    batches = [extent["train"] for extent in timing["extents"] if extent["size"] == size]
+    has_end = workload.epochs != -1 or workload.trainer.max_steps != -1
+    if not batches or not batches[0] or not has_end:
+        return None
+    return workload.trainer.batches_taken(workload.epochs, batches[0])
+
+
+def words(found: BreakEven | None) -> str:
+    """Say what the first call costs, and whether the training is long enough; a clause, or nothing.
+
+    >>> of = dict(is_of_run=False, step=0.03, is_unsure=False, has=3120)
+    >>> words(BreakEven(once=26.7, saved=0.011, is_measured=True, **of))
+    'its first call takes 26.7 s more, which pays above about 2,500 steps; this training has 3,120'
+    >>> words(BreakEven(once=26.7, saved=-0.01, is_measured=False, **of))
+    'its first call takes 26.7 s more, which never pays, since no step is measured to be faster'
+    """
+    if found is None or found.is_free:
+        return ""
+    takes = f"{found.subject} takes {seconds(found.once)} more"
+    if math.isinf(found.steps):
+        return f"{takes}, which never pays, since no step is measured to be faster"
+    if found.is_unsure:
+        return f"{takes}, and how many steps pay for it is unsure: the clock was unstable"
+    pays = f"{takes}, which pays above about {count(rounded_up(found.steps))} steps"
+    if found.has is None:
+        return pays
+    too_few = "" if found.pays_in_training else ", which is too few"
+    return f"{pays}; this training has {count(found.has)}{too_few}"
+
+
+def rounded_up(steps: float) -> int:
+    """Round up to two digits: the first call was measured once.
+
+    >>> rounded_up(2310.2), rounded_up(7.2)
+    (2400, 8)
+    """
+    unit = 10 ** max(0, math.floor(math.log10(steps)) - 1)
+    return math.ceil(steps / unit) * unit
+
+
+def ends(found: Sequence[BreakEven]) -> Iterator[int]:
+    """Yield the smallest and the largest number of steps that pay, rounded up; one if they agree.
+
+    >>> alike = dict(is_of_run=False, step=0.1, is_measured=True, is_unsure=False, has=None)
+    >>> two = [BreakEven(once=once, saved=0.01, **alike) for once in (2.0, 1.0)]
+    >>> list(ends(two)), list(ends(two[:1]))
+    ([100, 200], [200])
+    """
+    numbers = [of.steps for of in found]
+    yield from dict.fromkeys(rounded_up(end(numbers)) for end in (min, max))
+
+
+def _ratio(timing: TimingSummary, phase: str, variant: str, size: int | None) -> Ratio | None:
+    key = (phase, variant, size)
+    found = (r for r in timing["ratios"] if (r["phase"], r["variant"], r["size"]) == key)
+    return next(found, None)
+
+
+def _medians(timing: TimingSummary, phase: str, size: int | None) -> dict[str, Median]:
+    return {
+        median["variant"]: median
+        for median in timing["medians"]
+        if (median["phase"], median["size"]) == (phase, size)
+    }

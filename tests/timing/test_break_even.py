@@ -1,0 +1,128 @@
+"""From which step on a variant pays for its first call: planted numbers, and the sentence."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from example_comparisons import median
+from example_timings import timing_summary
+from example_trainings import WORKLOAD
+from msgspec import convert
+
+from twinrun.config.definitions import Workload
+from twinrun.timing.break_even import break_even, steps_of_training, words
+
+
+def timed(ratio=0.5, *, first_call=30.0, batches=1000, size=None, phases=("train",), **changes):
+    """Return a timing of plain steps of 0.1 s, whose first call takes 1 s, beside fast ones."""
+    at = {"size": size}
+    medians = [
+        median("fast", phase="first_call", seconds_per_step=first_call, **at),
+        median("plain", phase="first_call", seconds_per_step=1.0, **at),
+    ]
+    for phase in phases:
+        medians += [
+            median("plain", phase=phase, seconds_per_step=0.1, **at),
+            median("fast", phase=phase, seconds_per_step=0.1 * ratio, **at),
+        ]
+    of = {"variant": "fast", **at, "time_ratio": ratio, "low": 0.95 * ratio, "high": 1.05 * ratio}
+    found = {
+        "baseline": "plain",
+        "medians": medians,
+        "ratios": [{**of, "phase": phase} for phase in phases],
+        "extents": [{"size": size, "train": batches, "predict": 1}],
+    }
+    return timing_summary(**found | changes)
+
+
+def said(*arguments, size=None, compiling=None, **changes):
+    return words(break_even(timed(*arguments, size=size, **changes), "fast", size, compiling))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        # 29 s more, 0.05 s less a step; 3 epochs.
+        ({}, "its first call takes 29.0 s more, which pays above about 580 steps; this training "
+             "has 3,000"),
+        ({"batches": 100}, "its first call takes 29.0 s more, which pays above about 580 steps; "
+                           "this training has 300, which is too few"),
+        ({"batches": None}, "its first call takes 29.0 s more, which pays above about 580 steps"),
+        ({"ratio": 1.5}, "its first call takes 29.0 s more, which never pays, since no step is "
+                         "measured to be faster"),
+        ({"ratio": 0.99}, "its first call takes 29.0 s more, which never pays, since no step is "
+                          "measured to be faster"),
+        ({"first_call": 1.2}, ""),
+        ({"first_call": 0.5}, ""),
+        ({"size": 100}, "its first call takes 29.0 s more, which pays above about 580 steps; this "
+                        "training has 3,000"),
+        # A training has its compiler started, too.
+        ({"compiling": {"fast": 60.0, "plain": 0.0}}, "compiling in a training takes 60.0 s "
+         "more, which pays above about 1,200 steps; this training has 3,000"),
+        ({"compiling": {"fast": 20.0, "plain": 0.0}}, "its first call takes 29.0 s more, which "
+         "pays above about 580 steps; this training has 3,000"),
+        ({"compiling": {"fast": 60.0}}, "its first call takes 29.0 s more, which pays above about "
+                                        "580 steps; this training has 3,000"),
+    ],
+)  # fmt: skip
+def test_the_first_call_is_weighed_against_what_steps_save(changes, sentence):
+    assert said(**changes) == sentence
+
+
+def test_an_unstable_clock_leaves_the_number_open():
+    found = timed()
+    for row in found["medians"]:
+        row["unstable"] = row["phase"] == "train"
+    weighed = break_even(found, "fast", None)
+    assert weighed.pays_in_training is None
+    assert words(weighed) == (
+        "its first call takes 29.0 s more, and how many steps pay for it is unsure: the clock was "
+        "unstable"
+    )
+
+
+def test_what_was_not_measured_says_nothing():
+    found = timed()
+    for phase in ("first_call", "train"):
+        without = [
+            row for row in found["medians"] if (row["variant"], row["phase"]) != ("fast", phase)
+        ]
+        assert break_even({**found, "medians": without}, "fast", None) is None
+    assert break_even(found, "fast", 100) is None
+    assert break_even({**found, "ratios": []}, "fast", None) is None
+    assert words(None) == ""
+
+
+def test_a_step_through_the_trainer_counts_where_it_was_measured():
+    """The loop around a fast step may take what the step saves."""
+    both = timed(phases=("train", "trainer"))
+    for row in both["ratios"]:
+        if row["phase"] == "trainer":
+            row |= {"time_ratio": 0.8, "low": 0.78, "high": 0.82}
+    assert break_even(both, "fast", None).steps == pytest.approx(29 / 0.02)
+    for row in both["ratios"]:
+        if row["phase"] == "trainer":
+            row |= {"time_ratio": 1.2, "low": 1.1, "high": 1.3}
+    found = break_even(both, "fast", None)
+    assert (found.steps, found.pays_in_training) == (math.inf, False)
+
+
+def test_each_size_has_its_own_number():
+    small, large = timed(size=100), timed(0.1, size=400, batches=7)
+    found = {
+        **small,
+        **{key: small[key] + large[key] for key in ("medians", "ratios", "extents")},
+    }
+    steps = [break_even(found, "fast", size).steps for size in (100, 400)]
+    assert steps == pytest.approx([29 / 0.05, 29 / 0.09])
+    assert [steps_of_training(found, size) for size in (100, 400)] == [3000, 21]
+
+
+def test_a_training_without_end_has_no_number():
+    found = timed()
+    endless = replace(convert(WORKLOAD, Workload), epochs=-1)
+    found["settings"] = {**found["settings"], "workload": endless}
+    assert steps_of_training(found, None) is None
+    limited = replace(endless, trainer=replace(endless.trainer, max_steps=50))
+    found["settings"] = {**found["settings"], "workload": limited}
+    assert steps_of_training(found, None) == 50
