@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from example_sizes import MIB, measured
 from standard_config import resolved
 
 from twinrun.config import memory
@@ -11,16 +12,6 @@ from twinrun.config.params import Params
 
 RUN = {"workload": "denoiser", "variant": "deterministic", "seed": "1", "repeat": "1"}
 TIMING = {"timing": "determinism_denoiser"}
-MIB = 2**20
-
-
-def measured(parameters, *, optimizer=2, peak=None, batch=2**20, steps=100):
-    """Give what a rehearsal measures of float32 parameters, with so many states of an optimizer."""
-    size = 4 * parameters
-    sizes = {"parameters": parameters, "parameters_bytes": size, "batch_bytes": batch}
-    sizes["optimizer_bytes"] = optimizer * size
-    sizes["peak_memory_mb"] = peak or 450 + (2 + optimizer) * size // MIB
-    return {"sizes": sizes, "steps_per_epoch": steps}
 
 
 @pytest.fixture

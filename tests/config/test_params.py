@@ -6,6 +6,7 @@ import pytest
 from standard_config import resolved
 
 from twinrun.config.inputs import Inputs
+from twinrun.config.minutes import Minutes
 from twinrun.config.params import Params
 
 RUN = {"workload": "denoiser", "variant": "deterministic", "seed": "3", "repeat": "2"}
@@ -109,10 +110,11 @@ def test_a_timing_asks_for_a_gpu_if_any_variant_needs_one(variants, gpus):
 
 
 def test_each_seed_has_two_minutes_more_with_each_attempt_as_much_again():
-    params = of(reproducibility={"seeds": [*range(10)]}, devices={"seeds": [1]})
-    assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=1) == 50
-    assert params.minutes_of_seeds({"study": "reproducibility"}, attempt=2) == 100
-    assert params.minutes_of_seeds({"study": "devices"}, attempt=1) == 32
+    minutes = Minutes(of(reproducibility={"seeds": [*range(10)]}, devices={"seeds": [1]}))
+    named = {"workload": "no_rehearsal"}
+    assert minutes.of_seeds({"study": "reproducibility", **named}, attempt=1) == 50
+    assert minutes.of_seeds({"study": "reproducibility", **named}, attempt=2) == 100
+    assert minutes.of_seeds({"study": "devices", **named}, attempt=1) == 32
 
 
 def test_a_seed_that_is_added_trains_only_what_is_new():

@@ -175,6 +175,8 @@ def test_sizes_and_metrics_are_measured(right_ones):
     assert (sizes["parameters_bytes"], sizes["optimizer_bytes"]) == (4 * 19, 0)
     assert sizes["batch_bytes"] == 4 * (2 * 4 + 2)
     assert 100 < sizes["peak_memory_mb"] < 4000
+    assert sizes["step_seconds"] > 0
+    assert (sizes["threads"], sizes["validation_batches"]) == (1, 0)
 
 
 def test_a_module_may_skip_its_first_batches(right_ones):

@@ -174,8 +174,8 @@ def test_a_study_asks_both_of_the_step_and_of_the_whole():
         step, whole = study([], [found], [], [], runs)
         assert (step["key"], step["answer"]) == ("speed", "yes")
         assert step["measured"] == (
-            "faster, 36.3% less time: 1.57 times as fast (95% interval 1.52 to 1.64); compiling in a "
-            "training takes 30.0 s more, which pays above about 2,800 steps; this training has "
+            "faster, 36.3% less time: 1.57 times as fast (95% interval 1.52 to 1.64); compiling in "
+            "a training takes 30.0 s more, which pays above about 2,800 steps; this training has "
             "2,100, which is too few"
         )
         assert (whole["key"], whole["answer"]) == ("whole_speed", "no")

@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 
 from twinrun.config.config_files import mistakes_of, module_folders
 from twinrun.config.inputs import DATASET, RUN, TIMING, Inputs
+from twinrun.config.minutes import Minutes
 from twinrun.config.params import Params, discard_judgement
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA, STANDARD, shipped
@@ -56,6 +57,7 @@ TEMPLATES = [
 
 INPUTS = Inputs(SETTINGS)
 PARAMS = Params(INPUTS, SEARCH_PATH)
+MINUTES = Minutes(PARAMS)
 STUDIES = {name: study(name, INPUTS) for name, study in STUDY_CLASSES.items()}
 TARGETS = Targets(SETTINGS, STUDIES)
 

@@ -21,7 +21,7 @@ rule compare_repeats:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=PARAMS.minutes_of_seeds,
+        runtime=MINUTES.of_seeds,
     params:
         source=hash_of("scripts/compare_repeats.py", "twinrun.comparison.compare"),
     script:
@@ -45,7 +45,7 @@ rule locate:
     threads: lambda wildcards: SETTINGS.variants[wildcards.variant].threads
     resources:
         mem_mb=PARAMS.memory_of_replay,
-        runtime=PARAMS.minutes_of_seeds,
+        runtime=MINUTES.of_location,
         gpu=PARAMS.gpus_of_replay,
         # A resource, not a param: where the folders lie is no part of a result.
         folders=PARAMS.folders,
@@ -81,7 +81,7 @@ rule compare_variants:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=PARAMS.minutes_of_seeds,
+        runtime=MINUTES.of_seeds,
     params:
         source=hash_of("scripts/compare_variants.py", "twinrun.comparison.compare"),
     script:

@@ -18,7 +18,7 @@ rule compare_change:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=30,
+        runtime=MINUTES.of_change,
     params:
         source=hash_of("scripts/compare_change.py", "twinrun.comparison.compare"),
     script:

@@ -17,7 +17,7 @@ rule weigh:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=30,
+        runtime=MINUTES.of_noise,
     params:
         source=hash_of("scripts/weigh.py", "twinrun.comparison.noise"),
         runs=PARAMS.runs_of_noise,

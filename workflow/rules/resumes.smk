@@ -18,7 +18,7 @@ rule diagnose:
     threads: 1
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=30,
+        runtime=MINUTES.of_stops,
     params:
         source=hash_of("scripts/diagnose.py", "twinrun.comparison.resume_loss"),
         pairs=INPUTS.pairs_of_resume,

@@ -25,7 +25,7 @@ rule train:
         # Not a param either: a run is the same, whatever it is ranked by.
         **PARAMS.resource_of_trials(),
         mem_mb=PARAMS.memory_of_run,
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        runtime=MINUTES.of_run,
         # A resource, not a param: changing it must not rerun anything.
         checkpoint_minutes=SETTINGS.config["checkpoint_minutes"],
         folders=PARAMS.folders,  # likewise: where they lie is no part of a result

@@ -17,7 +17,7 @@ rule timing:
     threads: lambda wildcards: workflow.cores
     resources:
         mem_mb=PARAMS.memory_of_timing,
-        runtime=lambda wildcards, attempt: 120 * attempt,
+        runtime=MINUTES.of_timing,
         gpu=PARAMS.gpus_of_timing,
         # A resource, not a param: where the folders lie is no part of a result.
         folders=PARAMS.folders,

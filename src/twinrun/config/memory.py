@@ -36,6 +36,18 @@ class Sizes(TypedDict):
     """Bytes of the tensors of the first training batch."""
     peak_memory_mb: int
     """The most memory that the process had until then; imports alone take some 400 MiB."""
+    step_seconds: float
+    """Of the first training step, with the loading of its batch."""
+    validation_seconds: float
+    """Of a validation of one batch; 0 of none."""
+    validation_batches: int | None
+    """Of a whole one; None of a loader without a length."""
+    evaluation_seconds: float
+    """Of test and prediction, a batch of each."""
+    evaluation_batches: int | None
+    """Of the longer of both, likewise."""
+    threads: int
+    """With which these were done."""
 
 
 class Measured(TypedDict):
@@ -92,10 +104,15 @@ def of_training(found: Measured | None, variant: Variant) -> int:
     written = max(3 * parameters, parameters + optimizer)
     waiting = 2 * variant.data_workers * sizes["batch_bytes"]
     needed = sizes["peak_memory_mb"] + TRACE + _mib(written + waiting)
-    plain = ("none", "default", "default", False)
-    if (variant.compile, variant.layout, variant.optimizer, variant.cuda_graph) != plain:
+    if not is_plain(variant):
         needed = max(needed, 2 * sizes["peak_memory_mb"] + _mib(4 * parameters))
     return _asked(needed) * variant.devices
+
+
+def is_plain(variant: Variant) -> bool:
+    """Say whether a variant's steps are as Lightning does them: others are proven before."""
+    plain = ("none", "default", "default", False)
+    return (variant.compile, variant.layout, variant.optimizer, variant.cuda_graph) == plain
 
 
 def of_replay(found: Measured | None) -> int:

@@ -249,24 +249,20 @@ class Params:
 
         Read when Snakemake asks, which is after the rehearsal of the same start.
         """
-        found = self._measured(wildcards["workload"])
+        found = self.measured(wildcards["workload"])
         return memory.of_training(found, self._variant(wildcards)) * attempt
 
     def memory_of_replay(self, wildcards: Wildcards, attempt: int) -> int:
         """Return what locating asks for, likewise."""
-        return memory.of_replay(self._measured(wildcards["workload"])) * attempt
+        return memory.of_replay(self.measured(wildcards["workload"])) * attempt
 
     def memory_of_timing(self, wildcards: Wildcards, attempt: int) -> int:
         """Return what a timing asks for, likewise."""
         timing = self.inputs.settings.timings[wildcards["timing"]]
         variants = [self.inputs.settings.variants[name] for name in timing.variants]
-        return memory.of_timing(self._measured(timing.workload), timing, variants) * attempt
+        return memory.of_timing(self.measured(timing.workload), timing, variants) * attempt
 
-    def _measured(self, workload: str) -> memory.Measured | None:
+    def measured(self, workload: str) -> memory.Measured | None:
+        """Return what the last rehearsal measured of a workload; None where there is none."""
         is_rehearsed = self.inputs.settings.config["rehearsal"]
         return memory.measured_of(workload) if is_rehearsed else None
-
-    def minutes_of_seeds(self, wildcards: Wildcards, attempt: int) -> int:
-        """Allow half an hour and two minutes for each seed, with each attempt as much again."""
-        seeds = self.inputs.settings.config[wildcards["study"]]["seeds"]
-        return (30 + 2 * len(seeds)) * attempt

@@ -13,6 +13,7 @@ from twinrun.config.definitions import Training
 from twinrun.config.memory import Sizes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.assemble import trainer_of
+from twinrun.training.batch_clock import BatchClock
 from twinrun.training.rehearsal_plan import first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
@@ -214,7 +215,7 @@ def _fingerprints(module: pl.LightningModule) -> dict[str, int]:
     }
 
 
-def sizes_of(module: pl.LightningModule, step: FirstStep) -> Sizes:
+def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> Sizes:
     """Measure what a training needs, after its first step."""
     parameters = list(module.parameters())
     return {
@@ -223,4 +224,10 @@ def sizes_of(module: pl.LightningModule, step: FirstStep) -> Sizes:
         "optimizer_bytes": step.optimizer_bytes,
         "batch_bytes": step.batch_bytes,
         "peak_memory_mb": peak_memory_mb(),
+        "step_seconds": round(clock.step, 6),
+        "validation_seconds": round(clock.validation, 6),
+        "validation_batches": clock.validation_batches,
+        "evaluation_seconds": round(clock.evaluation, 6),
+        "evaluation_batches": clock.evaluation_batches,
+        "threads": torch.get_num_threads(),
     }

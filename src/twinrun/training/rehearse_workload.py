@@ -22,6 +22,7 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import determinism
 from twinrun.process.imported_code import imported_files
 from twinrun.training.assemble import of_run_in
+from twinrun.training.batch_clock import BatchClock
 from twinrun.training.build_workload import build_data, build_module, wrong_values
 from twinrun.training.contract import deviations
 from twinrun.training.evaluate import evaluate
@@ -181,9 +182,9 @@ def _of_step(
     if data is None:
         return
     say("one training step")
-    step = FirstStep(say=say)
+    step, clock = FirstStep(say=say), BatchClock()
     try:
-        trainer = trainer_of_first_step(training, root, step, Supported())
+        trainer = trainer_of_first_step(training, root, step, Supported(), clock)
         left_out = without_checkpoints(module)
         trainer.fit(module, datamodule=data)
         if trainer.enable_validation and not step.has_validated:  # no first epoch need be
@@ -201,7 +202,7 @@ def _of_step(
     evaluation = evaluate(trainer, module, data, workload)
     found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]
     found["logged"] = sorted({*step.logged, *evaluation.metrics})
-    found["sizes"] = sizes_of(module, step)
+    found["sizes"] = sizes_of(module, step, clock)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:
         found["notes"] += [f"{part.label}: {text}" for text in deviations(training, say)]
     if part.metric is not None and part.metric not in found["logged"] and step.count:

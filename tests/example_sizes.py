@@ -1,0 +1,14 @@
+"""What a rehearsal measures, for tests of what jobs ask for."""
+
+MIB = 2**20
+
+
+def measured(parameters, *, optimizer=2, peak=None, batch=2**20, steps=100):
+    """Give what a rehearsal measures of float32 parameters, with so many states of an optimizer."""
+    size = 4 * parameters
+    sizes = {"parameters": parameters, "parameters_bytes": size, "batch_bytes": batch}
+    sizes["optimizer_bytes"] = optimizer * size
+    sizes["peak_memory_mb"] = peak or 450 + (2 + optimizer) * size // MIB
+    sizes |= {"step_seconds": 0.01, "validation_seconds": 0.0, "validation_batches": 0}
+    sizes |= {"evaluation_seconds": 0.0, "evaluation_batches": 0, "threads": 1}
+    return {"sizes": sizes, "steps_per_epoch": steps}
