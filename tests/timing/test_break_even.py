@@ -48,10 +48,10 @@ def said(*arguments, size=None, compiling=None, **changes):
         ({"batches": 100}, "its first call takes 29.0 s more, which pays above about 580 steps; "
                            "this training has 300, which is too few"),
         ({"batches": None}, "its first call takes 29.0 s more, which pays above about 580 steps"),
-        ({"ratio": 1.5}, "its first call takes 29.0 s more, which never pays, since no step is "
-                         "measured to be faster"),
-        ({"ratio": 0.99}, "its first call takes 29.0 s more, which never pays, since no step is "
-                          "measured to be faster"),
+        ({"ratio": 1.5}, "its first call takes 29.0 s more, which never pays, since its steps are "
+                         "not faster"),
+        ({"ratio": 0.99}, "its first call takes 29.0 s more, and whether any number of steps pays "
+                          "for it is undecided"),
         ({"first_call": 1.2}, ""),
         ({"first_call": 0.5}, ""),
         ({"size": 100}, "its first call takes 29.0 s more, which pays above about 580 steps; this "

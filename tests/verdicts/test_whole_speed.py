@@ -79,6 +79,12 @@ def test_what_waited_for_other_jobs_is_never_faster():
         )
 
 
+def test_what_is_slower_whatever_it_waited_is_not_faster():
+    """A second of training, and two minutes to compile it; a third of that was waiting."""
+    assert two(131.0, 2.5, waited=43.0)[0] == "no"
+    assert two(131.0, 80.0, waited=60.0)[0] == "undecided"
+
+
 def test_what_nobody_counted_is_no_answer():
     answer, measured = two(30.0, waited=None)
     assert answer == "undecided"

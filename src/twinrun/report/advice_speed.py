@@ -5,6 +5,7 @@ nothing is said of it. Numbers are given where the clock was steady. What makes 
 training not, since compiling takes longer than its steps save, is not advised for training.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from twinrun.formatting import count, seconds
@@ -189,9 +190,10 @@ def _pays(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured
     longer = sorted(needed, key=lambda of: of.once)
     subject = longer[-1].subject
     takes = f"{'up to ' if longer[0].once < longer[-1].once else ''}{seconds(longer[-1].once)}"
-    if any(of.is_unsure for of in needed) or any(m.unstable for m in found):
+    is_unsure = any(of.is_unsure or of.is_undecided for of in needed)
+    if is_unsure or any(m.unstable for m in found):
         return f"{subject} takes {takes} more; how many steps pay for it is unsure"
-    if any(of.saved <= 0 or not of.is_measured for of in needed):
+    if any(math.isinf(of.steps) for of in needed):
         # Through the Trainer, where the bare step is faster.
         return f"it never pays, since {subject} takes {takes} more"
     steps = " to ".join(map(count, ends(needed)))

@@ -52,14 +52,21 @@ def gains(
 def pays(found: BreakEven | None) -> str | None:
     """Say from which step on a variant pays, in a cell of a table.
 
-    >>> of = dict(is_of_run=False, step=0.03, is_measured=True, is_unsure=False, has=3120)
-    >>> pays(BreakEven(once=26.7, saved=0.011, **of)), pays(BreakEven(once=9.0, saved=-1.0, **of))
-    ('2,500', 'never')
+    >>> of = dict(is_of_run=False, step=0.03, once=26.7, is_unsure=False, has=3120)
+    >>> [
+    ...     pays(BreakEven(saved=saved, effect=effect, **of))
+    ...     for saved, effect in (
+    ...         (0.011, "faster"), (-1.0, "slower"), (0.01, "no difference measured")
+    ...     )
+    ... ]
+    ['2,500', 'never', 'unsure']
     """
     if found is None:
         return None
     if found.is_free:
         return "at once" if found.pays_in_training else None
+    if found.is_undecided:
+        return "unsure"
     if math.isinf(found.steps):
         return "never"
     return "unsure" if found.is_unsure else count(rounded_up(found.steps))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from twinrun.formatting import count, seconds
-from twinrun.timing.ratio_words import effect_of
+from twinrun.timing.ratio_words import Effect, effect_of
 from twinrun.timing.summary import Median, Ratio, TimingSummary
 
 FEW_STEPS = 10  # a first call that is made up for by fewer costs nothing
@@ -29,8 +29,8 @@ class BreakEven:
     """Seconds of the baseline's step."""
     saved: float
     """Seconds that a step takes less than the baseline's; negative where it takes more."""
-    is_measured: bool
-    """Whether it is measured that a step is faster."""
+    effect: Effect
+    """What the timing shows of a step."""
     is_unsure: bool
     """Whether the clock of the steps was unstable."""
     has: int | None
@@ -38,8 +38,8 @@ class BreakEven:
 
     @property
     def steps(self) -> float:
-        """Return the steps after which it pays; infinite where it never does, 0 from the first."""
-        if not self.is_measured or self.saved <= 0:
+        """Return the steps after which it pays; infinite where no step is shown to be faster."""
+        if self.effect != "faster" or self.saved <= 0:
             return math.inf
         return max(self.once, 0.0) / self.saved
 
@@ -56,11 +56,16 @@ class BreakEven:
     @property
     def pays_in_training(self) -> bool | None:
         """Say whether the training is long enough; None where that is not known."""
-        if self.is_free:
-            return self.is_measured and self.saved > 0
-        if math.isinf(self.steps):
-            return False
+        if self.is_undecided:
+            return None
+        if self.is_free or math.isinf(self.steps):
+            return not math.isinf(self.steps)
         return None if self.has is None or self.is_unsure else self.steps < self.has
+
+    @property
+    def is_undecided(self) -> bool:
+        """Say whether the timing could not tell if a step is faster."""
+        return self.effect in ("no difference measured", "too few measurements")
 
 
 def break_even(
@@ -100,7 +105,7 @@ def break_even(
             is_of_run=of_run > first,
             step=step[timing["baseline"]]["seconds_per_step"],
             saved=saved,
-            is_measured=effect_of(ratio) == "faster",
+            effect=effect_of(ratio),
             is_unsure=any(step[name]["unstable"] for name in names),
             has=steps_of_training(timing, size),
         )
@@ -121,16 +126,18 @@ def words(found: BreakEven | None) -> str:
     """Say what the first call costs, and whether the training is long enough; a clause, or nothing.
 
     >>> of = dict(is_of_run=False, step=0.03, is_unsure=False, has=3120)
-    >>> words(BreakEven(once=26.7, saved=0.011, is_measured=True, **of))
+    >>> words(BreakEven(once=26.7, saved=0.011, effect="faster", **of))
     'its first call takes 26.7 s more, which pays above about 2,500 steps; this training has 3,120'
-    >>> words(BreakEven(once=26.7, saved=-0.01, is_measured=False, **of))
-    'its first call takes 26.7 s more, which never pays, since no step is measured to be faster'
+    >>> words(BreakEven(once=26.7, saved=-0.01, effect="slower", **of))
+    'its first call takes 26.7 s more, which never pays, since its steps are not faster'
     """
     if found is None or found.is_free:
         return ""
     takes = f"{found.subject} takes {seconds(found.once)} more"
+    if found.is_undecided:
+        return f"{takes}, and whether any number of steps pays for it is undecided"
     if math.isinf(found.steps):
-        return f"{takes}, which never pays, since no step is measured to be faster"
+        return f"{takes}, which never pays, since its steps are not faster"
     if found.is_unsure:
         return f"{takes}, and how many steps pay for it is unsure: the clock was unstable"
     pays = f"{takes}, which pays above about {count(rounded_up(found.steps))} steps"
@@ -153,7 +160,7 @@ def rounded_up(steps: float) -> int:
 def ends(found: Sequence[BreakEven]) -> Iterator[int]:
     """Yield the smallest and the largest number of steps that pay, rounded up; one if they agree.
 
-    >>> alike = dict(is_of_run=False, step=0.1, is_measured=True, is_unsure=False, has=None)
+    >>> alike = dict(is_of_run=False, step=0.1, effect="faster", is_unsure=False, has=None)
     >>> two = [BreakEven(once=once, saved=0.01, **alike) for once in (2.0, 1.0)]
     >>> list(ends(two)), list(ends(two[:1]))
     ([100, 200], [200])

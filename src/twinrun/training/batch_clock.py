@@ -19,11 +19,11 @@ class BatchClock(pl.Callback):
         """Of test or prediction, whichever has more; None likewise."""
         self._started = 0.0
 
-    def on_train_epoch_start(self, *_: object) -> None:
+    def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock: the first batch is loaded next."""
         self._started = timer()
 
-    def on_train_batch_end(self, *_: object) -> None:
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Note the seconds of the step, and start the clock again."""
         now = timer()
         self.step, self._started = now - self._started, now
@@ -33,7 +33,7 @@ class BatchClock(pl.Callback):
         self.validation_batches = _number_of(trainer.val_dataloaders)
         self._started = timer()
 
-    def on_validation_end(self, *_: object) -> None:
+    def on_validation_end(self, *_: object, **__: object) -> None:
         """Note its seconds."""
         self.validation = timer() - self._started
 
@@ -45,7 +45,7 @@ class BatchClock(pl.Callback):
         """Start the clock."""
         self._begin_evaluation(trainer.predict_dataloaders)
 
-    def on_test_end(self, *_: object) -> None:
+    def on_test_end(self, *_: object, **__: object) -> None:
         """Note its seconds."""
         self.evaluation += timer() - self._started
 

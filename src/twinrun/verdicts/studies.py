@@ -260,8 +260,13 @@ def _trained_study(
     """Do likewise for a study that also asks how long its whole trainings took."""
 
     def judged(files: StudyFiles) -> list[Verdict]:
-        runs = read(files.runs, _one(read_ended), results=files.results)
-        return _timed_study(lambda *kinds: verdicts(*kinds, runs))(files)
+        return verdicts(
+            read(files.comparisons, read_comparisons, results=files.results),
+            read(files.timings, _timing, results=files.results),
+            files.missing,
+            files.untimed,
+            read(files.runs, _one(read_ended), results=files.results),
+        )
 
     return judged
 

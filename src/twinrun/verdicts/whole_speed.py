@@ -130,21 +130,20 @@ def _no_pair(own: Sequence[RunManifest], base: Sequence[RunManifest]) -> str | N
 
 def judged(own: WholeTrainings, base: WholeTrainings) -> tuple[Answer, str]:
     """Answer whether trainings were faster, and say what stands against an answer."""
-    both, ratio = (own, base), time_ratio(own, base)
-    effect, is_single = effect_of(ratio), len(own.seconds) == 1
-    has_waited = [of.has_waited for of in both]
-    doubts = []
+    both, effect = (own, base), effect_of(time_ratio(own, base))
+    has_waited, is_single = [of.has_waited for of in both], len(own.seconds) == 1
     if None in has_waited:
-        doubts.append("nobody knows here how long they had to wait for others")
+        doubt = "nobody knows here how long they had to wait for others"
+    elif effect == "slower":
+        return "no", ""  # whatever they waited
     elif any(has_waited) and is_single:
-        doubts.append("a training a side that had to wait for others is no measurement")
-    if not doubts and effect in ("faster", "slower", "no difference that matters"):
+        doubt = "a training a side that had to wait for others is no measurement"
+    elif effect in ("faster", "no difference that matters"):
         return ("yes" if effect == "faster" else "no"), ""
-    if not doubts:
-        share = percent(noise(own, base))
+    else:
         beside = "" if all(of.is_alone for of in both) else ", beside other jobs"
-        doubts.append(f"two such trainings may differ by {share}{beside}")
-    return "undecided", f"; undecided, since {doubts[0]}"
+        doubt = f"two such trainings may differ by {percent(noise(own, base))}{beside}"
+    return "undecided", f"; undecided, since {doubt}"
 
 
 def in_words(own: WholeTrainings, base: WholeTrainings) -> str:
