@@ -79,13 +79,14 @@ def sums_of_rows(tensor: torch.Tensor) -> torch.Tensor:
     Args:
         tensor: a strided one of one dimension or more, not quantised.
     """
-    count = len(tensor)
-    raw = _raw(tensor).view(count, -1) if tensor.numel() else _raw(tensor).new_empty(count, 0)
+    if not tensor.numel():  # no rows, or rows of no block
+        return torch.zeros(len(tensor), dtype=torch.int64, device=tensor.device)
+    raw = _raw(tensor).view(len(tensor), -1)
     size = -(-raw.shape[1] // _WORD)
     if size > BLOCK:
         return torch.cat([_of_large(row) for row in raw])
-    found = [_of_blocks(_words(part)) for part in raw.split(max(MOST // max(size, 1), 1))]
-    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64, device=tensor.device)
+    sums_of_parts = [_block_sums(_words(part)) for part in raw.split(MOST // size)]
+    return _mixed(torch.cat(sums_of_parts) ^ _keys(tensor.device)[0])
 
 
 def words_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -138,13 +139,6 @@ def _of_large(raw: torch.Tensor) -> torch.Tensor:
     of_blocks = torch.cat(parts)
     keys = _keys(raw.device, len(of_blocks))
     return _mixed(of_blocks ^ keys[: len(of_blocks)]).sum(0, keepdim=True)
-
-
-def _of_blocks(words: torch.Tensor) -> torch.Tensor:
-    """Hash rows of one block each: of (N, W) words (N,)."""
-    if not words.shape[1]:
-        return words.new_zeros(len(words))
-    return _mixed(_block_sums(words) ^ _keys(words.device)[0])
 
 
 def _block_sums(words: torch.Tensor) -> torch.Tensor:

@@ -166,7 +166,9 @@ class Tracer(pl.Callback):
         parameters = parameters_of(pl_module, trainer.optimizers)
         self.not_fingerprinted.update(self._batch.look_at(batch, self._taken))
         self._gradients = {}
-        if self._between is None or not self._between.are_untouched(parameters):
+        is_known = self._between is not None and self._between.are_untouched(parameters)
+        # What an earlier step has left may be known by another hash than this one takes.
+        if not is_known or self._taken.on_host:
             self._parameters = self._taken.tensors(parameters)
         buffers = self._taken.tensors(dict(pl_module.named_buffers()))
         self._start = {
