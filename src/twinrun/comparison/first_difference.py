@@ -70,9 +70,9 @@ def first_difference(
     # ~True is -2.
     index = int((~equal).any(axis=1).argmax())
     quantity = list(QUANTITIES)[int((~equal[index]).argmax())]
-    tensor = None
+    tensor, known = None, known_of(first, second, len(steps))
     # Loss, batch and what the step starts with are one fingerprint each, without names.
-    if quantity in PER_STEP:
+    if quantity in PER_STEP and known[quantity][index]:
         step = int(steps["step"].iloc[index])
         tensor = _differing_name(first, second, quantity, PER_STEP[quantity], step)
     words: Quantity
@@ -86,8 +86,7 @@ def first_difference(
     else:
         words = WORDS[quantity]
         found = _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
-    whole = whole_steps(known_of(first, second, len(steps)))[: index + 1]
-    return _with_gap(found, steps, index, whole)
+    return _with_gap(found, steps, index, whole_steps(known)[: index + 1])
 
 
 def _with_gap(
