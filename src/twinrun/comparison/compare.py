@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.comparable import whole_steps, with_gaps
 from twinrun.comparison.first_difference import first_difference
 from twinrun.comparison.happened import not_in_effect, without_effect_in_part
 from twinrun.comparison.outputs import (
@@ -27,6 +28,7 @@ from twinrun.comparison.tables import (
     STEP_COLUMNS,
     Run,
     is_untrained,
+    known_of,
     non_finite_loss,
     read_tables,
     step_table,
@@ -37,7 +39,7 @@ from twinrun.comparison.tensors import (
     compare_tensors,
     counts,
 )
-from twinrun.comparison.trace_words import traced_clause
+from twinrun.comparison.trace_words import HASHED_APART, traced_clause
 from twinrun.process.compiler_cache import sharing
 from twinrun.run_records import Departure, RunManifest
 
@@ -193,10 +195,20 @@ def _compared(
         runs=[str(folder) for folder in folders],
     )
     traced = traced_clause(run_files.variant_of(manifests[0]).traced, compared["steps"])
-    if traced is not None and not reason:
-        compared["traced"] = traced
+    clauses = [traced, None if compared["first_difference"] else _hashed_apart(tables)]
+    if any(clauses) and not reason:
+        compared["traced"] = "; ".join(filter(None, clauses))
     # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
+
+
+def _hashed_apart(tables: Sequence[Run]) -> str | None:
+    """Say that most steps were not compared whole, where runs took their fingerprints unlike."""
+    for other in tables[1:]:
+        size = min(len(tables[0].steps), len(other.steps))
+        if size and not whole_steps(known_of(tables[0], other, size)).all():
+            return HASHED_APART
+    return None
 
 
 def _compared_tensors(tables: Sequence[Run]) -> tuple[list[ComparedTensors], pd.DataFrame]:
@@ -220,7 +232,8 @@ def _compared_steps(tables: Sequence[Run]) -> tuple[list[pd.DataFrame], list[Fir
     for other in tables[1:]:
         first = tables[0]
         steps = step_table(first, other)
-        step_tables.append(steps.assign(repeat=other.manifest["repeat"]))
+        shown = with_gaps(steps, known_of(first, other, len(steps)))
+        step_tables.append(shown.assign(repeat=other.manifest["repeat"]))
         workers = run_files.variant_of(first.manifest).devices
         difference = first_difference(first, other, steps, workers=workers)
         firsts += [] if difference is None else [difference]

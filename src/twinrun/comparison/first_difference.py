@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from twinrun.comparison.causes import TAKEN_OVER, cause_of
+from twinrun.comparison.comparable import are_comparable, whole_steps
 from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Quantity
-from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run
+from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run, known_of
 from twinrun.run_records import PER_STEP
 from twinrun.trace.setting_values import settings_at
 
@@ -69,9 +70,9 @@ def first_difference(
     # ~True is -2.
     index = int((~equal).any(axis=1).argmax())
     quantity = list(QUANTITIES)[int((~equal[index]).argmax())]
-    tensor = None
+    tensor, known = None, known_of(first, second, len(steps))
     # Loss, batch and what the step starts with are one fingerprint each, without names.
-    if quantity in PER_STEP:
+    if quantity in PER_STEP and known[quantity][index]:
         step = int(steps["step"].iloc[index])
         tensor = _differing_name(first, second, quantity, PER_STEP[quantity], step)
     words: Quantity
@@ -85,11 +86,26 @@ def first_difference(
     else:
         words = WORDS[quantity]
         found = _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
-    return _with_gap(found, steps, index)
+    return _with_gap(found, steps, index, whole_steps(known)[: index + 1])
 
 
-def _with_gap(found: FirstDifference, steps: pd.DataFrame, index: int) -> FirstDifference:
-    """Say since when it may have differed, where the steps before it were not traced."""
+def _with_gap(
+    found: FirstDifference, steps: pd.DataFrame, index: int, whole: np.ndarray
+) -> FirstDifference:
+    """Say since when it may have differed, where the steps before it were not traced.
+
+    Args:
+        found: what differed.
+        steps: the table of steps.
+        index: the row in which it did.
+        whole: of each row up to that one, whether all of the step could be compared.
+    """
+    if not whole.all():
+        # Anything in the steps since the last one that was compared whole may have caused it.
+        last = np.flatnonzero(whole[:index])
+        found["since"] = int(steps["step"].iloc[last[-1]]) + 1 if len(last) else 1
+        found["cause"] = "not traced"
+        return found
     before = int(steps["step"].iloc[index - 1]) if index else 0
     if found["step"] - before > 1:
         found["since"] = before + 1
@@ -175,6 +191,11 @@ def _kind_of_data(first: Run, second: Run, index: int) -> Cause:
     the other run's epoch; a last partial batch that is dropped leaves a few out. Where that epoch
     was not seen whole, they may be in what was not seen.
     """
+    arrays = first.fingerprints, second.fingerprints
+    # Up to here both have the same steps; of its own later ones a run has the same hash.
+    steps = first.steps["step"].to_numpy()[: index + 1]
+    if not are_comparable(*arrays, "samples", steps).all():
+        return "data order or content"
     own, other = (_samples_of_step(run, index) for run in (first, second))
     # `samples` is a sum of fingerprints, so it forgets the order.
     if first.steps["samples"][index] == second.steps["samples"][index]:

@@ -54,6 +54,7 @@ def save_start(
     # As text: fingerprints without a letter would be read as numbers.
     steps = artifacts.read_csv(run_files.verified(recorded, "steps.csv"), types=str)
     tracer = Tracer()
+    tracer.host_step = run.variant.traced.start  # as the run had it, which traced fewer steps
     saver = _Saver(tracer, steps, step, quantity, Path(start))
     # The tracer first: the saver looks at the row that it has just written.
     with _trained(run, [tracer, saver]) as (trainer, module, data):

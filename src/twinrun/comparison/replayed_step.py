@@ -19,10 +19,12 @@ from twinrun.comparison.module_attributes import Attributes, attributes_of, set_
 from twinrun.comparison.step_state import StepState, set_progress, set_state
 from twinrun.parameters import parameters_of
 from twinrun.trace.data_flow import Region
-from twinrun.trace.fingerprints import fingerprint, fingerprint_rng_states, fingerprint_states
+from twinrun.trace.fingerprints import Print, fingerprint_rng_states
 from twinrun.trace.loss import loss_of
 from twinrun.trace.op_rows import OpRow, Phase
 from twinrun.trace.op_tracer import OpTracer
+from twinrun.trace.pending import fetch, value_of
+from twinrun.trace.step_fingerprints import StepFingerprints
 
 
 class Start(TypedDict):
@@ -66,6 +68,7 @@ class Replayer(pl.Callback):
     def __init__(self, start: Start, repeats: int) -> None:
         self._start, self._repeats = start, repeats
         self._done = 0
+        self._taken = StepFingerprints()
         self._marks: list[Mark] = []
         self._attributes: dict[str, Attributes] | None = None
 
@@ -146,9 +149,10 @@ class Replayer(pl.Callback):
 
     def _mark_gradients(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         with self._tracer.aside():
-            for name, parameter in parameters_of(pl_module, trainer.optimizers).items():
-                held = [] if parameter.grad is None else [parameter.grad]
-                self._mark("gradients", name, fingerprint(parameter.grad), held)
+            gradients = {n: p.grad for n, p in parameters_of(pl_module, trainer.optimizers).items()}
+            for name, found in self._taken.tensors(gradients).items():
+                held = gradients[name]
+                self._mark("gradients", name, found, [] if held is None else [held])
 
     def on_train_batch_end(
         self,
@@ -176,13 +180,15 @@ class Replayer(pl.Callback):
         """Mark each quantity in the order in which one causes the next."""
         for name, state in fingerprint_rng_states(cuda=torch.cuda.is_initialized()).items():
             self._mark("RNG states after the step", name, state, [], _generators(name))
-        for name, buffer in pl_module.named_buffers():
-            self._mark("buffers", name, fingerprint(buffer), [buffer])
+        buffers = dict(pl_module.named_buffers())
+        for name, found in self._taken.tensors(buffers).items():
+            self._mark("buffers", name, found, [buffers[name]])
         loss = loss_of(outputs)
-        self._mark("loss", "", fingerprint(loss), [] if loss is None else [loss])
+        found = self._taken.tensors({"": loss})[""]
+        self._mark("loss", "", found, [] if loss is None else [loss])
         parameters = parameters_of(pl_module, trainer.optimizers)
-        states = fingerprint_states(trainer.optimizers, list(parameters.values()))
-        for (name, parameter), state in zip(parameters.items(), states, strict=True):
+        for name, state in self._taken.states(trainer.optimizers, parameters).items():
+            parameter = parameters[name]
             held = [
                 value
                 for optimizer in trainer.optimizers
@@ -192,18 +198,19 @@ class Replayer(pl.Callback):
                 if isinstance(value, torch.Tensor)
             ]
             self._mark("optimizer state", name, state, held)
-        for name, parameter in parameters.items():
-            self._mark("parameters", name, fingerprint(parameter), [parameter])
+        for name, found in self._taken.tensors(parameters).items():
+            self._mark("parameters", name, found, [parameters[name]])
 
     def _mark(
         self,
         quantity: str,
         name: str,
-        content: int,
+        content: Print,
         tensors: Iterable[torch.Tensor],
         generators: Iterable[torch.Generator] = (),
     ) -> None:
         tensors = list(tensors)
+        fetch([content])  # the first of a quantity brings over all of them
         regions = (
             *self._tracer.regions(tensors),
             *(self._tracer.generator(generator) for generator in generators),
@@ -211,7 +218,7 @@ class Replayer(pl.Callback):
         mark = Mark(
             quantity=quantity,
             name=name,
-            content=f"{content:016x}",
+            content=f"{value_of(content):016x}",
             regions=regions,
             before=len(self._tracer.rows),
             like=tensors[0] if len(tensors) == 1 else None,

@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
+from twinrun.comparison.comparable import are_comparable, equal_as_far_as_known
 from twinrun.comparison.distances import differences, relative, squares
 from twinrun.comparison.kept_steps import rows_of
 from twinrun.comparison.pair_records import NonFiniteLoss
 from twinrun.run_records import PER_STEP, RunManifest
+from twinrun.trace.hash_kinds import kinds_of
 
 # Quantities of a step, in the order in which one causes the next, and their columns in a steps.csv.
 QUANTITIES = {
@@ -159,7 +161,10 @@ def _not_whole(path: Path, size: int, what: str) -> Exception:
 def is_untrained(run: Run) -> bool:
     """Say whether no step that was traced left other parameters than the first one found."""
     found = run.steps[["before", "parameters"]].to_numpy()
-    return bool(found.size) and bool((found == found[0, 0]).all())
+    # On a GPU one step has another hash than the others.
+    kinds = kinds_of(run.fingerprints, "parameters", run.steps["step"].to_numpy())
+    of_kinds = [found[kinds == kind] for kind in np.unique(kinds)]
+    return bool(found.size) and all(bool((of == of[0, 0]).all()) for of in of_kinds)
 
 
 def non_finite_loss(run: Run) -> NonFiniteLoss | None:
@@ -190,14 +195,19 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
     rows = np.full((size, 2), np.nan)
     for index, samples in _samples(first, second, left["step"].to_numpy()):
         rows[index] = np.sqrt(squares(*samples, "float64"))
-    others = {} if _share_shards(first, second) else {"own_gradients_equal": np.ones(size, bool)}
     apart, sizes = rows.T
+    known = known_of(first, second, size)
+    others = {} if _share_shards(first, second) else {"own_gradients_equal": np.ones(size, bool)}
     return pd.DataFrame(
         {
             "step": left["step"],
             "epoch": left["epoch"],
             **{
-                f"{quantity}_equal": left[column] == right[column]
+                f"{quantity}_equal": equal_as_far_as_known(
+                    (left[column] == right[column]).to_numpy(),
+                    known[quantity],
+                    apart if quantity == "parameters" else None,
+                )
                 for quantity, column in QUANTITIES.items()
             },
             # In place of those above: the joined fingerprint of a run on a GPU has a generator
@@ -210,6 +220,16 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
             "relative_l2": relative(apart, sizes),
         }
     )
+
+
+def known_of(first: Run, second: Run, size: int) -> dict[str, np.ndarray]:
+    """Say of each quantity at which of the first steps it can be compared, (size,) bool each."""
+    steps = first.steps["step"].to_numpy()[:size]
+    arrays = first.fingerprints, second.fingerprints
+    found = {name: are_comparable(*arrays, of, steps) for name, of in QUANTITIES.items()}
+    if not _share_shards(first, second):
+        found["own_gradients"] = np.ones(size, dtype=bool)
+    return found
 
 
 def _samples(

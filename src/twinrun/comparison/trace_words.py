@@ -5,6 +5,11 @@ from twinrun.formatting import count
 
 UNTRACED = "parameters and buffers compared before the first step and at the end only; not traced"
 
+HASHED_APART = (
+    "compared whole at the first traced step alone, since fingerprints of a GPU are no CPU's; at "
+    "others losses, RNG states and sampled parameters"
+)
+
 
 def traced_clause(traced: TracedSteps, steps: int) -> str | None:
     """Say which steps of a training were traced; None where all were.

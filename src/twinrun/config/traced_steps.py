@@ -25,6 +25,15 @@ class TracedSteps:
         return step <= self.first or (self.every is not None and step % self.every == 0)
 
     @property
+    def start(self) -> int:
+        """The first of them; 0 if there is none.
+
+        >>> TracedSteps(every=10).start, TracedSteps(first=5).start
+        (10, 1)
+        """
+        return 1 if self.first else self.every or 0
+
+    @property
     def are_all(self) -> bool:
         """Whether every step is traced."""
         return self.every == 1

@@ -30,8 +30,10 @@ from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import unheld_parameters
-from twinrun.trace.fingerprints import fingerprint, join
+from twinrun.trace.fingerprints import join, joined
 from twinrun.trace.loss import loss_of
+from twinrun.trace.pending import fetch, kind_of, value_of
+from twinrun.trace.step_fingerprints import StepFingerprints
 
 
 class WholeBatch(pl.Callback):
@@ -48,6 +50,8 @@ class WholeBatch(pl.Callback):
         """The loss of the last step's whole mini-batch."""
         self.own_gradients = 0
         """A fingerprint of every worker's gradients of the last step, before they were summed."""
+        self.own_kind = 0
+        """By which hash: see `trace.hash_kinds`."""
         self._workers = workers
         self._sharded = sharded
         self._stop = stop
@@ -139,7 +143,11 @@ class WholeBatch(pl.Callback):
         # Not 0 * loss: the loss of a sample that counts nothing may be NaN.
         weighted = float(loss) * weight if weight and loss is not None else 0.0
         # A fingerprint's two halves: float64 holds 53 bits.
-        halves = divmod(join([fingerprint(bucket) for bucket in self._own_gradients]), 2**32)
+        buckets = {str(n): bucket for n, bucket in enumerate(self._own_gradients)}
+        own = joined(StepFingerprints().tensors(buckets).values())
+        fetch([own])
+        halves = divmod(value_of(own), 2**32)
+        self.own_kind = kind_of(own)
         # All in one exchange, since each waits for the slowest worker.
         seen = self._exchange([self._stop.asked(), weighted, *halves, trainer.should_stop])
         self._stop.agree(seen[:, 0].tolist())

@@ -58,6 +58,7 @@ class WholeBatchTracer(Tracer):
         if self._workers.is_first:
             loss = self._whole_batch.loss
             self.own_gradients = self._whole_batch.own_gradients
+            self.own_kind = self._whole_batch.own_kind
             super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
 
 

@@ -5,10 +5,13 @@ replace a layer or add one. So nothing but names is remembered from step to step
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 
 from twinrun.trace.fingerprints import fingerprint
+
+Found = TypeVar("Found")
 
 
 def fingerprints_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
@@ -26,7 +29,7 @@ class Columns:
         """Return all names."""
         return list(self._positions)
 
-    def row(self, values: Mapping[str, int]) -> list[int]:
+    def row(self, values: Mapping[str, Found]) -> list[Found | int]:
         """Return values in the order of the columns, 0 for what is not there; add new columns."""
         for name in values:
             self._positions.setdefault(name, len(self._positions))

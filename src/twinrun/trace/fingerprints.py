@@ -2,11 +2,14 @@
 
 A fingerprint sees a swap of two values, the sign of a zero and any flipped bits (64 bits: two
 different tensors share one with probability 5e-20). Taking one reads only: no random number is
-drawn and no tensor is changed. What lies on a GPU is copied to the host.
+drawn and no tensor is changed. What lies on a GPU is copied to the host; a training's steps are
+fingerprinted where they lie, by `step_fingerprints`, which hands its own way of taking one to the
+functions here.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +18,12 @@ import xxhash
 from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
 from twinrun.plain_tensors import plain_tensors
+from twinrun.trace.pending import Pending, together, value_of
+
+Print: TypeAlias = int | Pending[int]
+"""A fingerprint, or one that follows from numbers on a GPU."""
+Taking: TypeAlias = Callable[[torch.Tensor | None], Print]
+"""Takes the fingerprint of a tensor; of None, 0."""
 
 
 def fingerprint(tensor: torch.Tensor | None) -> int:
@@ -44,12 +53,26 @@ def fingerprint_tree(batch: object) -> int:
 
 def fingerprint_batch(batch: object) -> tuple[int, list[str]]:
     """Return `fingerprint_tree`, and the classes of the objects that it could not look into."""
-    digest, opaque = xxhash.xxh3_64(), []
+    found, opaque = print_of_batch(batch, fingerprint)
+    return value_of(found), opaque
+
+
+def print_of_batch(batch: object, taken: Taking) -> tuple[Print, list[str]]:
+    """Return what `fingerprint_batch` does, with tensors fingerprinted in another way."""
+    texts, opaque = [], []
     for path, leaf in leaves(batch):
-        digest.update(f"{path!r}={described(leaf)};".encode())
+        texts.append(_line(f"{path!r}=", leaf, taken))
         if isinstance(leaf, Opaque):
             opaque.append(leaf.kind)
-    return digest.intdigest(), opaque
+    return together(texts, lambda all_: xxhash.xxh3_64_intdigest("".join(all_).encode())), opaque
+
+
+def _line(start: str, leaf: object, taken: Taking) -> str | Pending[str]:
+    if not isinstance(leaf, torch.Tensor):
+        return f"{start}{described(leaf)};"
+    # The words first: a batch may be written to while its fingerprint is on its way.
+    words = tensor_words(leaf)
+    return together([taken(leaf)], lambda found: f"{start}{words}{found[0]};")
 
 
 def described(leaf: object) -> str:
@@ -57,15 +80,19 @@ def described(leaf: object) -> str:
     if isinstance(leaf, np.generic):  # a repr of a long one is shortened
         leaf = np.asarray(leaf)
     if isinstance(leaf, torch.Tensor):
-        # A nested tensor's shape holds symbols that are counted up in each process.
-        shape = "nested" if leaf.is_nested else tuple(leaf.shape)
-        return f"tensor {leaf.dtype}{shape}{fingerprint(leaf)}"
+        return f"{tensor_words(leaf)}{fingerprint(leaf)}"
     if isinstance(leaf, np.ndarray):
         content = xxhash.xxh3_64_intdigest(np.ascontiguousarray(leaf).tobytes())
         return f"array {leaf.dtype}{leaf.shape}{content}"
     if isinstance(leaf, str):  # a class of strings may show itself by other words
         return f"{type(leaf).__name__} {str.__repr__(leaf)}"
     return f"{type(leaf).__name__} {leaf!r}"
+
+
+def tensor_words(tensor: torch.Tensor) -> str:
+    """Write what a tensor is, its values aside."""
+    # A nested tensor's shape holds symbols that are counted up in each process.
+    return f"tensor {tensor.dtype}{'nested' if tensor.is_nested else tuple(tensor.shape)}"
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -78,30 +105,35 @@ OPTIMIZER_FORMS = ("foreach", "fused", "capturable", "differentiable")
 
 
 def fingerprint_states(
-    optimizers: Sequence[torch.optim.Optimizer], parameters: Sequence[torch.Tensor]
-) -> list[int]:
+    optimizers: Sequence[torch.optim.Optimizer],
+    parameters: Sequence[torch.Tensor],
+    taken: Taking = fingerprint,
+) -> list[Print]:
     """Return a fingerprint of the optimizers' state of each parameter; 0 where there is none."""
-    states = [0] * len(parameters)
+    states: list[Print] = [0] * len(parameters)
     for optimizer in optimizers:
         for index, parameter in enumerate(parameters):
             # Asked first: the state is a defaultdict, and reading would add an entry to it.
             if parameter in optimizer.state:
                 values = optimizer.state[parameter].values()
+                found = [_fingerprint_value(value, taken) for value in values]
                 # Several optimizers may hold one parameter.
-                states[index] = join([states[index], *map(_fingerprint_value, values)])
+                states[index] = joined([states[index], *found])
     return states
 
 
 def fingerprints_beside(
-    optimizers: Sequence[torch.optim.Optimizer], held: Sequence[torch.Tensor]
-) -> list[int]:
+    optimizers: Sequence[torch.optim.Optimizer],
+    held: Sequence[torch.Tensor],
+    taken: Taking = fingerprint,
+) -> list[Print]:
     """Return a fingerprint of what each optimizer keeps in attributes, of those that keep any.
 
     Not of fractions: an optimizer may tell the time, and what they change shows by itself.
     """
     kept = [values_beside(optimizer, held) for optimizer in optimizers]
     return [
-        fingerprint_tree({path: v for path, v in of.items() if not isinstance(v, float)})
+        print_of_batch({p: v for p, v in of.items() if not isinstance(v, float)}, taken)[0]
         for of in kept
         if of
     ]
@@ -118,14 +150,25 @@ def settings_of(optimizer: torch.optim.Optimizer) -> list[dict[str, object]]:
 
 def fingerprint_settings(groups: Sequence[Mapping[str, object]]) -> int:
     """Return one fingerprint of what `settings_of` gave."""
-    digest = xxhash.xxh3_64()
+    return value_of(print_of_settings(groups, fingerprint))
+
+
+def print_of_settings(groups: Sequence[Mapping[str, object]], taken: Taking) -> Print:
+    """Return what `fingerprint_settings` does, with tensors fingerprinted in another way."""
+    texts: list[str | Pending[str]] = []
     for group in groups:
         for name, value in group.items():
             # Most are numbers: walking them as a batch takes five times as long.
             parts = value if type(value) is tuple else (value,)
-            is_simple = all(type(part) in (bool, int, float, str, type(None)) for part in parts)
-            digest.update(f"{name}={(value if is_simple else fingerprint_tree(value))!r};".encode())
-    return digest.intdigest()
+            if all(type(part) in (bool, int, float, str, type(None)) for part in parts):
+                texts.append(f"{name}={value!r};")
+            else:
+                texts.append(_setting(name, print_of_batch(value, taken)[0]))
+    return together(texts, lambda all_: xxhash.xxh3_64_intdigest("".join(all_).encode()))
+
+
+def _setting(name: str, found: Print) -> str | Pending[str]:
+    return together([found], lambda values: f"{name}={values[0]!r};")
 
 
 def fingerprint_rng_states(cuda: bool) -> dict[str, int]:
@@ -156,6 +199,12 @@ def join(values: Sequence[int]) -> int:
     return xxhash.xxh3_64_intdigest(np.array(values, dtype=np.uint64).tobytes())
 
 
+def joined(values: Iterable[Print]) -> Print:
+    """Return one fingerprint of several, in order; pending where one of them is."""
+    found: list[Print] = [*values]
+    return together(found, join)
+
+
 def hexadecimal(value: int) -> str:
     """Write a fingerprint as 16 digits."""
     return f"{value:016x}"
@@ -167,7 +216,7 @@ def _bytes(tensor: torch.Tensor) -> np.ndarray:
     return plain.reshape(-1).view(torch.uint8).numpy()
 
 
-def _fingerprint_value(value: object) -> int:
+def _fingerprint_value(value: object, taken: Taking) -> Print:
     if isinstance(value, torch.Tensor):
-        return fingerprint(value)
-    return fingerprint_tree(value)
+        return taken(value)
+    return print_of_batch(value, taken)[0]

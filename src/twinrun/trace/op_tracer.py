@@ -6,6 +6,9 @@ it belongs to the module, source line and parameter of the forward operation who
 computes. Beside each row there is its flow: which memory it reads and writes (see `data_flow`).
 Memory that nothing has written yet counts as equal, so that an operation that reads it is the one
 that differs. Operations inside compiled code are not seen.
+
+Of a tensor on a GPU the hash alone is copied (see `step_fingerprints`). Each is waited for: whoever
+watches compares an operation while its tensors are there.
 """
 
 from collections import Counter
@@ -37,6 +40,7 @@ from twinrun.trace.data_flow import (
 )
 from twinrun.trace.fingerprints import fingerprint
 from twinrun.trace.op_rows import READING_BACK, OpRow, Phase
+from twinrun.trace.step_fingerprints import fingerprint_at_once
 from twinrun.trace.users_line import users_line
 
 Watch = Callable[[OpRow, list[torch.Tensor]], None]
@@ -233,7 +237,7 @@ class OpTracer(TorchDispatchMode):
     def _content(self, tensor: torch.Tensor) -> str:
         storage = self._memory.storage(tensor)
         is_unwritten = storage is not None and storage in self._unwritten
-        return content_of(tensor, "unwritten" if is_unwritten else fingerprint(tensor))
+        return content_of(tensor, "unwritten" if is_unwritten else fingerprint_at_once(tensor))
 
     def _shown(self, tensor: torch.Tensor) -> str:
         """Write the values of a tensor that Python has made, or what stands for many."""

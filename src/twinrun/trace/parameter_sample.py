@@ -9,6 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from twinrun.trace.pending import Pending
+from twinrun.trace.step_fingerprints import elements_of
+
 SAMPLE_SIZE = 1024
 NARROW = (torch.float32, torch.bfloat16, torch.float16)  # types of which float32 holds every value
 
@@ -35,8 +38,11 @@ class ParameterSample:
             self._chosen[name] = parameter.shape, index
             start += size
 
-    def of(self, parameters: Mapping[str, torch.Tensor]) -> np.ndarray:
-        """Return the elements as they are now; at most SAMPLE_SIZE, float32 or float64."""
+    def of(self, parameters: Mapping[str, torch.Tensor]) -> np.ndarray | Pending[np.ndarray]:
+        """Return the elements as they are now; at most SAMPLE_SIZE, float32 or float64.
+
+        Those of parameters on a GPU are pending.
+        """
         parts = []
         for name, (shape, index) in self._chosen.items():
             now = parameters.get(name)
@@ -47,6 +53,5 @@ class ParameterSample:
             )
             parts.append(part.to(index.device, self._dtype))
         devices = {part.device for part in parts}
-        # One copy from a GPU, not one of each parameter.
         parts = parts if len(devices) == 1 else [part.cpu() for part in parts]
-        return torch.cat(parts).cpu().numpy() if parts else np.empty(0)
+        return elements_of(torch.cat(parts)) if parts else np.empty(0)

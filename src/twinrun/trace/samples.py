@@ -5,6 +5,8 @@ texts, images of several sizes, a detector's boxes). Which list holds the sample
 the columns that a collate function makes of them, nothing says: see `batch_lists`. ASSUME that the
 number of samples is the length that most columns can have. What belongs to no sample counts as one
 more, so that two batches of the same samples are the same but for their order.
+
+Of a tensor on a GPU each row is hashed there (see `device_hash`), and counts by its hash.
 """
 
 from collections import Counter
@@ -18,7 +20,10 @@ import xxhash
 
 from twinrun.batches import LEAVES, attributes, children
 from twinrun.trace.batch_lists import are_more_than_rows, holds_samples, num_rows
-from twinrun.trace.fingerprints import described, fingerprint_tree
+from twinrun.trace.device_hash import is_on_gpu
+from twinrun.trace.fingerprints import described, fingerprint_tree, is_plain, tensor_words
+from twinrun.trace.pending import Pending, together
+from twinrun.trace.step_fingerprints import rows_hashed
 
 MOST_LISTS = 20  # inside each other; a list that holds itself has no end
 
@@ -50,12 +55,59 @@ class Leaf(NamedTuple):
         return self.path if self.item is None else f"{self.item.column}*{self.path}"
 
 
+class Hashed(NamedTuple):
+    """Stands for a tensor or array that was looked at before its values were there."""
+
+    text: str
+    """As `described` writes it."""
+    rows: np.ndarray | list[bytes] | None
+    """As `_rows` gives them; of a tensor on a GPU the hash of each, (N, 8) uint8."""
+    num_rows: int | None
+
+
 def fingerprint_samples(batch: object) -> np.ndarray:
     """Return a fingerprint of each of a batch's samples, in their order, (N,) uint64.
 
     One more stands at the end where the batch holds what belongs to no sample.
     """
+    return _digests(list(_walk(batch, "", None)))
+
+
+def prints_of_samples(batch: object) -> np.ndarray | Pending[np.ndarray]:
+    """Return what `fingerprint_samples` does; pending of a batch that holds tensors on a GPU.
+
+    Their samples have other fingerprints than the same ones on a CPU.
+    """
     found = list(_walk(batch, "", None))
+    if not any(isinstance(leaf.value, torch.Tensor) and is_on_gpu(leaf.value) for leaf in found):
+        return _digests(found)
+    # All of it now: the step may write to its batch.
+    seen: list[object | Pending[object]] = [_looked_at(leaf.value) for leaf in found]
+    return together(
+        seen,
+        lambda values: _digests(
+            [leaf._replace(value=value) for leaf, value in zip(found, values, strict=True)]
+        ),
+    )
+
+
+def _looked_at(value: object) -> object | Pending[object]:
+    if not isinstance(value, torch.Tensor | np.ndarray):
+        return value
+    if not (isinstance(value, torch.Tensor) and is_on_gpu(value) and is_plain(value)):
+        return Hashed(described(value), _rows(value), num_rows(value))
+    words, number = tensor_words(value), num_rows(value)
+
+    def made(found: list[np.ndarray]) -> object:
+        rows = found[0].reshape(-1, 1).view(np.uint8)
+        text = f"{words}{xxhash.xxh3_64_intdigest(rows.tobytes())}"
+        return Hashed(text, None if number is None else rows, number)
+
+    return together([rows_hashed(value)], made)
+
+
+def _digests(found: Sequence[Leaf]) -> np.ndarray:
+    """Return the fingerprints of the samples that the leaves of a batch belong to."""
     if (rows := _rows_of_all(found)) is not None:
         return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
     size = _number_of_samples(found)
@@ -64,7 +116,7 @@ def fingerprint_samples(batch: object) -> np.ndarray:
     for leaf in found:
         if leaf.item is not None and leaf.item.length == size:
             # Without the index, so that a sample is known at another one.
-            text = f"{leaf.column}={described(leaf.value)};"
+            text = f"{leaf.column}={_text(leaf.value)};"
             samples[leaf.item.index].update(text.encode())
             continue
         path = leaf.column if leaf.item is None else f"{leaf.column}{leaf.item.index}"
@@ -74,7 +126,7 @@ def fingerprint_samples(batch: object) -> np.ndarray:
                 sample.update(path.encode())
                 sample.update(row)
         else:
-            rest.update(f"{path}={described(leaf.value)};".encode())
+            rest.update(f"{path}={_text(leaf.value)};".encode())
             has_rest = True
     digests = [sample.intdigest() for sample in samples] + [rest.intdigest()] * has_rest
     return np.array(digests, dtype=np.uint64)
@@ -127,7 +179,7 @@ def _lengths(column: Sequence[Leaf]) -> list[int]:
     item = column[0].item
     lengths = [] if item is None else [item.length]
     # Two tensors in a list may be two samples, or two columns of samples.
-    rows = {num_rows(leaf.value) for leaf in column if not (leaf.item and leaf.path)}
+    rows = {_num_rows(leaf.value) for leaf in column if not (leaf.item and leaf.path)}
     if len(rows) == 1 and (number := rows.pop()) is not None:
         lengths.append(number)
         if item is not None and not are_more_than_rows(item.length, number):
@@ -135,8 +187,18 @@ def _lengths(column: Sequence[Leaf]) -> list[int]:
     return lengths
 
 
+def _text(value: object) -> str:
+    return value.text if isinstance(value, Hashed) else described(value)
+
+
+def _num_rows(value: object) -> int | None:
+    return value.num_rows if isinstance(value, Hashed) else num_rows(value)
+
+
 def _rows(leaf: object) -> np.ndarray | list[bytes] | None:
     """Return the bytes of a tensor or array, a row for each of its first dimension."""
+    if isinstance(leaf, Hashed):
+        return leaf.rows
     if isinstance(leaf, torch.Tensor):
         if leaf.is_nested:
             return [described(part).encode() for part in leaf.unbind()]

@@ -19,7 +19,8 @@ import pandas as pd
 import torch
 
 from twinrun.run_records import PER_STEP
-from twinrun.trace.columns import Columns
+from twinrun.trace.columns import Columns, Found
+from twinrun.trace.hash_kinds import KIND, HashKinds
 from twinrun.trace.optimizer_settings import SETTING, SettingsTrace
 from twinrun.trace.spool import Spool
 from twinrun.trace.step_row import RECORD, StepRow, row_of, table_of
@@ -38,6 +39,7 @@ _TABLES = {
     "num_samples": np.dtype("i8"),
     "samples": np.dtype("u8"),
     "settings": SETTING,
+    "kinds": KIND,
 }
 
 
@@ -61,6 +63,7 @@ class StepTables:
         self._columns = {of: Columns() for of in _WIDTHS}
         self._initial: dict[str, list[int]] = {key: [] for key in INITIAL}
         self.settings = SettingsTrace(self._spools["settings"])
+        self.kinds = HashKinds(self._spools["kinds"])
 
     def __len__(self) -> int:
         return len(self._spools["steps"]) + self._skipped
@@ -83,7 +86,7 @@ class StepTables:
         """Keep the fingerprints from before the first step: `initial` and `initial_buffers`."""
         self._initial = {key: self.row(INITIAL[key], of) for key, of in found.items()}
 
-    def row(self, of: str, values: Mapping[str, int]) -> list[int]:
+    def row(self, of: str, values: Mapping[str, Found]) -> list[Found | int]:
         """Return values in the order of the columns of a kind, 0 for what is not there."""
         return self._columns[of].row(values)
 
@@ -148,7 +151,7 @@ class StepTables:
         (D, T), buffers (D, B), random, random_after (D, R) uint64, 0 for what came later;
         samples_of_steps (N,) uint64, those of a step after those of the one before, and
         num_samples (S,) int64 of each step, 0 where none are kept;
-        setting_names (K,) str and the arrays of `SettingsTrace`;
+        setting_names (K,) str and the arrays of `SettingsTrace` and `HashKinds`;
         of P steps, whose numbers sample_steps (P,) has, sample (P, elements) float32, or float64
         where a parameter needs it.
         """
@@ -169,6 +172,7 @@ class StepTables:
             # Of later steps none are kept.
             "num_samples": np.pad(sizes, (0, len(self._spools["steps"]) - len(sizes))),
             **self.settings.arrays(),
+            **self.kinds.arrays(),
             "sample_steps": sampled,
             "sample": elements.reshape(len(sampled), self._sample_size),
         }
@@ -231,7 +235,8 @@ class StepTables:
             self._sample = self._spool("sample", state["sample_dtype"])
         for name, spool in self._all().items():
             if self._folder is not None and "files" in state:
-                spool.resume(state["files"][name])
+                if name in state["files"]:  # an older version has no `kinds`
+                    spool.resume(state["files"][name])
             elif name in state.get("bytes", {}):
                 raw = state["bytes"][name].numpy().tobytes()
                 spool.append(np.frombuffer(raw, dtype=spool.dtype))
@@ -241,6 +246,7 @@ class StepTables:
             key: found.numpy().view(np.uint64).tolist() for key, found in state["initial"].items()
         }
         self.settings.load(**state["settings"])
+        self.kinds.load()
 
     def close(self) -> None:
         """Close the files."""

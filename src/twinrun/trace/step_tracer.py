@@ -5,8 +5,10 @@ the order of its samples), the RNG states and the buffers that it leaves, the lo
 gradient, the optimizer's settings and state, and each parameter. Where one fingerprint is of
 several tensors or generators, `arrays` holds each; which these are is asked at every step (see
 `columns`). Beside them a fixed, evenly spaced sample of parameter elements is kept (see
-`parameter_sample`). Tracing reads only: it draws no random number and changes no tensor. On a GPU
-every fingerprinted tensor is copied to the host.
+`parameter_sample`). Tracing reads only: it draws no random number and changes no tensor.
+
+On a GPU it waits once for each step, at its end, and 8 bytes of each tensor and sample are copied
+then (see `step_fingerprints`, which names the one step that is copied whole).
 """
 
 import shutil
@@ -25,19 +27,14 @@ from torch.utils.hooks import RemovableHandle
 from twinrun.config.traced_steps import TracedSteps
 from twinrun.parameters import parameters_of
 from twinrun.run_records import PER_STEP
+from twinrun.trace.batch_prints import BatchPrints
 from twinrun.trace.between_steps import BetweenSteps
 from twinrun.trace.columns import fingerprints_of
-from twinrun.trace.fingerprints import (
-    fingerprint,
-    fingerprint_batch,
-    fingerprint_rng_states,
-    fingerprint_states,
-    fingerprints_beside,
-    join,
-)
+from twinrun.trace.fingerprints import Print, fingerprint_rng_states, joined
 from twinrun.trace.loss import Now, loss_of, value_of
 from twinrun.trace.parameter_sample import ParameterSample
-from twinrun.trace.samples import fingerprint_samples
+from twinrun.trace.step_fingerprints import StepFingerprints, number_of
+from twinrun.trace.step_record import StepRecord
 from twinrun.trace.step_row import StepRow
 from twinrun.trace.step_tables import StepTables
 
@@ -62,19 +59,23 @@ class Tracer(pl.Callback):
         """Classes of what batches hold and nobody could look into."""
         self.resumed_at: list[int] = []
         """The steps done at each resumption of the training."""
+        self.host_step: int | None = None
+        """The step that is fingerprinted on the host; None for the first one that is traced."""
+        self.own_kind = 0
+        """By which hash `own_gradients` was taken: see `hash_kinds`."""
+        self._taken = StepFingerprints()
         self._sampled = ParameterSample({})
-        self._batch = 0
-        self._samples = np.empty(0, dtype=np.uint64)
-        self._start: dict[str, int] = {}
-        self._rng_states: dict[str, int] = {}
-        self._gradients: dict[str, int] = {}
+        self._batch = BatchPrints()
+        self._start: dict[str, Print] = {}
+        self._rng_states: dict[str, Print] = {}
+        self._gradients: dict[str, Print] = {}
         self._folder: Path | None = None
         self._tables = StepTables()
         self._traces_cuda = False
         self._is_noted = False
         self._hook: RemovableHandle | None = None
         self._between: BetweenSteps | None = None
-        self._parameters: dict[str, int] = {}
+        self._parameters: dict[str, Print] = {}
 
     def keep_in(self, folder: Path) -> None:
         """Have the tables in a folder of their own, in which a resumed training finds them.
@@ -160,22 +161,20 @@ class Tracer(pl.Callback):
             self._forget_end()
             self._start = {"before": 0}  # it has begun
             return
-        self._rng_states = fingerprint_rng_states(cuda=self._traces_cuda)
+        self._taken.on_host = self.steps + 1 == (self.host_step or self.traced.start)
+        self._rng_states = {**fingerprint_rng_states(cuda=self._traces_cuda)}
         parameters = parameters_of(pl_module, trainer.optimizers)
-        whole, opaque = fingerprint_batch(batch)
-        self.not_fingerprinted.update(opaque)
-        if whole != self._batch:  # full-batch training has the same one in every step
-            self._batch, self._samples = whole, fingerprint_samples(batch)
+        self.not_fingerprinted.update(self._batch.look_at(batch, self._taken))
         self._gradients = {}
-        if self._between is None or not self._between.are_untouched(parameters):
-            self._parameters = fingerprints_of(parameters)
+        is_known = self._between is not None and self._between.are_untouched(parameters)
+        # What an earlier step has left may be known by another hash than this one takes.
+        if not is_known or self._taken.on_host:
+            self._parameters = self._taken.tensors(parameters)
+        buffers = self._taken.tensors(dict(pl_module.named_buffers()))
         self._start = {
-            "before": join(self._tables.row("names", self._parameters)),
-            "buffers_before": join([*fingerprints_of(dict(pl_module.named_buffers())).values()]),
-            "random": join(list(self._rng_states.values())),
-            "batch": whole,
-            # A sum knows no order, and may wrap around.
-            "samples": int(self._samples.sum(dtype=np.uint64)),
+            "before": joined(self._tables.row("names", self._parameters)),
+            "buffers_before": joined(buffers.values()),
+            "random": joined(self._rng_states.values()),
         }
 
     def on_before_optimizer_step(
@@ -200,7 +199,7 @@ class Tracer(pl.Callback):
         if is_one or self._gradients:
             return
         parameters = parameters_of(pl_module, trainer.optimizers)
-        self._gradients = {name: fingerprint(p.grad) for name, p in parameters.items()}
+        self._gradients = self._taken.tensors({name: p.grad for name, p in parameters.items()})
 
     def _note_update(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
@@ -209,10 +208,10 @@ class Tracer(pl.Callback):
             return
         self._tables.settings.note(trainer.optimizers, optimizer)
         parameters = parameters_of(pl_module, trainer.optimizers)
-        found = {name: fingerprint(p.grad) for name, p in parameters.items()}
+        found = self._taken.tensors({name: p.grad for name, p in parameters.items()})
         # Several optimizers may step in one batch: each adds to what the step has seen.
         if earlier := self._gradients:
-            found = {name: join([earlier.get(name, 0), of]) for name, of in found.items()}
+            found = {n: joined([earlier.get(n, 0), of]) for n, of in found.items()}
         self._gradients = found
 
     def on_train_batch_end(
@@ -232,42 +231,40 @@ class Tracer(pl.Callback):
             return
         self._note_accumulated(trainer, pl_module)
         parameters = parameters_of(pl_module, trainer.optimizers)
-        # Their settings are noted before the step: here Lightning has moved the schedulers already.
-        states = fingerprint_states(trainer.optimizers, list(parameters.values()))
-        self._parameters = fingerprints_of(parameters)
+        self._parameters = self._taken.tensors(parameters)
         if self._between is not None:
             self._between.end_step(parameters)
-        values = {
+        values: dict[str, Mapping[str, Print]] = {
             # A batch that a hook skips has a start and no end: both are kept here.
             "random": self._rng_states,
-            "random_after": fingerprint_rng_states(cuda=self._traces_cuda),
-            "buffers": fingerprints_of(dict(pl_module.named_buffers())),
+            "random_after": {**fingerprint_rng_states(cuda=self._traces_cuda)},
+            "buffers": self._taken.tensors(dict(pl_module.named_buffers())),
             "gradients": self._gradients,
-            "optimizer": dict(zip(parameters, states, strict=True)),
+            "optimizer": self._taken.states(trainer.optimizers, parameters),
             "parameters": self._parameters,
         }
-        found = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
-        step, start = self.steps + 1, self._start
-        self._tables.add_details(step, found)
-        if self._tables.has_sample():
-            self._tables.add_sample(step, self._sampled.of(parameters))
-        self._tables.add_samples(self._samples)
+        rows = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
         held = [*parameters.values(), *pl_module.buffers()]
-        beside = fingerprints_beside(trainer.optimizers, held)
-        self._tables.add(
-            (
-                *(step, self._epoch, value_of(loss)),
-                *(start[key] for key in ("before", "buffers_before", "random", "batch", "samples")),
-                fingerprint(loss),
-                self.own_gradients,
-                self._tables.settings.end_step(step - 1, trainer.optimizers),
-                join(found["random_after"]),
-                join(found["buffers"]),
-                join(found["gradients"]),
-                join([*found["optimizer"], *beside]),
-                join(found["parameters"]),
-            )
-        )
+        beside = self._taken.beside(trainer.optimizers, held)
+        # Their settings were noted before: here Lightning has moved the schedulers already.
+        prints = {
+            **self._start,
+            **{key: joined(of) for key, of in rows.items() if key != "random"},
+            "optimizer": joined([*rows["optimizer"], *beside]),
+            "loss_fingerprint": self._taken.tensors({"loss": loss})["loss"],
+        }
+        StepRecord(
+            prints=prints,
+            rows=rows,
+            batch=self._batch,
+            loss=number_of(loss),
+            elements=self._sampled.of(parameters) if self._tables.has_sample() else None,
+            own_gradients=(self.own_gradients, self.own_kind),
+        ).add_to(self._tables, trainer.optimizers, epoch=self._epoch)
+        if self._taken.has_copied:
+            # The other steps take another hash of what this one left.
+            self._forget_end()
+            self._taken.has_copied = False
 
     def last_row(self) -> StepRow:
         """Return the row of the last step."""

@@ -1,0 +1,64 @@
+"""By which hash the fingerprints of each step were taken: see `step_fingerprints`.
+
+Kept is what changes, and of a run on a CPU nothing. Does without torch.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from twinrun.trace.spool import Spool
+
+HASHED = (
+    *("before", "buffers_before", "batch", "samples", "buffers", "own_gradients"),
+    *("gradients", "optimizer", "parameters"),
+)
+"""Quantities whose tensors may lie on a GPU: columns of steps.csv."""
+KIND = np.dtype([("step", "i8"), ("quantity", "i8"), ("kind", "u8")])
+ARRAY = "hash_kinds"
+
+
+class HashKinds:
+    """Takes the kinds of each step's fingerprints; `arrays` has where they change."""
+
+    def __init__(self, changes: Spool) -> None:
+        """Begin with the changes that are there."""
+        self._changes = changes
+        self._last: dict[str, int] = {}
+
+    def note(self, step: int, kinds: Mapping[str, int]) -> None:
+        """Keep the kinds that are not those of the step before."""
+        changed = {name: kind for name, kind in kinds.items() if kind != self._last.get(name, 0)}
+        if changed:
+            self._last |= changed
+            rows = [(step, HASHED.index(name), kind) for name, kind in changed.items()]
+            self._changes.append(np.array(rows, dtype=KIND))
+
+    def load(self) -> None:
+        """Go on after the changes that are there by now."""
+        for row in self._changes.read():
+            self._last[HASHED[int(row["quantity"])]] = int(row["kind"])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return step, number of the quantity in HASHED and kind of each change, (K, 3) uint64."""
+        found = self._changes.read()
+        if not len(found):
+            return {}
+        columns = [found[name].astype(np.uint64) for name in ("step", "quantity", "kind")]
+        return {ARRAY: np.stack(columns, axis=1)}
+
+
+def kinds_of(arrays: Mapping[str, np.ndarray], quantity: str, steps: np.ndarray) -> np.ndarray:
+    """Return the kind of the fingerprints of a quantity at steps, uint64: 0 is the xxh3 of a CPU.
+
+    Args:
+        arrays: of fingerprints.npz.
+        quantity: a column of steps.csv.
+        steps: their numbers, ascending.
+    """
+    if ARRAY not in arrays or quantity not in HASHED:
+        return np.zeros(len(steps), dtype=np.uint64)
+    changes = arrays[ARRAY]
+    changes = changes[changes[:, 1] == HASHED.index(quantity)]
+    known = np.append(np.uint64(0), changes[:, 2])
+    return known[np.searchsorted(changes[:, 0].astype(np.int64), steps, side="right")]
