@@ -19,7 +19,7 @@ from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_se
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
 from twinrun.report.worths import worth_of, worths
-from twinrun.verdicts.noise import luck
+from twinrun.verdicts.noise import ground, luck
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -82,6 +82,36 @@ def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
 def worth(scores, metric=0.9, **of_table):
     found = table(run("change", accuracy=metric, scores=scores, parameters=0.1), **of_table)
     return weigh(scale_of(found), found["runs"][-1])
+
+
+BROKEN = "its weights are NaN or infinite (w)"
+
+
+def broken(kind, label):
+    """A run that left no result."""
+    names = ["accuracy", "scores", "parameters"]
+    found = run(kind, label, reason=BROKEN, lacks=dict.fromkeys(names, BROKEN))
+    return found | {"not_finite": names}
+
+
+def test_runs_without_a_result_are_named_with_their_own_reason():
+    """Red before: which measures are no number was said, and not why."""
+    found = table(broken("seed", "seed 9"), broken("change", "threads 2"))
+    scale = scale_of(found)
+    assert scale.diverged == [f"seed 9: {BROKEN}"]
+    assert weigh(scale, found["runs"][-1]).reason.startswith(f"{BROKEN}; no perturbation gives ")
+    assert f"seed 9: {BROKEN}" in ground(found, scale)
+
+
+def test_beside_a_reference_without_a_result_nothing_is_compared_and_it_is_said_why():
+    """Red before: each change had no metric and no prediction, which it had."""
+    found = table(run("change", accuracy=0.9, scores=0.1, parameters=0.1))
+    found["runs"][0] = broken("reference", "seed 1")
+    scale = scale_of(found)
+    reason = f"the reference left no result: {BROKEN}"
+    assert (scale.nothing, scale.left_out) == (reason, [reason])
+    weighed = weigh(scale, found["runs"][-1])
+    assert (weighed.answer, weighed.reason) == ("not comparable", reason)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         study=listed["study"],
         run=listed["run"],
         answer="equal" if is_equal else "differs",
-        reason=None,
+        reason=run.manifest["no_result"],
         values=values,
         lacks={
             name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"

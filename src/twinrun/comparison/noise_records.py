@@ -39,7 +39,7 @@ class NoiseRun(TypedDict):
     answer: Literal["equal", "differs", "not run", "not comparable"]
     """Whether parameters, buffers, test metrics and predictions are the reference's, to the bit."""
     reason: str | None
-    """Why it is not compared."""
+    """Why it is not compared; of one that is, why it left no result, if so."""
     values: dict[str, float]
     """By the name of a measure: a metric's value, or the distance to the reference."""
     lacks: dict[str, str]
