@@ -59,9 +59,9 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
         "steps": 60,
         "reason": reason,
         "measures": [
-            {"name": "test_accuracy", "kind": "metric", "number": None, "floor": 0.0},
-            {"name": "scores", "kind": "rows", "number": 1000, "floor": 0.0005},
-            {"name": "parameters", "kind": "parameters", "number": None, "floor": 2.0**-24},
+            {"name": "test_accuracy", "kind": "metric", "floor": 0.0},
+            {"name": "scores", "kind": "rows", "floor": 0.0005},
+            {"name": "parameters", "kind": "parameters", "floor": 2.0**-24},
         ],
         "runs": [
             run("reference", f"seed {first[0]}", first[1], answer="equal"),
@@ -77,6 +77,7 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
         "not_measured": {},
         "left_out": ["parallel, whose baseline is one-worker, seed 1"],
         "other_data": [],
+        "samples": [1000],
         "half_a_seed": 12,
     }
 

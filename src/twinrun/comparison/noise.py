@@ -77,6 +77,7 @@ def weigh(
             not_measured=outputs.not_measured(first.manifest, first.predictions) if first else {},
             left_out=[*left_out],
             other_data=other_data,
+            samples=first.manifest["evaluated_on"]["numbers"].get("test", []) if first else [],
             half_a_seed=_half_a_seed(by_step),
         ),
     )
@@ -138,22 +139,22 @@ def _measures(first: _Run, *, predicts: bool) -> list[tuple[Measure, str]]:
 
 def _measured(first: _Run, *, predicts: bool) -> Iterator[tuple[Measure, str]]:
     for name in first.manifest["metrics"]:
-        yield Measure(name=name, kind="metric", number=None, floor=0.0), name
+        yield Measure(name=name, kind="metric", floor=0.0), name
     for name, array in first.predictions.items():
         if not predicts or name.endswith(FINGERPRINT) or not array.size:
             continue
         if outputs.are_rows(array):
             floor = 1 / (2 * len(array))  # half of one prediction
-            yield Measure(name=name, kind="rows", number=len(array), floor=floor), name
+            yield Measure(name=name, kind="rows", floor=floor), name
             # They need not be scores: coordinates may double, and the largest stay where it is.
             numbers = f"{name}{AS_NUMBERS}"
-            yield Measure(name=numbers, kind="numbers", number=None, floor=ROUNDING), name
+            yield Measure(name=numbers, kind="numbers", floor=ROUNDING), name
         elif outputs.is_floating(array):
-            yield Measure(name=name, kind="numbers", number=array.size, floor=ROUNDING), name
+            yield Measure(name=name, kind="numbers", floor=ROUNDING), name
         else:
             floor = 1 / (2 * array.size)
-            yield Measure(name=name, kind="values", number=array.size, floor=floor), name
-    yield Measure(name="parameters", kind="parameters", number=None, floor=ROUNDING), ""
+            yield Measure(name=name, kind="values", floor=floor), name
+    yield Measure(name="parameters", kind="parameters", floor=ROUNDING), ""
 
 
 def _moves(measure: Measure, runs: Sequence[NoiseRun]) -> bool:

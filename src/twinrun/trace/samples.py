@@ -55,9 +55,19 @@ def fingerprint_samples(batch: object) -> np.ndarray:
 
     One more stands at the end where the batch holds what belongs to no sample.
     """
+    samples, rest = samples_and_rest(batch)
+    return samples if rest is None else np.append(samples, np.uint64(rest))
+
+
+def samples_and_rest(batch: object) -> tuple[np.ndarray, int | None]:
+    """Return a fingerprint of each of a batch's samples, and one of what belongs to none of them.
+
+    As (N,) uint64, and None where everything belongs to a sample.
+    """
     found = list(_walk(batch, "", None))
     if (rows := _rows_of_all(found)) is not None:
-        return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
+        digests = map(xxhash.xxh3_64_intdigest, rows)
+        return np.fromiter(digests, dtype=np.uint64, count=len(rows)), None
     size = _number_of_samples(found)
     samples, rest = [xxhash.xxh3_64() for _ in range(size)], xxhash.xxh3_64()
     has_rest = False
@@ -76,8 +86,8 @@ def fingerprint_samples(batch: object) -> np.ndarray:
         else:
             rest.update(f"{path}={described(leaf.value)};".encode())
             has_rest = True
-    digests = [sample.intdigest() for sample in samples] + [rest.intdigest()] * has_rest
-    return np.array(digests, dtype=np.uint64)
+    digests = np.array([sample.intdigest() for sample in samples], dtype=np.uint64)
+    return digests, rest.intdigest() if has_rest else None
 
 
 def _rows_of_all(leaves: Sequence[Leaf]) -> np.ndarray | None:
