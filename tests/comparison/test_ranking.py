@@ -1,8 +1,8 @@
 """A sweep: a trial that fails is kept as failed, trials are ranked, the best one is named."""
 
-import pandas as pd
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from drawing import Drawing

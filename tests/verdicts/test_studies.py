@@ -449,8 +449,9 @@ class TestContest:
         assert row["answer"] == ("undecided" if margin is None else "not worse")
         # Red before: without a margin it was told of the seeds that would be needed.
         # And that they are one training, which two seeds do not show.
-        assert "same weights, predictions and test metrics from each of these 2 seeds" in (
-            row["measured"]
+        assert (
+            "same weights, predictions and test metrics from each of these 2 seeds"
+            in (row["measured"])
         )
         assert "from other seeds they may part, in up to 78% of trainings" in row["measured"]
         assert "would probably" not in row["measured"]

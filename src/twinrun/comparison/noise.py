@@ -258,8 +258,7 @@ def _sample(run: str | Path) -> tuple[np.ndarray, np.ndarray]:
     arrays = artifacts.read_arrays(verified(run, "fingerprints.npz"))
     sample = arrays["sample"].astype(np.float64)
     # A run of an older version has one of every step.
-    every = np.arange(1, len(sample) + 1)
-    return arrays.get("sample_steps", every), sample
+    return arrays.get("sample_steps", np.arange(1, len(sample) + 1)), sample
 
 
 def _by_step(first: _Run, runs: Sequence[NoiseRun]) -> pd.DataFrame:

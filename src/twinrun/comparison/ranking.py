@@ -15,6 +15,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.evaluated_data import drawn_otherwise, other_samples
+from twinrun.comparison.outputs import hash_of_predictions
 from twinrun.comparison.pair import other_conditions
 from twinrun.comparison.study_records import Choice, Ranking, Trial, write_ranking
 from twinrun.run_records import FailedRun, RunManifest
@@ -249,6 +250,7 @@ def _trial(
     is_contest: bool,
 ) -> Trial:
     value, lacks = measured.value_of(index, manifest)
+    has_ended = manifest["ended"] == "finished"
     # Of a trial that failed there is nothing of this.
     left = manifest if run_files.left_network(manifest) else None
     return Trial(
@@ -264,23 +266,11 @@ def _trial(
         ended=manifest["ended"],
         run=path.as_posix(),
         weights_sha256=left["weights_sha256"] if left else None,
-        predictions_sha256=_predictions(manifest, path) if is_contest else None,
+        predictions_sha256=hash_of_predictions(path) if is_contest and has_ended else None,
         predicted_on=left["evaluated_on"]["in_order"].get("predict") if left else None,
         tested=measured.tested[index],
         doubts=left["doubts"] if left else [],
     )
-
-
-def _predictions(manifest: Manifest, path: Path) -> str | None:
-    """Return the hash of what a network predicts; None where there is nothing, which says nothing.
-
-    The recorded one, that was held to the file's bytes just before.
-    """
-    if manifest["ended"] != "finished":
-        return None
-    file = run_files.verified(path, "predictions.safetensors")
-    has_any = any(True for _ in artifacts.StoredTensors(file).names())
-    return run_files.recorded_hash(path, file.name) if has_any else None
 
 
 def _label(point: Mapping[str, object], *, but: str | None = None) -> str:

@@ -16,6 +16,12 @@ from twinrun.verdicts.failed_runs import how_to_retry
 BROKEN_OFF = "broken off: "
 
 
+def failures(requirement: str, runs: Iterable[str | Path]) -> list[Judged]:
+    """Judge the runs behind a requirement that fail it, whatever the verdict on them says."""
+    runs = list(runs)
+    return [*failed_trainings(runs), *(without_result(runs) if requirement == "contest" else ())]
+
+
 def failed_trainings(runs: Iterable[str | Path]) -> Iterator[Judged]:
     """Judge the runs whose training failed: each with the reason, its log and what repeats it."""
     for run in runs:

@@ -189,9 +189,10 @@ def outlier(values: Sequence[float]) -> float | None:
 
 
 def _samples(values: Sequence[float], tested: set[int]) -> int | None:
-    """Return of how many samples a metric is a share: of those of a test loader or of all, if it is.
+    """Return of how many samples a metric is a share, if it is: of one test loader, or of all.
 
-    Samples, not what is predicted of each, such as pixels, whose errors come together. None where the values are so few that it cannot be told whether it is of a part of them.
+    Of samples, not of what is predicted of each, such as pixels, whose errors come together. None
+    where the values are so few that it cannot be told whether it is of a part of them.
     """
     if not all(0 <= value <= 1 for value in values) or not any(0 < value < 1 for value in values):
         return None

@@ -4,6 +4,7 @@ from twinrun.config.definitions import Section
 from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
+from twinrun.report.worths import contrasts
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.speed import instability, medians_behind, medians_of_overhead
 
@@ -36,7 +37,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
             if run["ended"] == "finished"
         ],
         "failed": results.unfinished("acceleration", workload),
-        "contrasts": results.contrasts_of("acceleration", workload),
+        "contrasts": contrasts(results, "acceleration", workload),
     }
 
 

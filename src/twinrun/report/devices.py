@@ -10,6 +10,7 @@ from twinrun import artifacts
 from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
 from twinrun.report.results import ReportedRun, Results
+from twinrun.report.worths import contrasts
 from twinrun.run_files import read_run, verified
 from twinrun.timing.ratios import crossing, exponents
 from twinrun.timing.summary import TimingSummary
@@ -39,7 +40,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         },
         "timing": _timing(results.timings.get(f"devices_{workload}")),
         **_networks(results, workload),
-        "contrasts": results.contrasts_of("devices", workload),
+        "contrasts": contrasts(results, "devices", workload),
     }
 
 
