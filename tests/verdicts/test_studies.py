@@ -453,7 +453,7 @@ class TestContest:
             "same weights, predictions and test metrics from each of these 2 seeds"
             in (row["measured"])
         )
-        assert "from other seeds they may part, in up to 78% of trainings" in row["measured"]
+        assert "from other seeds they may diverge, in up to 78% of trainings" in row["measured"]
         assert "would probably" not in row["measured"]
 
     def test_of_a_loss_the_lowest_is_better(self):

@@ -97,7 +97,7 @@ def _answer(
     """Say how the first stands; a margin forgives what is shown to be less than it.
 
     That both have the same values shows nothing of other seeds; that they are the same to the bit
-    shows that they part from few, if any: see `may_part`.
+    shows that they diverge from few, if any: see `may_diverge`.
     """
     margin, sign = ranking["margin"], _sign(ranking)
     if found is not None and found.p < LEVEL and sign * found.mean > 0:
@@ -110,12 +110,12 @@ def _answer(
     return "worse" if found is not None and found.p < LEVEL else "undecided"
 
 
-def may_part(seeds: int) -> float:
-    """Return in which share of trainings two may part that are the same from so many seeds.
+def may_diverge(seeds: int) -> float:
+    """Return in which share of trainings two may diverge that are the same from so many seeds.
 
     At most, with 95 % confidence: if it were more, one of the seeds would have shown it.
 
-    >>> round(may_part(5), 2)
+    >>> round(may_diverge(5), 2)
     0.45
     """
     return 1 - LEVEL ** (1 / seeds)

@@ -44,7 +44,7 @@ class Losses:
         self._least: torch.Tensor | None = None
 
     def note(self, epoch: int, loss: torch.Tensor | None) -> None:
-        """Note the loss of a step; None of a step that gave none."""
+        """Note the loss of a step; None for a step that gave none."""
         self.epoch = epoch
         if epoch != self._epoch_of_least:
             self._epoch_of_least, self._least = epoch, None

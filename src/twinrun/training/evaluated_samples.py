@@ -148,7 +148,8 @@ class SeenSamples(pl.Callback):
 
 def _may_change_batches(trainer: pl.Trainer, module: pl.LightningModule) -> bool:
     """Say whether code of the user's has a batch between its loader and its step."""
-    data = trainer.datamodule
+    # Trainer.test sets `datamodule` without declaring it.
+    data = trainer.datamodule  # pyrefly: ignore[missing-attribute]
     return any(
         is_overridden(hook, module, pl.LightningModule)
         or (data is not None and is_overridden(hook, data, pl.LightningDataModule))

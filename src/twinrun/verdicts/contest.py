@@ -2,7 +2,7 @@
 
 from twinrun.comparison.study_records import Ranking
 from twinrun.formatting import count, measure, percent, plural
-from twinrun.luck.contest import Contest, candidates, contest, may_part
+from twinrun.luck.contest import Contest, candidates, contest, may_diverge
 from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
 from twinrun.verdicts.evidence import Evidence
@@ -74,7 +74,7 @@ def alike_from(seeds: int) -> str:
     """Say what it rests on that two candidates are the same."""
     return (
         f"both end in the same weights, predictions and test metrics from each of these "
-        f"{count(seeds)} seeds; from other seeds they may part, in up to {may_part(seeds):.0%} "
+        f"{count(seeds)} seeds; from other seeds they may diverge, in up to {may_diverge(seeds):.0%} "
         f"of trainings (with 95% confidence)"
     )
 
