@@ -24,6 +24,8 @@ OF_TRIAL = {
     "lacks": None,
     "weights_sha256": None,
     "predictions_sha256": None,
+    "predicted_on": None,
+    "tested": {},
     "doubts": [],
 }
 
@@ -54,6 +56,8 @@ def ranking(
             "weights_sha256": f"{'' if are_same else name}{seed}",
             "doubts": [],
             "predictions_sha256": f"{'' if are_same else name}{seed}",
+            "predicted_on": "samples",
+            "tested": {},
         }
         for name, of in values.items()
         for seed, value in enumerate(of, start=1)

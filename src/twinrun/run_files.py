@@ -126,7 +126,13 @@ def corrupt(path: Path, what: str) -> JobError:
     return JobError(f"{path} is corrupt ({what}): delete its folder and the run is made again")
 
 
-def _check_hash(run: Path, name: str) -> None:
+def recorded_hash(run: str | Path, name: str) -> str:
+    """Return the SHA-256 that a run recorded of one of its files, which is not read.
+
+    Raises:
+        TwinrunError: if the file is missing, or nothing was recorded.
+    """
+    run = Path(run)
     try:
         lines = run.with_name(CHECKSUMS).read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, UnicodeDecodeError):
@@ -137,5 +143,10 @@ def _check_hash(run: Path, name: str) -> None:
         raise corrupt(file, "it is missing")
     if name not in recorded:
         raise corrupt(file, f"{CHECKSUMS} does not name it")
-    if artifacts.sha256(file) != recorded[name]:
+    return recorded[name]
+
+
+def _check_hash(run: Path, name: str) -> None:
+    recorded, file = recorded_hash(run, name), run.with_name(name)
+    if artifacts.sha256(file) != recorded:
         raise corrupt(file, f"its sha256 is not the one in {CHECKSUMS}")

@@ -215,9 +215,11 @@ class SampleHashes(TypedDict):
     """Hashes of the samples of `test` and `predict`, where they can be looked into."""
 
     in_order: dict[str, str]
-    """In their order, however they were batched."""
+    """In their order, however they were batched; of each loader one, with spaces between them."""
     in_any_order: dict[str, str]
-    """Whatever their order: the sum of their fingerprints, modulo 2^64."""
+    """Whatever their order: the sum of their fingerprints, modulo 2^64; likewise."""
+    numbers: dict[str, list[int]]
+    """How many each loader gave."""
 
 
 class RunManifest(Origin):

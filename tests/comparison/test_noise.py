@@ -217,7 +217,7 @@ def test_predictions_of_other_data_are_no_measure(tmp_path, own, others, found, 
 
 
 def on(given):
-    return {"evaluated_on": {"in_order": given, "in_any_order": given}}
+    return {"evaluated_on": {"in_order": given, "in_any_order": given, "numbers": {}}}
 
 
 def test_what_is_predicted_and_no_measure_is_named(tmp_path):

@@ -1,5 +1,7 @@
 """A sweep: a trial that fails is kept as failed, trials are ranked, the best one is named."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import torch
@@ -73,7 +75,7 @@ def test_trials_that_end_in_the_same_weights_are_named(tmp_path):
 
 
 def hashes_of(digest):
-    return {"in_order": {}, "in_any_order": {"test": digest} if digest else {}}
+    return {"in_order": {}, "in_any_order": {"test": digest} if digest else {}, "numbers": {}}
 
 
 def ranked(folder, runs, metric="test_accuracy", best="highest", contestants=None):
@@ -334,22 +336,51 @@ def test_what_is_nan_beside_the_metric_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("predicted", "are_same"),
-    [([1.0, 1.0], True), ([1.0, 2.0], False), ([None, None], False)],
+    ("predicted", "on", "f1", "are_same"),
+    [
+        (lambda name, seed: seed, "abab", 1, True),
+        (lambda name, seed: seed + (name == "b"), "abab", 1, False),
+        (lambda name, seed: None, "abab", 1, False),
+        # Red before: an index of the samples, which tells nothing of the network, was enough.
+        (lambda name, seed: 7, "abab", 1, False),
+        # Of other samples it may be another index, and so it may where nobody can tell.
+        (lambda name, seed: seed, "acac", 1, False),
+        (lambda name, seed: seed, "----", 1, False),
+        # Red before: tested on other samples, or with another result.
+        (lambda name, seed: seed, "abcd", 1, False),
+        (lambda name, seed: seed, "abab", 2, False),
+    ],
 )
-def test_one_training_is_known_by_what_it_predicts_too(tmp_path, predicted, are_same):
+def test_two_are_the_same_by_all_that_tells_of_their_networks(
+    tmp_path, predicted, on, f1, are_same
+):
     """Red before: weights that are used otherwise were one training, and never worse."""
     runs = []
-    for name, value in zip("ab", predicted, strict=True):
+    for name in "ab":
         for seed in (1, 2):
             run = write_trial(tmp_path / name, 0.1, 0.5, seed=seed, weights=f"same{seed}")
-            tensors = {} if value is None else {"scores": torch.full((3,), value)}
+            value = predicted(name, seed)
+            tensors = {} if value is None else {"scores": torch.full((3,), float(value))}
             artifacts.write_tensors(run.with_name("predictions.safetensors"), tensors)
+            digest = "x" if on == "abab" else on[2 * (name == "b") + seed - 1]
+            given = {} if on == "----" else {"predict": digest}
             manifest = artifacts.read_json(run) | {"variant": name}
+            manifest["metrics"]["f1"] = f1 if name == "b" else 1
+            manifest["evaluated_on"] = {"in_order": given, "in_any_order": {}, "numbers": {}}
             vouch(run, manifest)
             runs.append(run)
     found = ranked(tmp_path, runs, contestants={f"digits~lr~0.1/{n}": n for n in "ab"})
     assert contest(found).is_same is are_same
+
+
+def test_predictions_are_hashed_for_a_contest_alone_and_once(tmp_path, monkeypatch):
+    """Red before: those of each trial of a sweep were read and hashed, and nobody asked."""
+    runs = [write_trial(tmp_path, 0.1, 0.5, seed=seed) for seed in (1, 2)]
+    hashed, sha256 = [], artifacts.sha256
+    monkeypatch.setattr(artifacts, "sha256", lambda p: hashed.append(Path(p).name) or sha256(p))
+    for contestants, times in [(None, 0), ({"digits~lr~0.1/one-worker": "a"}, 2)]:
+        ranked(tmp_path, runs, contestants=contestants)
+        assert hashed.count("predictions.safetensors") == times
 
 
 def test_a_metric_that_nobody_logs_is_one_sentence_of_a_verdict(runs, tmp_path):

@@ -83,6 +83,7 @@ def write_run(
     steps=3,
     variant="deterministic",
     ended="finished",
+    no_result=None,
     **identity,
 ):
     """A run of some steps whose parameters are other ones from a step on."""
@@ -107,6 +108,7 @@ def write_run(
             "weights_sha256": weights,
             "metrics": {"test_accuracy": 0.9},
             "ended": ended,
+            "no_result": no_result,
         },
         path.with_name("steps.csv"),
     )
@@ -253,6 +255,30 @@ def test_a_fast_training_that_was_broken_off_failed_too(tmp_path, ended, expecte
     behind, rows = {"deterministic_pair": [run]}, [verdict("not comparable")]
     judged = outcome(tmp_path, {"deterministic_pair": "equal"}, rows=rows, behind=behind)
     assert judged == expected
+
+
+NAN = "its weights are NaN or infinite (w)"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "row", "no_result", "expected"),
+    [
+        ("contest", contested("not comparable"), NAN, "fail"),
+        ("contest", contested("better"), NAN, "fail"),
+        ("contest", contested("not comparable"), None, "not comparable"),
+        # Whether bits repeat is known of NaN as of any number.
+        ("deterministic_pair", verdict("equal"), NAN, "pass"),
+    ],
+)
+def test_a_candidate_without_a_result_failed_as_one_that_raised(
+    tmp_path, capsys, requirement, row, no_result, expected
+):
+    """Red before: not comparable, which an example of a CI lets pass."""
+    run = write_run(tmp_path, no_result=no_result)
+    behind, wanted = {requirement: [run]}, "equal" if row["key"] == "repeats" else "better"
+    assert outcome(tmp_path, {requirement: wanted}, rows=[row], behind=behind) == expected
+    said = f"{Path(run).parent}: this training left no result: {NAN}"
+    assert (said in capsys.readouterr().out) == (expected == "fail")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_se
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
 from twinrun.report.worths import worth_of, worths
-from twinrun.verdicts.noise import luck
+from twinrun.verdicts.noise import ground, luck
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -53,9 +53,9 @@ def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
         "steps": 60,
         "reason": None,
         "measures": [
-            {"name": "accuracy", "kind": "metric", "number": None, "floor": 0.0},
-            {"name": "scores", "kind": "rows", "number": 1000, "floor": 0.0005},
-            {"name": "parameters", "kind": "parameters", "number": None, "floor": 2.0**-24},
+            {"name": "accuracy", "kind": "metric", "floor": 0.0},
+            {"name": "scores", "kind": "rows", "floor": 0.0005},
+            {"name": "parameters", "kind": "parameters", "floor": 2.0**-24},
         ],
         "runs": [
             run(
@@ -75,6 +75,7 @@ def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
         "not_measured": {},
         "left_out": [],
         "other_data": [],
+        "samples": [1000],
         "half_a_seed": None,
     }
 
@@ -82,6 +83,36 @@ def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
 def worth(scores, metric=0.9, **of_table):
     found = table(run("change", accuracy=metric, scores=scores, parameters=0.1), **of_table)
     return weigh(scale_of(found), found["runs"][-1])
+
+
+BROKEN = "its weights are NaN or infinite (w)"
+
+
+def broken(kind, label):
+    """A run that left no result."""
+    names = ["accuracy", "scores", "parameters"]
+    found = run(kind, label, reason=BROKEN, lacks=dict.fromkeys(names, BROKEN))
+    return found | {"not_finite": names}
+
+
+def test_runs_without_a_result_are_named_with_their_own_reason():
+    """Red before: which measures are no number was said, and not why."""
+    found = table(broken("seed", "seed 9"), broken("change", "threads 2"))
+    scale = scale_of(found)
+    assert scale.diverged == [f"seed 9: {BROKEN}"]
+    assert weigh(scale, found["runs"][-1]).reason.startswith(f"{BROKEN}; no perturbation gives ")
+    assert f"seed 9: {BROKEN}" in ground(found, scale)
+
+
+def test_beside_a_reference_without_a_result_nothing_is_compared_and_it_is_said_why():
+    """Red before: each change had no metric and no prediction, which it had."""
+    found = table(run("change", accuracy=0.9, scores=0.1, parameters=0.1))
+    found["runs"][0] = broken("reference", "seed 1")
+    scale = scale_of(found)
+    reason = f"the reference left no result: {BROKEN}"
+    assert (scale.nothing, scale.left_out) == (reason, [reason])
+    weighed = weigh(scale, found["runs"][-1])
+    assert (weighed.answer, weighed.reason) == ("not comparable", reason)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +303,7 @@ def test_one_run_of_a_kind_decides_nothing(rounding):
 def test_a_metric_that_the_reference_has_no_number_of_is_left_aside_alone():
     """Red before: nothing could be compared, with a false reason."""
     found = table(run("change", accuracy=0.9, scores=0.39, parameters=0.1))
-    found["measures"].append({"name": "f1", "kind": "metric", "number": None, "floor": 0.0})
+    found["measures"].append({"name": "f1", "kind": "metric", "floor": 0.0})
     for each in found["runs"]:
         each["lacks"] = {"f1": "it is nan"}
     scale = scale_of(found)
@@ -464,10 +495,30 @@ def test_what_lies_close_together_calls_nothing_more_that_is_near():
     assert np.exp(bound_of(tight, 0.05)) == pytest.approx(1.25 * np.exp(np.mean(tight)))
 
 
+def test_pixels_of_few_images_are_no_independent_samples():
+    """Red before: 8 images of 64 times 64 pixels had the noise floor of 32,768 samples."""
+    found = table()
+    found["samples"] = [8]
+    accuracies = iter(range(30_000, 31_000, 37))
+    for of in found["runs"]:
+        of["values"]["accuracy"] = next(accuracies) / (8 * 64 * 64)
+    floor_of = floors(found)[0]
+    assert (floor_of.samples, floor_of.binomial) == (None, None)
+
+
+@pytest.mark.parametrize(("samples", "said"), [([], None), ([100, 250], 100), ([60, 40], 100)])
+def test_a_share_may_be_of_one_loader_or_of_all(samples, said):
+    found = table()
+    found["samples"] = samples
+    for index, of in enumerate(found["runs"]):
+        of["values"]["accuracy"] = (90 + index % 7) / 100
+    assert floors(found)[0].samples == said
+
+
 def test_samples_of_which_several_values_are_predicted_are_counted_once():
     """Red before: a share of 100 samples was taken for one of as many as were predicted."""
     found = table()
-    found["measures"][1]["number"] = 10_000
+    found["samples"] = [10_000]
     for each in found["runs"]:
         each["values"]["accuracy"] = round(each["values"]["accuracy"], 2)
     assert floors(found)[0].samples == 100
@@ -485,7 +536,7 @@ def test_samples_of_which_several_values_are_predicted_are_counted_once():
 )
 def test_a_small_loss_is_no_share_of_samples(first, step, samples):
     found = table()
-    found["measures"][1]["number"] = 101
+    found["samples"] = [101]
     for index, each in enumerate(found["runs"]):
         # As float32 has it, of the mean of batches.
         each["values"]["accuracy"] = float(np.float32(first + index % 4 * step))

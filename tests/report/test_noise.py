@@ -3,6 +3,7 @@
 import html
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,8 +12,11 @@ from standard_config import resolved
 from twinrun import artifacts
 from twinrun.comparison.noise import STEP_COLUMNS
 from twinrun.comparison.noise_records import write_noise
+from twinrun.config.resume_variants import of_stop
 from twinrun.figures.noise import divergence, ladder
+from twinrun.report import resume
 from twinrun.report.page import write_report
+from twinrun.report.worths import contrasts
 from twinrun.verdicts.judge import verdicts_of
 from twinrun.verdicts.rows import write_rows
 
@@ -59,9 +63,9 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
         "steps": 60,
         "reason": reason,
         "measures": [
-            {"name": "test_accuracy", "kind": "metric", "number": None, "floor": 0.0},
-            {"name": "scores", "kind": "rows", "number": 1000, "floor": 0.0005},
-            {"name": "parameters", "kind": "parameters", "number": None, "floor": 2.0**-24},
+            {"name": "test_accuracy", "kind": "metric", "floor": 0.0},
+            {"name": "scores", "kind": "rows", "floor": 0.0005},
+            {"name": "parameters", "kind": "parameters", "floor": 2.0**-24},
         ],
         "runs": [
             run("reference", f"seed {first[0]}", first[1], answer="equal"),
@@ -77,6 +81,7 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
         "not_measured": {},
         "left_out": ["parallel, whose baseline is one-worker, seed 1"],
         "other_data": [],
+        "samples": [1000],
         "half_a_seed": 12,
     }
 
@@ -127,6 +132,33 @@ def page_of(folder, found):
         output=results / "report.html",
     )
     return rows, Page(results / "report.html")
+
+
+def test_every_difference_of_a_section_says_what_it_is_worth():
+    """Red before: those of variants and of resumed trainings said so among the verdicts alone."""
+    found = table()
+    stop = of_stop("mid_epoch", "lightning")
+    for study, label in [("devices", "threads: 2"), ("resume", "a class dropped")]:
+        (of,) = (of for of in found["runs"] if of["label"] == label)
+        of["study"], of["label"] = study, stop if study == "resume" else "two"
+    compared = [
+        {"variant": "two", "against": "serial", "seed": seed, "answer": "differs"}
+        for seed in (1, 2)
+    ]
+    stopped = {"stop": "mid_epoch", "resume": "lightning", "answer": "differs"}
+    results = SimpleNamespace(
+        noises={"noise/digits-few/serial.json": found},
+        contrasts_of=lambda study, workload: compared,
+        resumes=[{"workload": "digits-few", "variant": "serial", "steps": 60, "stops": [stopped]}],
+        config={"resume": {"workloads": ["digits-few"]}},
+        length_of=lambda workload: "3 epochs",
+        absent=lambda study: [],
+    )
+    shown = contrasts(results, "devices", "digits-few")
+    # The scale is of one seed, and so is the difference on it.
+    assert [of["worth"] for of in shown] == ["no more than rounding", None]
+    ((variant,),) = (of["variants"] for of in resume.section(results)["workloads"])
+    assert variant["stops"][0]["by"]["lightning"]["worth"] == "more than another seed"
 
 
 def test_each_planted_case_has_its_sentence(tmp_path):

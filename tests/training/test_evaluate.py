@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from twinrun import artifacts
 from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.definitions import Workload
+from twinrun.training import evaluated_samples
 from twinrun.training.evaluate import evaluate
 
 
@@ -79,6 +80,64 @@ class Backwards(Points):
 class Wide(Points):
     def test_dataloader(self):
         return DataLoader(TensorDataset(self.inputs, self.targets), 50)
+
+
+class OfLoaders(Small):
+    def test_step(self, batch, batch_idx, dataloader_idx=0):
+        super().test_step(batch, batch_idx)
+
+
+class Unequal(Points):
+    """Tests on two loaders."""
+
+    def __init__(self, *numbers):
+        super().__init__(size=100, seed=1)
+        self.numbers = numbers
+
+    def test_dataloader(self):
+        loaders = {
+            number: DataLoader(TensorDataset(self.inputs[:number], self.targets[:number]), 16)
+            for number in self.numbers
+        }
+        return list(loaders.values())
+
+
+class TakesTwo(Small):
+    """Takes what a batch says of all its samples."""
+
+    def test_step(self, batch, batch_idx):
+        super().test_step((batch["x"], batch["y"]), batch_idx)
+
+    def predict_step(self, batch, batch_idx):
+        return self(batch["x"])
+
+
+class Says(Points):
+    number, text = 16, "clean"
+
+    def test_dataloader(self):
+        def collate(rows):
+            x, y = (torch.stack(column) for column in zip(*rows, strict=True))
+            return {"x": x, "y": y, "split": self.text}
+
+        return DataLoader(TensorDataset(self.inputs, self.targets), self.number, collate_fn=collate)
+
+    predict_dataloader = test_dataloader
+
+
+class SaysWide(Says):
+    number = 50
+
+
+class SaysOther(Says):
+    text = "noisy"
+
+
+class Transfers(Small):
+    """May change a batch behind its loader."""
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return batch
 
 
 class OwnLoader(DataLoader):
@@ -314,6 +373,44 @@ def test_what_test_and_prediction_were_given_is_hashed(tmp_path):
     assert set(evaluated(FailingTest(), tmp_path, Points(seed=1)).given["in_order"]) == {"predict"}
     opaque = evaluated(Small(), tmp_path, GivesOpaque(seed=1))
     assert (opaque.given["in_order"], set(opaque.metrics)) == ({}, {"test_loss"})
+
+
+def test_loaders_that_are_exchanged_give_other_samples(tmp_path):
+    """Red before: they had one hash, and each metric was of the other loader's data."""
+    one, other = (
+        evaluated(OfLoaders(), tmp_path, Unequal(*numbers), predict=False).given
+        for numbers in [(70, 30), (30, 70)]
+    )
+    assert [of["numbers"]["test"] for of in (one, other)] == [[70, 30], [30, 70]]
+    assert one["in_any_order"]["test"] != other["in_any_order"]["test"]
+    assert one["in_order"]["test"] != other["in_order"]["test"]
+
+
+def test_a_text_in_each_batch_makes_other_batches_no_other_samples(tmp_path):
+    """Red before: it was hashed with each batch, so that there were as many as batches."""
+    found = [
+        evaluated(TakesTwo(), tmp_path, kind(size=70, seed=1)).given for kind in (Says, SaysWide)
+    ]
+    assert found[0] == found[1]
+    assert found[0]["numbers"] == {"test": [70], "predict": [70]}
+    other = evaluated(TakesTwo(), tmp_path, SaysOther(size=70, seed=1)).given
+    assert other["in_any_order"]["test"] != found[0]["in_any_order"]["test"]
+
+
+def test_samples_are_hashed_once_where_nothing_casts_them(tmp_path, monkeypatch):
+    """Red before: twice."""
+    looked = []
+    look_at = evaluated_samples.look_at
+    monkeypatch.setattr(
+        evaluated_samples, "look_at", lambda batch: looked.append(1) or look_at(batch)
+    )
+    numbers = []
+    kinds = [(Small, "32-true"), (Small, "64-true"), (Transfers, "32-true")]
+    for module, precision in kinds:
+        looked.clear()
+        evaluated(module(), tmp_path, precision=precision)
+        numbers.append(len(looked))
+    assert numbers == [10, 20, 20]
 
 
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true"])

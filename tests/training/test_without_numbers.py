@@ -12,6 +12,7 @@ from exploding import (
     LossIsNaN,
     Masked,
     NormalizesNothing,
+    Once,
     Overflows,
     Skips,
     SkipsAFew,
@@ -24,6 +25,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
 from twinrun.training.without_numbers import without_numbers
 
+NAN_LOSS = "its loss is NaN in each step of its last epoch"
 NO_LOSS = "no step of its last epoch has a finite loss"
 
 
@@ -35,7 +37,7 @@ NO_LOSS = "no step of its last epoch has a finite loss"
         (Explodes, "its weights are NaN or infinite (hidden.bias and 3 more tensors)", []),
         (Averages, None, ["running is NaN"]),
         (NormalizesNothing, "its weights are NaN or infinite (norm.running_mean)", []),
-        (LossIsNaN, "its loss is NaN in each step of its last epoch", []),
+        (LossIsNaN, NAN_LOSS, []),
         (LossIsInfinite, None, [NO_LOSS]),
         (HandsOn, None, []),
         (Skips, None, [NO_LOSS]),
@@ -52,11 +54,31 @@ def test_a_run_says_whether_it_left_a_result(tmp_path, network, reason, doubts):
         assert manifest["metrics"]["test_accuracy"] == 1.0
 
 
-@pytest.mark.parametrize("network", [SkipsAFew, Skips])
-def test_of_a_thinned_trace_the_losses_tell_nothing(tmp_path, network):
-    """Red before: the steps that were traced were those that are left out."""
-    manifest = trained(tmp_path, network, trace={"every": 5})
-    assert (manifest["no_result"], manifest["doubts"]) == (None, [])
+@pytest.mark.parametrize(
+    ("network", "trace", "reason"),
+    [(LossIsNaN, None, NAN_LOSS), (SkipsAFew, {"every": 5}, None)],
+)
+def test_losses_are_looked_at_in_every_step_whatever_is_traced(tmp_path, network, trace, reason):
+    """Red before: of a training without a whole trace nobody looked at them."""
+    manifest = trained(tmp_path, network, trace=trace)
+    assert (manifest["no_result"], manifest["doubts"]) == (reason, [])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("variant", [{"devices": 2}, {"accumulate": 2}], ids=str)
+def test_losses_are_those_of_whole_mini_batches(tmp_path, variant):
+    assert trained(tmp_path, LossIsNaN, trace=None, **variant)["no_result"] == NAN_LOSS
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("resume", ["twinrun", "lightning"])
+@pytest.mark.parametrize(("network", "doubts"), [(Once, []), (Skips, [NO_LOSS])])
+def test_a_resumed_training_knows_the_losses_of_before(tmp_path, network, doubts, resume):
+    """It is stopped in its last epoch, behind the only step of it that has a loss."""
+    stop = {"stop": "mid_epoch", "resume": resume}
+    manifest = trained(tmp_path, network, epochs=2, trace=None, **stop)
+    assert len(manifest["resumed_at"]) == 1
+    assert (manifest["no_result"], manifest["doubts"]) == (None, doubts)
 
 
 def test_what_is_refused_keeps_the_words_of_its_refusal(tmp_path):
@@ -64,12 +86,15 @@ def test_what_is_refused_keeps_the_words_of_its_refusal(tmp_path):
         trained(tmp_path, Sparse)
 
 
-def trained(folder, network, **variant):
-    workload = WORKLOAD | {"module": f"exploding:{network.__name__}"}
+def trained(folder, network, *, epochs=3, **variant):
+    workload = WORKLOAD | {"module": f"exploding:{network.__name__}", "epochs": epochs}
     environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
-    launch(
-        "twinrun.training.train:train", arguments(folder, workload, VARIANT | variant), environment
-    )
+    asked = arguments(folder, workload, VARIANT | variant)
+    for is_stopped in [True, False] if "stop" in variant else [False]:
+        asked["is_stopped"] = is_stopped
+        launch(
+            "twinrun.training.train:train", asked, environment, workers=variant.get("devices", 1)
+        )
     return artifacts.read_json(folder / "run.json")
 
 

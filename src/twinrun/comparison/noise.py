@@ -77,6 +77,7 @@ def weigh(
             not_measured=outputs.not_measured(first.manifest, first.predictions) if first else {},
             left_out=[*left_out],
             other_data=other_data,
+            samples=first.manifest["evaluated_on"]["numbers"].get("test", []) if first else [],
             half_a_seed=_half_a_seed(by_step),
         ),
     )
@@ -138,22 +139,22 @@ def _measures(first: _Run, *, predicts: bool) -> list[tuple[Measure, str]]:
 
 def _measured(first: _Run, *, predicts: bool) -> Iterator[tuple[Measure, str]]:
     for name in first.manifest["metrics"]:
-        yield Measure(name=name, kind="metric", number=None, floor=0.0), name
+        yield Measure(name=name, kind="metric", floor=0.0), name
     for name, array in first.predictions.items():
         if not predicts or name.endswith(FINGERPRINT) or not array.size:
             continue
         if outputs.are_rows(array):
             floor = 1 / (2 * len(array))  # half of one prediction
-            yield Measure(name=name, kind="rows", number=len(array), floor=floor), name
+            yield Measure(name=name, kind="rows", floor=floor), name
             # They need not be scores: coordinates may double, and the largest stay where it is.
             numbers = f"{name}{AS_NUMBERS}"
-            yield Measure(name=numbers, kind="numbers", number=None, floor=ROUNDING), name
+            yield Measure(name=numbers, kind="numbers", floor=ROUNDING), name
         elif outputs.is_floating(array):
-            yield Measure(name=name, kind="numbers", number=array.size, floor=ROUNDING), name
+            yield Measure(name=name, kind="numbers", floor=ROUNDING), name
         else:
             floor = 1 / (2 * array.size)
-            yield Measure(name=name, kind="values", number=array.size, floor=floor), name
-    yield Measure(name="parameters", kind="parameters", number=None, floor=ROUNDING), ""
+            yield Measure(name=name, kind="values", floor=floor), name
+    yield Measure(name="parameters", kind="parameters", floor=ROUNDING), ""
 
 
 def _moves(measure: Measure, runs: Sequence[NoiseRun]) -> bool:
@@ -208,7 +209,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         study=listed["study"],
         run=listed["run"],
         answer="equal" if is_equal else "differs",
-        reason=None,
+        reason=run.manifest["no_result"],
         values=values,
         lacks={
             name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"
@@ -257,8 +258,7 @@ def _sample(run: str | Path) -> tuple[np.ndarray, np.ndarray]:
     arrays = artifacts.read_arrays(verified(run, "fingerprints.npz"))
     sample = arrays["sample"].astype(np.float64)
     # A run of an older version has one of every step.
-    every = np.arange(1, len(sample) + 1)
-    return arrays.get("sample_steps", every), sample
+    return arrays.get("sample_steps", np.arange(1, len(sample) + 1)), sample
 
 
 def _by_step(first: _Run, runs: Sequence[NoiseRun]) -> pd.DataFrame:

@@ -19,8 +19,6 @@ class Measure(TypedDict):
     """A metric has a value of each run. All others are distances to the reference: the share of
     rows (N, C) whose largest number is at another place, or of values that are others; or the
     relative L2 distance of floating-point numbers, or of the parameters."""
-    number: int | None
-    """Of predictions, how many there are; None of the others."""
     floor: float
     """The smallest distance that it tells from none; 0 of a metric."""
 
@@ -39,7 +37,7 @@ class NoiseRun(TypedDict):
     answer: Literal["equal", "differs", "not run", "not comparable"]
     """Whether parameters, buffers, test metrics and predictions are the reference's, to the bit."""
     reason: str | None
-    """Why it is not compared."""
+    """Why it is not compared; of one that is, why it left no result, if so."""
     values: dict[str, float]
     """By the name of a measure: a metric's value, or the distance to the reference."""
     lacks: dict[str, str]
@@ -72,6 +70,8 @@ class NoiseTable(TypedDict):
     other_data: list[Literal["test", "predict"]]
     """Where another seed is given other data than the reference, or in another order: a split by
     the run's seed. Predictions are no measure then."""
+    samples: list[int]
+    """How many samples each loader gave to the reference's test; empty where nobody can tell."""
     half_a_seed: int | None
     """The first step after which the parameters of half of the perturbations are at least half as
     far from the reference as those of the median seed; None where there is none."""

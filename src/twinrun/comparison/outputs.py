@@ -14,7 +14,7 @@ from twinrun import artifacts
 from twinrun.comparison.distances import differing_elements, values
 from twinrun.comparison.pair_records import OutputComparison
 from twinrun.formatting import count, plural, verb
-from twinrun.run_files import FINGERPRINT, verified
+from twinrun.run_files import FINGERPRINT, recorded_hash, verified
 from twinrun.run_records import RunManifest
 
 OF_ROWS = "positions of a row's largest value"
@@ -110,6 +110,16 @@ def are_same(
 def predicted(run: Path) -> dict[str, np.ndarray]:
     """Read the predictions of a run, which its run.json names."""
     return artifacts.read_tensors(verified(run, "predictions.safetensors"))
+
+
+def hash_of_predictions(run: Path) -> str | None:
+    """Return the hash of what a network predicts; None where there is nothing, which says nothing.
+
+    The recorded one, that was held to the file's bytes just before.
+    """
+    file = verified(run, "predictions.safetensors")
+    has_any = any(True for _ in artifacts.StoredTensors(file).names())
+    return recorded_hash(run, file.name) if has_any else None
 
 
 def _logged(folder: Path) -> dict[str, str]:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.evaluated_data import drawn_otherwise, other_samples
+from twinrun.comparison.outputs import hash_of_predictions
 from twinrun.comparison.pair import other_conditions
 from twinrun.comparison.study_records import Choice, Ranking, Trial, write_ranking
 from twinrun.run_records import FailedRun, RunManifest
@@ -55,7 +56,7 @@ def rank(
     manifests = [run_files.read_ended(run) for run in runs]
     measured = _Measured(manifests, [Path(run) for run in runs], metric)
     trials = [
-        _trial(manifest, Path(run), point, measured, index)
+        _trial(manifest, Path(run), point, measured, index, is_contest=contestants is not None)
         for index, (manifest, run, point) in enumerate(
             zip(manifests, runs, _points(manifests), strict=True)
         )
@@ -240,11 +241,18 @@ def _points(manifests: Sequence[Manifest]) -> list[dict[str, object]]:
 
 
 def _trial(
-    manifest: Manifest, path: Path, point: dict[str, object], measured: _Measured, index: int
+    manifest: Manifest,
+    path: Path,
+    point: dict[str, object],
+    measured: _Measured,
+    index: int,
+    *,
+    is_contest: bool,
 ) -> Trial:
     value, lacks = measured.value_of(index, manifest)
-    # Of a trial that failed there are no seconds.
-    seconds = manifest["seconds"] if run_files.left_network(manifest) else None
+    has_ended = manifest["ended"] == "finished"
+    # Of a trial that failed there is nothing of this.
+    left = manifest if run_files.left_network(manifest) else None
     return Trial(
         rank=None,
         choice=f"{manifest['workload']}/{manifest['variant']}",
@@ -254,21 +262,15 @@ def _trial(
         value=value,
         lacks=lacks,
         metrics={_apart(name, point): found for name, found in measured.others_of(index).items()},
-        fit_seconds=seconds["fit"] if seconds else None,
+        fit_seconds=left["seconds"]["fit"] if left else None,
         ended=manifest["ended"],
         run=path.as_posix(),
-        weights_sha256=manifest["weights_sha256"] if run_files.left_network(manifest) else None,
-        predictions_sha256=_predictions(manifest, path),
-        doubts=manifest["doubts"] if run_files.left_network(manifest) else [],
+        weights_sha256=left["weights_sha256"] if left else None,
+        predictions_sha256=hash_of_predictions(path) if is_contest and has_ended else None,
+        predicted_on=left["evaluated_on"]["in_order"].get("predict") if left else None,
+        tested=measured.tested[index],
+        doubts=left["doubts"] if left else [],
     )
-
-
-def _predictions(manifest: Manifest, path: Path) -> str | None:
-    """Hash what a network predicts; None where there is nothing, which says nothing of it."""
-    if manifest["ended"] != "finished":
-        return None
-    file = run_files.verified(path, "predictions.safetensors")
-    return artifacts.sha256(file) if artifacts.read_tensors(file) else None
 
 
 def _label(point: Mapping[str, object], *, but: str | None = None) -> str:

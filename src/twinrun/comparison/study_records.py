@@ -152,7 +152,11 @@ class Trial(TypedDict):
     weights_sha256: str | None
     """Of its network, if it left one."""
     predictions_sha256: str | None
-    """Of what that predicts, if anything."""
+    """Of what that predicts, if anything; of a trial of a sweep nobody asks."""
+    predicted_on: str | None
+    """Hash of the samples of which it predicts, in their order; None where nobody can tell."""
+    tested: dict[str, float]
+    """All that its test logged."""
     doubts: list[str]
     """What raises a doubt whether the network computes numbers."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from twinrun.config.inputs import PERTURBED, RUN
-from twinrun.config.resume_variants import RESUMES, STOPS
+from twinrun.config.resume_variants import of_stop
 from twinrun.config.rule_records import KindOnScale, ListedRun
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def _candidates(
         elif study == "resume":
             for name in asked["variants"]:
                 for pair in settings.stops_of(name):
-                    stop, resume = STOPS[pair["stop"]], RESUMES[pair["resume"]]
-                    label = f"stopped {stop}, resumed from {resume}"
+                    label = of_stop(pair["stop"], pair["resume"])
                     other = _other((pair["whole"], asked["seed"]), (variant, seed))
                     yield study, label, pair["stopped"], other
         elif study in OF_VARIANTS:

@@ -22,6 +22,15 @@ STOPS = {
 RESUMES = {"lightning": "Lightning's checkpoint", "twinrun": "Twinrun's checkpoint"}
 
 
+def of_stop(stop: str, resume: str) -> str:
+    """Say for a reader where a training was stopped, and from what it was resumed.
+
+    >>> of_stop("epoch_end", "twinrun")
+    "stopped at the end of an epoch, resumed from Twinrun's checkpoint"
+    """
+    return f"stopped {STOPS[stop]}, resumed from {RESUMES[resume]}"
+
+
 def pairs(variant: str, stops: Sequence[str]) -> list[StopPair]:
     """Return the pairs by which a variant is examined."""
     return [

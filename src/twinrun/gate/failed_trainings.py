@@ -1,6 +1,7 @@
 """Trainings that failed: what is required of them does not hold, whatever their verdict says.
 
-To be `not comparable` is no fault, and a CI may let it pass; to crash is one.
+To be `not comparable` is no fault, and a CI may let it pass; to crash is one. So is to become NaN
+where results are compared: in a contest. Whether bits repeat, NaN or not, a pair has found out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,12 @@ from twinrun.verdicts.failed_runs import how_to_retry
 BROKEN_OFF = "broken off: "
 
 
+def failures(requirement: str, runs: Iterable[str | Path]) -> list[Judged]:
+    """Judge the runs behind a requirement that fail it, whatever the verdict on them says."""
+    runs = list(runs)
+    return [*failed_trainings(runs), *(without_result(runs) if requirement == "contest" else ())]
+
+
 def failed_trainings(runs: Iterable[str | Path]) -> Iterator[Judged]:
     """Judge the runs whose training failed: each with the reason, its log and what repeats it."""
     for run in runs:
@@ -23,3 +30,11 @@ def failed_trainings(runs: Iterable[str | Path]) -> Iterator[Judged]:
         if not left_network(manifest) or ended.startswith(BROKEN_OFF):
             folder, why = Path(run).parent, ended.removeprefix(FAILED).removeprefix(BROKEN_OFF)
             yield "fail", f"{folder}: this training failed: {why} ({how_to_retry(folder)})"
+
+
+def without_result(runs: Iterable[str | Path]) -> Iterator[Judged]:
+    """Judge the runs of a contest that ended, and left no result: their weights are NaN, say."""
+    for run in runs:
+        manifest = read_ended(run)
+        if left_network(manifest) and (why := manifest["no_result"]) is not None:
+            yield "fail", f"{Path(run).parent}: this training left no result: {why}"

@@ -20,7 +20,7 @@ from twinrun.config.required_runs import PAIR
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.gate import expected_fingerprints
 from twinrun.gate.costs import costs
-from twinrun.gate.failed_trainings import failed_trainings
+from twinrun.gate.failed_trainings import failures
 from twinrun.gate.judged import Planned, hashes_of, lines_now, other_settings, why_not_judged
 from twinrun.gate.outcome import (
     GateLine,
@@ -86,7 +86,7 @@ def require(
         else:
             judged = _answers(rows, name, wanted, planned["studies"])
         # Nothing was found to be wrong, and nothing to be right: never a pass.
-        judged = [*judged, *failed_trainings(planned["runs"].get(name, ()))] or [NO_RESULT]
+        judged = [*judged, *failures(name, planned["runs"].get(name, ()))] or [NO_RESULT]
         requirement = f"{name}: {', '.join(wanted) if isinstance(wanted, list) else wanted}"
         lines += [{"requirement": requirement, "outcome": o, "why": why} for o, why in judged]
     lines += map(_out_of_date, other_settings(rests_on, planned, timings))

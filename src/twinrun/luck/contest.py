@@ -1,9 +1,10 @@
 """Two candidates: is the first better than the second, or just luckier?"""
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
-from twinrun.comparison.study_records import Choice, Ranking
+from twinrun.comparison.study_records import Choice, Ranking, Trial
 from twinrun.luck.forecast import power_with, seeds_needed
 from twinrun.luck.pairing import bought_by_seed
 from twinrun.luck.student_t import LEVEL
@@ -27,7 +28,7 @@ class Contest:
     bought: float | None
     """Share of the difference's variance that pairing by seed takes away; None if none is told."""
     is_same: bool = False
-    """Whether weights, predictions and values of both are the same from every seed."""
+    """Whether weights, predictions and all that is tested are the same of both from each seed."""
     forgiven: float = 0.0
     """What the margin adds to the first one's values."""
 
@@ -95,7 +96,8 @@ def _answer(
 ) -> Literal["better", "worse", "not worse", "undecided"]:
     """Say how the first stands; a margin forgives what is shown to be less than it.
 
-    That both have the same values shows nothing of other seeds; that they are one training does.
+    That both have the same values shows nothing of other seeds; that they are the same to the bit
+    shows that they diverge from few, if any: see `may_diverge`.
     """
     margin, sign = ranking["margin"], _sign(ranking)
     if found is not None and found.p < LEVEL and sign * found.mean > 0:
@@ -108,16 +110,45 @@ def _answer(
     return "worse" if found is not None and found.p < LEVEL else "undecided"
 
 
-def _are_same_trainings(ranking: Ranking) -> bool:
-    """Say whether both candidates end in the same weights from every seed, and predict the same.
+def may_diverge(seeds: int) -> float:
+    """Return in which share of trainings two may diverge that are the same from so many seeds.
 
-    Of two that predict nothing it is not known: one may use its weights in another way.
+    At most, with 95 % confidence: if it were more, one of the seeds would have shown it.
+
+    >>> round(may_diverge(5), 2)
+    0.45
     """
-    of_seed: dict[int, list[tuple[str | None, str | None]]] = {}
+    return 1 - LEVEL ** (1 / seeds)
+
+
+def _are_same_trainings(ranking: Ranking) -> bool:
+    """Say whether both candidates end alike from each seed: weights, predictions, test metrics.
+
+    Of two that predict nothing it is not known: one may use its weights in another way. Nor is it
+    where predictions tell nothing of the network, as an index of the samples: another seed's, of
+    the same samples, would be the same.
+    """
+    of_seed: dict[int, list[Trial]] = {}
     for trial in ranking["trials"]:
-        hashes = trial["weights_sha256"], trial["predictions_sha256"]
-        of_seed.setdefault(trial["seed"], []).append(hashes)
-    return all(len(of) == 2 and len({*of}) == 1 and all(of[0]) for of in of_seed.values())
+        of_seed.setdefault(trial["seed"], []).append(trial)
+    left = [[_left(trial) for trial in of] for of in of_seed.values()]
+    if ranking["other_samples"] or not all(len(of) == 2 and of[0] == of[1] for of in left):
+        return False
+    firsts = [of[0] for of in of_seed.values()]
+    if any(t["weights_sha256"] is None or t["predictions_sha256"] is None for t in firsts):
+        return False
+    return any(
+        one["predicted_on"] is not None
+        and one["predicted_on"] == other["predicted_on"]
+        and one["predictions_sha256"] != other["predictions_sha256"]
+        for one, other in combinations(firsts, 2)
+    )
+
+
+def _left(trial: Trial) -> tuple[object, ...]:
+    """Return all that is compared of a training; numbers as texts, since a NaN is one there."""
+    hashes = trial["weights_sha256"], trial["predictions_sha256"], trial["predicted_on"]
+    return *hashes, repr(sorted(trial["tested"].items()))
 
 
 def _sign(ranking: Ranking) -> int:

@@ -71,7 +71,7 @@ def floors(table: NoiseTable) -> list[Floor]:
     """Return the noise floor of each metric that the reference and another seed have a value of."""
     metrics = [m["name"] for m in table["measures"] if m["kind"] == "metric"]
     trained = [run for run in table["runs"] if run["kind"] in ("reference", "seed")]
-    predicted = {m["number"] for m in table["measures"] if m["number"]}
+    tested = {*table["samples"], sum(table["samples"])} - {0}
     found = []
     for name in metrics:
         of_seeds = _values(table, name, ("reference", "seed"))
@@ -81,7 +81,7 @@ def floors(table: NoiseTable) -> list[Floor]:
             continue
         every = [*of_seeds.values(), *of_rounding.values()]
         spread = scatter(list(of_seeds.values()))
-        samples = _samples(every, predicted)
+        samples = _samples(every, tested)
         p = outlier(list(of_seeds.values()))
         worst = max(of_seeds, key=lambda label: abs(of_seeds[label] - spread.mean))
         is_outlier = p is not None and p * len(metrics) < LEVEL
@@ -188,20 +188,21 @@ def outlier(values: Sequence[float]) -> float | None:
     return min(1.0, float(2 * n * t.sf(ratio, n - 2)))
 
 
-def _samples(values: Sequence[float], predicted: set[int]) -> int | None:
-    """Return of how many samples a metric is a share: as many as are predicted, if it is one.
+def _samples(values: Sequence[float], tested: set[int]) -> int | None:
+    """Return of how many samples a metric is a share, if it is: of one test loader, or of all.
 
-    None where the values are so few that it cannot be told whether it is of a part of them.
+    Of samples, not of what is predicted of each, such as pixels, whose errors come together. None
+    where the values are so few that it cannot be told whether it is of a part of them.
     """
     if not all(0 <= value <= 1 for value in values) or not any(0 < value < 1 for value in values):
         return None
-    for number in sorted(predicted):
+    for number in sorted(tested):
         counts = [value * number for value in values]
         whole = min(MOST_OFF, OFF * number)
         # A small loss is as near to 0 of the samples as a share of them is to a whole number.
         is_inside = any(0 < round(count) < number for count in counts)
         if is_inside and all(abs(count - round(count)) < whole for count in counts):
-            # Of each sample several values may be predicted, or more samples than are tested.
+            # Of a part of the samples it may be a share, too.
             shared = math.gcd(number, *map(round, counts))
             # Of as many counts that have nothing to do with each other all have it by chance.
             chance = sum(p ** -len({*map(round, counts)}) for p in _primes_of(shared))

@@ -70,7 +70,9 @@ class Scale:
     left_out: Sequence[str]
     """Runs of the scale that could not be compared, and why."""
     diverged: Sequence[str]
-    """Runs of the scale that leave a measure no number, and which."""
+    """Runs of the scale that leave a measure no number, and which or why."""
+    nothing: str
+    """Why there is no measure, where there is none."""
 
     def test(self, run: NoiseRun, kind: Mapping[str, Sequence[float]]) -> Tested | None:
         """Test whether a run may be of a kind; None where there are not two runs of it."""
@@ -152,14 +154,16 @@ class Scale:
 def scale_of(table: NoiseTable) -> Scale:
     """Return the scale of a table; by the parameters only where there is nothing else."""
     # What the reference itself has no number of cannot be compared, and takes nothing else with it.
-    lacking = {
-        n: why for r in table["runs"] if r["kind"] == "reference" for n, why in r["lacks"].items()
-    }
+    references = [run for run in table["runs"] if run["kind"] == "reference"]
+    lacking = {name: why for run in references for name, why in run["lacks"].items()}
+    no_result = next((run["reason"] for run in references if run["reason"]), None)
     every = [m for m in table["measures"] if m["name"] not in lacking]
     measures = [m for m in every if m["kind"] != "parameters"] or every
     names = {measure["name"] for measure in measures}
     usable: dict[str, list[NoiseRun]] = {"reference": [], "perturbation": [], "seed": []}
     left_out = [f"{name} of the reference: {why}" for name, why in lacking.items()]
+    if no_result is not None:
+        left_out = [f"the reference left no result: {no_result}"]
     diverged: list[str] = []
     for run in table["runs"]:
         if run["kind"] not in usable:
@@ -167,7 +171,7 @@ def scale_of(table: NoiseTable) -> Scale:
         if names <= {*run["values"], *run["not_finite"]}:
             usable[run["kind"]].append(run)
             if broken := [name for name in run["not_finite"] if name in names]:
-                diverged.append(f"{run['label']}: {' and '.join(broken)}")
+                diverged.append(f"{run['label']}: {run['reason'] or ' and '.join(broken)}")
         elif run["kind"] != "reference":
             left_out.append(f"{run['label']}: {why_not(run, names)}")
     perturbed = usable["perturbation"]
@@ -200,6 +204,7 @@ def scale_of(table: NoiseTable) -> Scale:
         units=units,
         left_out=left_out,
         diverged=diverged,
+        nothing=left_out[0] if lacking else "there is no metric and no prediction",
     )
 
 

@@ -46,12 +46,16 @@ def weigh(scale: Scale, run: NoiseRun) -> Weighed:
     names = {measure["name"] for measure in scale.measures}
     if run["answer"] != "differs":
         return _without(run["answer"], run["reason"])
-    if not names or not names <= {*run["values"], *run["not_finite"]}:
+    if not names:
+        return _without("not comparable", scale.nothing)
+    if not names <= {*run["values"], *run["not_finite"]}:
         return _without("not comparable", why_not(run, names))
     rounding, seeds = scale.test(run, scale.rounding), scale.test(run, scale.seeds)
     answer, waits_for, reason = _answer(scale, rounding, seeds)
     broken = [name for name in run["not_finite"] if name in names]
-    if broken and reason is None:
+    if broken and run["reason"] is not None:
+        reason = "; ".join([run["reason"], *([reason] if reason else [])])
+    elif broken and reason is None:
         reason = f"{' and '.join(broken)} without a number"
     needed = None
     if waits_for == "perturbation" and rounding is not None:

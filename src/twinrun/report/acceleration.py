@@ -5,6 +5,7 @@ from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.report.gains import gains
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
+from twinrun.report.worths import contrasts
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.speed import instability, medians_behind, medians_of_overhead
 
@@ -32,7 +33,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "metrics": metrics(results, "acceleration", workload),
         "gains": gains(results, "acceleration", workload, timing),
         "failed": results.unfinished("acceleration", workload),
-        "contrasts": results.contrasts_of("acceleration", workload),
+        "contrasts": contrasts(results, "acceleration", workload),
     }
 
 

@@ -8,6 +8,7 @@ from twinrun.luck.floor import Floor, floors
 from twinrun.luck.standing import standing
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, each_once, listed, sentence
+from twinrun.verdicts.contest import alike_from
 from twinrun.verdicts.noise import luck, outliers_of
 from twinrun.verdicts.rows import VerdictRow
 from twinrun.verdicts.sweep import metric_in, not_finite_beside, spread, without_number
@@ -66,8 +67,8 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         return
     first, second = (choice["label"] for choice in candidates(ranking))
     found, aside = contest(ranking), without_number(ranking) + not_finite_beside(ranking)
-    if found.is_same:
-        same = "both end in the same weights and predictions from every seed"
+    if found.is_same and found.first is not None:
+        same = alike_from(found.first.number)
         yield sentence(row, f"{first} is not worse than {second}: {same}{aside}")
         return
     apart = found.difference

@@ -11,6 +11,7 @@ from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
 from twinrun.report.gains import gains, pays
 from twinrun.report.results import ReportedRun, Results
+from twinrun.report.worths import contrasts
 from twinrun.run_files import read_run, verified
 from twinrun.timing.break_even import break_even
 from twinrun.timing.ratios import crossing, exponents
@@ -42,7 +43,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "timing": _timing(results.timings.get(f"devices_{workload}")),
         "gains": gains(results, "devices", workload, None),
         **_networks(results, workload),
-        "contrasts": results.contrasts_of("devices", workload),
+        "contrasts": contrasts(results, "devices", workload),
     }
 
 

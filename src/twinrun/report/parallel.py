@@ -2,6 +2,7 @@
 
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
+from twinrun.report.worths import contrasts
 from twinrun.timing.epoch_times import EpochRatio, Scaling
 from twinrun.verdicts.speed import instability
 
@@ -28,7 +29,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "scaling": _scaling(results, workload),
         "failed": results.unfinished("parallel", workload),
         "repeats": results.repeats_of("parallel", workload),
-        "contrasts": results.contrasts_of("parallel", workload),
+        "contrasts": contrasts(results, "parallel", workload),
         "metrics": metrics(results, "parallel", workload),
     }
 

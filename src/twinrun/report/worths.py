@@ -21,14 +21,31 @@ SAID: tuple[Worth, ...] = (
 CHECKPOINTS = {KEYS[name]: words for name, words in RESUMES.items()}
 
 
-def worths(results: Results, workload: str, baseline: str) -> dict[str, Worth]:
+def worths(
+    results: Results, workload: str, baseline: str, study: str = "matrix"
+) -> dict[str, Worth]:
     """Return by the label of a change what it is worth; of those alone that have an answer."""
     table = results.noises.get(f"noise/{workload}/{baseline}.json")
     if table is None or table["reason"] is not None:
         return {}
-    changes = [run for run in table["runs"] if (run["kind"], run["study"]) == ("change", "matrix")]
+    changes = [run for run in table["runs"] if (run["kind"], run["study"]) == ("change", study)]
     weighed = _weighed(table, changes)
     return {label: answer for label, answer in weighed.items() if answer in SAID}
+
+
+def contrasts(results: Results, study: str, workload: str) -> list[dict[str, object]]:
+    """Return how each variant of a study differs from its baseline, with what that is worth.
+
+    On the scale is the difference of one seed.
+    """
+    found = []
+    for contrast in results.contrasts_of(study, workload):
+        baseline = contrast["against"] or ""
+        table = results.noises.get(f"noise/{workload}/{baseline}.json")
+        is_on_scale = table is not None and table["seed"] == contrast["seed"]
+        worth = worths(results, workload, baseline, study) if is_on_scale else {}
+        found.append({**contrast, "worth": worth.get(contrast["variant"])})
+    return found
 
 
 def worth_of(row: VerdictRow, results: Results) -> str | None:

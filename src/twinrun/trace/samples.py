@@ -70,6 +70,7 @@ def fingerprint_samples(batch: object) -> np.ndarray:
 
     One more stands at the end where the batch holds what belongs to no sample.
     """
+<<<<<<< HEAD
     return _digests(list(_walk(batch, "", None)))
 
 
@@ -77,6 +78,16 @@ def prints_of_samples(batch: object) -> np.ndarray | Pending[np.ndarray]:
     """Return what `fingerprint_samples` does; pending of a batch that holds tensors on a GPU.
 
     Their samples have other fingerprints than the same ones on a CPU.
+=======
+    samples, rest = samples_and_rest(batch)
+    return samples if rest is None else np.append(samples, np.uint64(rest))
+
+
+def samples_and_rest(batch: object) -> tuple[np.ndarray, int | None]:
+    """Return a fingerprint of each of a batch's samples, and one of what belongs to none of them.
+
+    As (N,) uint64, and None where everything belongs to a sample.
+>>>>>>> luck
     """
     found = list(_walk(batch, "", None))
     if not any(isinstance(leaf.value, torch.Tensor) and is_on_gpu(leaf.value) for leaf in found):
@@ -109,7 +120,8 @@ def _looked_at(value: object) -> object | Pending[object]:
 def _digests(found: Sequence[Leaf]) -> np.ndarray:
     """Return the fingerprints of the samples that the leaves of a batch belong to."""
     if (rows := _rows_of_all(found)) is not None:
-        return np.fromiter(map(xxhash.xxh3_64_intdigest, rows), dtype=np.uint64, count=len(rows))
+        digests = map(xxhash.xxh3_64_intdigest, rows)
+        return np.fromiter(digests, dtype=np.uint64, count=len(rows)), None
     size = _number_of_samples(found)
     samples, rest = [xxhash.xxh3_64() for _ in range(size)], xxhash.xxh3_64()
     has_rest = False
@@ -128,8 +140,8 @@ def _digests(found: Sequence[Leaf]) -> np.ndarray:
         else:
             rest.update(f"{path}={_text(leaf.value)};".encode())
             has_rest = True
-    digests = [sample.intdigest() for sample in samples] + [rest.intdigest()] * has_rest
-    return np.array(digests, dtype=np.uint64)
+    digests = np.array([sample.intdigest() for sample in samples], dtype=np.uint64)
+    return digests, rest.intdigest() if has_rest else None
 
 
 def _rows_of_all(leaves: Sequence[Leaf]) -> np.ndarray | None:

@@ -30,8 +30,20 @@ from twinrun.run_records import PER_STEP
 from twinrun.trace.batch_prints import BatchPrints
 from twinrun.trace.between_steps import BetweenSteps
 from twinrun.trace.columns import fingerprints_of
+<<<<<<< HEAD
 from twinrun.trace.fingerprints import Print, fingerprint_rng_states, joined
 from twinrun.trace.loss import Now, loss_of, value_of
+=======
+from twinrun.trace.fingerprints import (
+    fingerprint,
+    fingerprint_batch,
+    fingerprint_rng_states,
+    fingerprint_states,
+    fingerprints_beside,
+    join,
+)
+from twinrun.trace.loss import Losses, Now, loss_of, value_of
+>>>>>>> luck
 from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
@@ -51,8 +63,8 @@ class Tracer(pl.Callback):
     def __init__(self) -> None:
         self.traced = TracedSteps()
         """The steps that are traced; of the others nothing is looked at but the loss."""
-        self._loss: torch.Tensor | None = None
-        self._epoch = 0
+        self.losses = Losses()
+        """Of all steps, traced or not."""
         self.own_gradients = 0
         """Of the workers' gradients before they were summed; of one worker, 0."""
         self.not_fingerprinted: set[str] = set()
@@ -101,10 +113,10 @@ class Tracer(pl.Callback):
     @property
     def now(self) -> Now | None:
         """Where the training is; None before the first step of this process."""
-        if not self._epoch:
+        if not self.losses.epoch:
             return None
         # Read only now: on a GPU it waits for the step.
-        return Now(self.steps, self._epoch, value_of(self._loss))
+        return Now(self.steps, self.losses.epoch, self.losses.last())
 
     @property
     def _is_traced(self) -> bool:
@@ -224,8 +236,7 @@ class Tracer(pl.Callback):
     ) -> None:
         """Add the step's row."""
         loss = loss_of(outputs)
-        self._loss = None if loss is None else loss.detach()
-        self._epoch = trainer.current_epoch + 1
+        self.losses.note(trainer.current_epoch + 1, loss)
         if not self._is_traced:
             self._tables.skip()
             return
@@ -245,6 +256,7 @@ class Tracer(pl.Callback):
         }
         rows = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
         held = [*parameters.values(), *pl_module.buffers()]
+<<<<<<< HEAD
         beside = self._taken.beside(trainer.optimizers, held)
         # Their settings were noted before: here Lightning has moved the schedulers already.
         prints = {
@@ -265,6 +277,23 @@ class Tracer(pl.Callback):
             # The other steps take another hash of what this one left.
             self._forget_end()
             self._taken.has_copied = False
+=======
+        beside = fingerprints_beside(trainer.optimizers, held)
+        self._tables.add(
+            (
+                *(step, self.losses.epoch, value_of(loss)),
+                *(start[key] for key in ("before", "buffers_before", "random", "batch", "samples")),
+                fingerprint(loss),
+                self.own_gradients,
+                self._tables.settings.end_step(step - 1, trainer.optimizers),
+                join(found["random_after"]),
+                join(found["buffers"]),
+                join(found["gradients"]),
+                join([*found["optimizer"], *beside]),
+                join(found["parameters"]),
+            )
+        )
+>>>>>>> luck
 
     def last_row(self) -> StepRow:
         """Return the row of the last step."""
@@ -280,11 +309,13 @@ class Tracer(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, for a checkpoint: tensors and plain values."""
-        return {"tables": self._tables.state(), "resumed_at": self.resumed_at}
+        state = {"tables": self._tables.state(), "losses": self.losses.state()}
+        return {**state, "resumed_at": self.resumed_at}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the tables of a checkpoint."""
         self._tables.load(state_dict["tables"])
+        self.losses.load(state_dict["losses"])
         self.resumed_at = [*state_dict["resumed_at"], self.steps]
 
 

@@ -134,7 +134,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
     # The manifest and its checksums come last: a run that has them is whole.
     artifacts.write_tensors(files.predictions, evaluation.predictions)
     steps, outputs = team.tracer.steps, evaluation.predictions
-    no_result, doubts = why_no_result(module, broken, outputs, files.steps, number=steps)
+    no_result, doubts = why_no_result(module, broken, outputs, team.tracer.losses.least())
     manifest: RunManifest = {
         **origin,
         "tensors": entries,

@@ -4,15 +4,13 @@ A network whose weights are NaN has an accuracy all the same: the largest of sco
 the first, so that it is right wherever the first class is.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 
-import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
-from twinrun import artifacts
 from twinrun.formatting import plural
 from twinrun.training.write_run import NamedTensor
 
@@ -46,9 +44,7 @@ def why_no_result(
     module: torch.nn.Module,
     broken: Collection[str],
     predictions: Mapping[str, torch.Tensor],
-    steps: str | Path,
-    *,
-    number: int,
+    least_loss: float | None,
 ) -> tuple[str | None, list[str]]:
     """Say why what is measured of a network is no result, if so, and else what raises a doubt.
 
@@ -59,8 +55,8 @@ def why_no_result(
         module: of the run.
         broken: its tensors that have become `without_numbers` in the training.
         predictions: by name.
-        steps: the steps.csv of the run.
-        number: of its steps; of a trace that is thinned the losses tell nothing of an epoch.
+        least_loss: the smallest absolute value of a loss in the last epoch, of all its steps,
+            NaN if all are NaN; None if no step gave any.
     """
     weights = sorted(set(broken) - set(_beside(module)))
     doubts = [f"{name} is NaN" for name in sorted(set(broken) - set(weights))]
@@ -71,16 +67,11 @@ def why_no_result(
     # With others it may be a target that nobody has, handed on.
     if floating and all(bool(found.isnan().all()) for found in floating):
         return "all numbers that it predicts are NaN", doubts
-    losses = artifacts.read_csv(steps, ["epoch", "loss", "loss_fingerprint"])
-    if len(losses) != number:
-        return None, doubts
-    losses = losses[losses["epoch"] == losses["epoch"].max()]
-    is_given = losses["loss_fingerprint"].astype(str).str.strip("0") != ""
-    given = losses["loss"][is_given].to_numpy(float)
-    if given.size and np.isnan(given).all():
+    if least_loss is not None and math.isnan(least_loss):
         return "its loss is NaN in each step of its last epoch", doubts
     is_automatic = getattr(module, "automatic_optimization", True)
-    if len(losses) and not np.isfinite(given).any() and (given.size or is_automatic):
+    # A module that steps by itself need not return a loss.
+    if least_loss == math.inf or (least_loss is None and is_automatic):
         doubts.append("no step of its last epoch has a finite loss")
     return None, doubts
 

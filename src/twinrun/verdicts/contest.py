@@ -2,7 +2,7 @@
 
 from twinrun.comparison.study_records import Ranking
 from twinrun.formatting import count, measure, percent, plural
-from twinrun.luck.contest import Contest, candidates, contest
+from twinrun.luck.contest import Contest, candidates, contest, may_diverge
 from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
 from twinrun.verdicts.evidence import Evidence
@@ -56,10 +56,7 @@ def measured(ranking: Ranking, found: Contest) -> str:
     within = within_margin(ranking, found)
     if found.is_same:
         # Without a margin, too: no number of seeds tells a training from itself.
-        return (
-            f"{compared}; both end in the same weights, predictions and values from every seed: "
-            f"they are one training{aside}"
-        )
+        return f"{compared}; {alike_from(seeds)}{aside}"
     if found.difference is None:
         are_same = same(found.first, found.second)
         alike = "both give the same, but for a millionth" if are_same else "no seed changes that"
@@ -71,6 +68,15 @@ def measured(ranking: Ranking, found: Contest) -> str:
     else:
         still = "" if found.answer == "not worse" else f"; {_power(found)}"
     return f"{compared}; {apart}{within}{still}; {_pairing(found.bought)}{aside}"
+
+
+def alike_from(seeds: int) -> str:
+    """Say what it rests on that two candidates are the same."""
+    return (
+        f"both end in the same weights, predictions and test metrics from each of these "
+        f"{count(seeds)} seeds; from other seeds they may diverge, in up to {may_diverge(seeds):.0%} "
+        f"of trainings (with 95% confidence)"
+    )
 
 
 def within_margin(ranking: Ranking, found: Contest) -> str:
