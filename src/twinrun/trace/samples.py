@@ -70,7 +70,14 @@ def fingerprint_samples(batch: object) -> np.ndarray:
 
     One more stands at the end where the batch holds what belongs to no sample.
     """
-<<<<<<< HEAD
+    return _joined(samples_and_rest(batch))
+
+
+def samples_and_rest(batch: object) -> tuple[np.ndarray, int | None]:
+    """Return a fingerprint of each of a batch's samples, and one of what belongs to none of them.
+
+    As (N,) uint64, and None where everything belongs to a sample.
+    """
     return _digests(list(_walk(batch, "", None)))
 
 
@@ -78,26 +85,18 @@ def prints_of_samples(batch: object) -> np.ndarray | Pending[np.ndarray]:
     """Return what `fingerprint_samples` does; pending of a batch that holds tensors on a GPU.
 
     Their samples have other fingerprints than the same ones on a CPU.
-=======
-    samples, rest = samples_and_rest(batch)
-    return samples if rest is None else np.append(samples, np.uint64(rest))
-
-
-def samples_and_rest(batch: object) -> tuple[np.ndarray, int | None]:
-    """Return a fingerprint of each of a batch's samples, and one of what belongs to none of them.
-
-    As (N,) uint64, and None where everything belongs to a sample.
->>>>>>> luck
     """
     found = list(_walk(batch, "", None))
     if not any(isinstance(leaf.value, torch.Tensor) and is_on_gpu(leaf.value) for leaf in found):
-        return _digests(found)
+        return _joined(_digests(found))
     # All of it now: the step may write to its batch.
     seen: list[object | Pending[object]] = [_looked_at(leaf.value) for leaf in found]
     return together(
         seen,
-        lambda values: _digests(
-            [leaf._replace(value=value) for leaf, value in zip(found, values, strict=True)]
+        lambda values: _joined(
+            _digests(
+                [leaf._replace(value=value) for leaf, value in zip(found, values, strict=True)]
+            )
         ),
     )
 
@@ -117,8 +116,13 @@ def _looked_at(value: object) -> object | Pending[object]:
     return together([rows_hashed(value)], made)
 
 
-def _digests(found: Sequence[Leaf]) -> np.ndarray:
-    """Return the fingerprints of the samples that the leaves of a batch belong to."""
+def _joined(found: tuple[np.ndarray, int | None]) -> np.ndarray:
+    samples, rest = found
+    return samples if rest is None else np.append(samples, np.uint64(rest))
+
+
+def _digests(found: Sequence[Leaf]) -> tuple[np.ndarray, int | None]:
+    """Return the fingerprints of the samples that the leaves of a batch belong to, and the rest."""
     if (rows := _rows_of_all(found)) is not None:
         digests = map(xxhash.xxh3_64_intdigest, rows)
         return np.fromiter(digests, dtype=np.uint64, count=len(rows)), None

@@ -30,20 +30,8 @@ from twinrun.run_records import PER_STEP
 from twinrun.trace.batch_prints import BatchPrints
 from twinrun.trace.between_steps import BetweenSteps
 from twinrun.trace.columns import fingerprints_of
-<<<<<<< HEAD
 from twinrun.trace.fingerprints import Print, fingerprint_rng_states, joined
-from twinrun.trace.loss import Now, loss_of, value_of
-=======
-from twinrun.trace.fingerprints import (
-    fingerprint,
-    fingerprint_batch,
-    fingerprint_rng_states,
-    fingerprint_states,
-    fingerprints_beside,
-    join,
-)
-from twinrun.trace.loss import Losses, Now, loss_of, value_of
->>>>>>> luck
+from twinrun.trace.loss import Losses, Now, loss_of
 from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
@@ -256,7 +244,6 @@ class Tracer(pl.Callback):
         }
         rows = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
         held = [*parameters.values(), *pl_module.buffers()]
-<<<<<<< HEAD
         beside = self._taken.beside(trainer.optimizers, held)
         # Their settings were noted before: here Lightning has moved the schedulers already.
         prints = {
@@ -272,28 +259,11 @@ class Tracer(pl.Callback):
             loss=number_of(loss),
             elements=self._sampled.of(parameters) if self._tables.has_sample() else None,
             own_gradients=(self.own_gradients, self.own_kind),
-        ).add_to(self._tables, trainer.optimizers, epoch=self._epoch)
+        ).add_to(self._tables, trainer.optimizers, epoch=self.losses.epoch)
         if self._taken.has_copied:
             # The other steps take another hash of what this one left.
             self._forget_end()
             self._taken.has_copied = False
-=======
-        beside = fingerprints_beside(trainer.optimizers, held)
-        self._tables.add(
-            (
-                *(step, self.losses.epoch, value_of(loss)),
-                *(start[key] for key in ("before", "buffers_before", "random", "batch", "samples")),
-                fingerprint(loss),
-                self.own_gradients,
-                self._tables.settings.end_step(step - 1, trainer.optimizers),
-                join(found["random_after"]),
-                join(found["buffers"]),
-                join(found["gradients"]),
-                join([*found["optimizer"], *beside]),
-                join(found["parameters"]),
-            )
-        )
->>>>>>> luck
 
     def last_row(self) -> StepRow:
         """Return the row of the last step."""
