@@ -72,10 +72,11 @@ def measured(ranking: Ranking, found: Contest) -> str:
 
 def alike_from(seeds: int) -> str:
     """Say what it rests on that two candidates are the same."""
+    share = f"{may_diverge(seeds):.0%}"
     return (
         f"both end in the same weights, predictions and test metrics from each of these "
-        f"{count(seeds)} seeds; from other seeds they may diverge, in up to "
-        f"{may_diverge(seeds):.0%} of trainings (with 95% confidence)"
+        f"{count(seeds)} seeds; from other seeds they may diverge, in up to {share} of trainings "
+        f"(with 95% confidence)"
     )
 
 
