@@ -1,6 +1,7 @@
 """A run on a GPU and one on a CPU are compared by what both hash alike, and no further."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from comparing import compared
 from example_runs import NAMES, OF_TENSORS, example_parameters, seal, write_run
@@ -11,7 +12,7 @@ from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.tables import is_untrained, read_tables
 from twinrun.comparison.trace_words import HASHED_APART
-from twinrun.trace.hash_kinds import ARRAY, HASHED
+from twinrun.trace.hash_kinds import ARRAY, HASHED, ON_HOST
 from twinrun.verdicts.equality import repeats
 from twinrun.verdicts.evidence import Evidence
 
@@ -26,7 +27,12 @@ UNLIKE = [
 
 def on_gpu(run):
     """Say of a run's trace that it was taken on a GPU."""
-    changes = [(1 if name == "samples" else 2, HASHED.index(name), 1) for name in HASHED]
+    changes = [(1 if name in ("samples", "batch") else 2, HASHED.index(name), 1) for name in HASHED]
+    # The first batch has its fingerprint on a CPU beside another one.
+    steps = pd.read_csv(run.with_name("steps.csv"), dtype=str)
+    changes.append((1, ON_HOST, int(steps.loc[0, "batch"], 16)))
+    steps.loc[0, "batch"] = "1" * 16
+    artifacts.write_csv(run.with_name("steps.csv"), steps)
     file = run.with_name("fingerprints.npz")
     arrays = artifacts.read_arrays(file)
     artifacts.write_arrays(file, arrays | {ARRAY: np.array(changes, dtype=np.uint64)})

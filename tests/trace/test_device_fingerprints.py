@@ -18,7 +18,7 @@ from twinrun.comparison.comparable import are_comparable
 from twinrun.config.traced_steps import TracedSteps
 from twinrun.trace import device_hash, samples, step_fingerprints
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
-from twinrun.trace.hash_kinds import ARRAY, kinds_of
+from twinrun.trace.hash_kinds import ARRAY, batch_on_host, kinds_of
 from twinrun.trace.pending import Pending, fetch, value_of
 from twinrun.trace.samples import fingerprint_samples, prints_of_samples
 from twinrun.trace.step_fingerprints import StepFingerprints, fingerprint_at_once
@@ -173,10 +173,13 @@ def test_the_first_step_is_fingerprinted_as_on_a_cpu_and_no_other(on_gpu):
     others = [name for name in left if name not in LIKE_ON_A_CPU and name != "own_gradients"]
     assert (left[others] != right[others])[1:].all(axis=None)
     unlike = left.columns[(left != right).iloc[0]]
-    assert list(unlike) == ["samples"]
+    assert list(unlike) == ["batch", "samples"]
+    assert batch_on_host(hashed.arrays(), np.arange(99)) == {1: int(right["batch"][0], 16)}
     for name in ("initial", "initial_buffers", "random"):
         assert np.array_equal(hashed.arrays()[name], known.arrays()[name])
     assert np.array_equal(hashed.arrays()["sample"], known.arrays()["sample"])
+    # Full-batch training and a replayed epoch have a batch again: by one hash in all steps.
+    assert left["batch"][0] == left["batch"][4]
     steps = np.arange(1, STEPS + 1)
     for name in others:
         comparable = are_comparable(hashed.arrays(), known.arrays(), name, steps)

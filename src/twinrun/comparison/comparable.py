@@ -11,9 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from twinrun.trace.hash_kinds import kinds_of
+from twinrun.trace.hash_kinds import batch_on_host, kinds_of
 
 Arrays = Mapping[str, np.ndarray]
+BATCH = "batch"
 
 
 def are_comparable(first: Arrays, second: Arrays, column: str, steps: np.ndarray) -> np.ndarray:
@@ -25,7 +26,40 @@ def are_comparable(first: Arrays, second: Arrays, column: str, steps: np.ndarray
         column: the quantity's in steps.csv.
         steps: their numbers, ascending.
     """
-    return kinds_of(first, column, steps) == kinds_of(second, column, steps)
+    alike = kinds_of(first, column, steps) == kinds_of(second, column, steps)
+    if column == BATCH:
+        ways = (_known_on_host(arrays, steps) for arrays in (first, second))
+        alike |= np.logical_and(*ways)
+    return alike
+
+
+def batches(first: Arrays, second: Arrays, steps: pd.DataFrame, others: pd.DataFrame) -> np.ndarray:
+    """Return whether the batches of two runs are equal at each step, if that is known, (S,) bool.
+
+    Args:
+        first: fingerprints.npz of a run.
+        second: and of another one.
+        steps: steps.csv of the first.
+        others: as many rows of the second's.
+    """
+    numbers = steps["step"].to_numpy()
+    equal = steps[BATCH].to_numpy() == others[BATCH].to_numpy()
+    alike = kinds_of(first, BATCH, numbers) == kinds_of(second, BATCH, numbers)
+    sides = [_on_host(*side, numbers) for side in ((first, steps), (second, others))]
+    return np.where(alike, equal, sides[0] == sides[1])
+
+
+def _known_on_host(arrays: Arrays, steps: np.ndarray) -> np.ndarray:
+    beside = np.array(list(batch_on_host(arrays, steps)), dtype=np.int64)
+    return (kinds_of(arrays, BATCH, steps) == 0) | np.isin(steps, beside)
+
+
+def _on_host(arrays: Arrays, table: pd.DataFrame, steps: np.ndarray) -> np.ndarray:
+    """Return the fingerprints that a CPU has of batches; of others those that there are."""
+    found = table[BATCH].to_numpy(copy=True)
+    for step, value in batch_on_host(arrays, steps).items():
+        found[steps == step] = value
+    return found
 
 
 def equal_as_far_as_known(

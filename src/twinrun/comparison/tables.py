@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.comparison.comparable import are_comparable, equal_as_far_as_known
+from twinrun.comparison.comparable import are_comparable, batches, equal_as_far_as_known
 from twinrun.comparison.distances import differences, relative, squares
 from twinrun.comparison.kept_steps import rows_of
 from twinrun.comparison.pair_records import NonFiniteLoss
@@ -197,6 +197,8 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
         rows[index] = np.sqrt(squares(*samples, "float64"))
     apart, sizes = rows.T
     known = known_of(first, second, size)
+    alike = {name: (left[of] == right[of]).to_numpy() for name, of in QUANTITIES.items()}
+    alike["batch"] = batches(first.fingerprints, second.fingerprints, left, right)
     others = {} if _share_shards(first, second) else {"own_gradients_equal": np.ones(size, bool)}
     return pd.DataFrame(
         {
@@ -204,11 +206,11 @@ def step_table(first: Run, second: Run) -> pd.DataFrame:
             "epoch": left["epoch"],
             **{
                 f"{quantity}_equal": equal_as_far_as_known(
-                    (left[column] == right[column]).to_numpy(),
+                    alike[quantity],
                     known[quantity],
                     apart if quantity == "parameters" else None,
                 )
-                for quantity, column in QUANTITIES.items()
+                for quantity in QUANTITIES
             },
             # In place of those above: the joined fingerprint of a run on a GPU has a generator
             # more.

@@ -16,6 +16,7 @@ HASHED = (
 """Quantities whose tensors may lie on a GPU: columns of steps.csv."""
 KIND = np.dtype([("step", "i8"), ("quantity", "i8"), ("kind", "u8")])
 ARRAY = "hash_kinds"
+ON_HOST = len(HASHED)  # instead of a quantity: not a kind, but a batch's fingerprint
 
 
 class HashKinds:
@@ -34,13 +35,21 @@ class HashKinds:
             rows = [(step, HASHED.index(name), kind) for name, kind in changed.items()]
             self._changes.append(np.array(rows, dtype=KIND))
 
+    def note_on_host(self, step: int, batch: int) -> None:
+        """Keep the fingerprint that a CPU has of a step's batch."""
+        self._changes.append(np.array([(step, ON_HOST, batch)], dtype=KIND))
+
     def load(self) -> None:
         """Go on after the changes that are there by now."""
         for row in self._changes.read():
-            self._last[HASHED[int(row["quantity"])]] = int(row["kind"])
+            if row["quantity"] != ON_HOST:
+                self._last[HASHED[int(row["quantity"])]] = int(row["kind"])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return step, number of the quantity in HASHED and kind of each change, (K, 3) uint64."""
+        """Return step, number of the quantity in HASHED and kind of each change, (K, 3) uint64.
+
+        Of the number ON_HOST it is the fingerprint that a CPU has of the step's batch.
+        """
         found = self._changes.read()
         if not len(found):
             return {}
@@ -62,3 +71,16 @@ def kinds_of(arrays: Mapping[str, np.ndarray], quantity: str, steps: np.ndarray)
     changes = changes[changes[:, 1] == HASHED.index(quantity)]
     known = np.append(np.uint64(0), changes[:, 2])
     return known[np.searchsorted(changes[:, 0].astype(np.int64), steps, side="right")]
+
+
+def batch_on_host(arrays: Mapping[str, np.ndarray], steps: np.ndarray) -> dict[int, int]:
+    """Return the fingerprint that a CPU has of the batch, by step; of steps that have one beside.
+
+    Args:
+        arrays: of fingerprints.npz.
+        steps: the numbers that are asked for.
+    """
+    if ARRAY not in arrays:
+        return {}
+    found = arrays[ARRAY][arrays[ARRAY][:, 1] == ON_HOST]
+    return {int(step): int(value) for step, _, value in found if step in steps}

@@ -7,8 +7,8 @@ computes. Beside each row there is its flow: which memory it reads and writes (s
 Memory that nothing has written yet counts as equal, so that an operation that reads it is the one
 that differs. Operations inside compiled code are not seen.
 
-Of a tensor on a GPU the hash alone is copied (see `step_fingerprints`). Each is waited for: whoever
-watches compares an operation while its tensors are there.
+Of a tensor on a GPU the hash alone is copied (see `step_fingerprints`). Each is waited for, since
+an operation is compared while its tensors are there.
 """
 
 from collections import Counter

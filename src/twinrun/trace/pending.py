@@ -1,7 +1,7 @@
 """Values that follow from numbers which are still on a GPU, until one copy brings these over.
 
-Whoever takes such a number leaves it there, and says what will be made of it. `fetch` copies all
-numbers that some values need, one copy a GPU, and waits for them; nothing else here waits.
+A number is left where it was computed, with what will be made of it. `fetch` copies all numbers
+that some values need, one copy a GPU, and waits for them; nothing else here waits.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -7,7 +7,8 @@ copied as it is: its fingerprint is the same on both.
 
 The two hashes of other tensors say nothing of each other, so that a run on a GPU and one on a CPU
 could not even tell whether they were given the same batch. Therefore one step of each run (see
-`on_host`) is fingerprinted on the host, as on a CPU, each sample of its batch aside.
+`on_host`) is fingerprinted on the host, as on a CPU; its batch in both ways, and each sample of it
+by the hash alone, since the batches of a run are compared with each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,12 +116,12 @@ class StepFingerprints:
         whole, hashes, small, words = self._waiting[tensor.device]
         size = tensor.numel() * tensor.element_size()
         if size <= WORD:
-            place = len(small)
+            index = len(small)
             small.append(tensor)
-            return Pending([words], lambda: _of_bytes(words.here[place], size), kind=0)
-        place = len(whole)
+            return Pending([words], lambda: _of_bytes(words.here[index], size), kind=0)
+        index = len(whole)
         whole.append(tensor)
-        return Pending([hashes], lambda: hash_of(int(hashes.here[place]), size), kind=BY_HASH)
+        return Pending([hashes], lambda: hash_of(int(hashes.here[index]), size), kind=BY_HASH)
 
 
 def fingerprint_at_once(tensor: torch.Tensor | None) -> int:

@@ -30,7 +30,7 @@ class StepRecord:
     loss: float | Pending[float]
     """NaN of a step that gave none."""
     elements: np.ndarray | Pending[np.ndarray] | None
-    """Of the parameters; None of a step without a sample."""
+    """Of the parameters; None for a step without a sample."""
     own_gradients: tuple[int, int]
     """Fingerprint of the workers' gradients, and its kind."""
 
@@ -42,10 +42,12 @@ class StepRecord:
         settings = tables.settings.pending(optimizers)
         given = self.batch.pending()
         fetch([*self.prints.values(), self.loss, self.elements, *settings, *given])
-        self.batch.settle()
+        self.batch.make()
         own, own_kind = self.own_gradients
         kinds = {name: kind_of(found) for name, found in self.prints.items() if name in HASHED}
         tables.kinds.note(step, kinds | self.batch.kinds | {"own_gradients": own_kind})
+        if self.batch.on_host is not None:
+            tables.kinds.note_on_host(step, self.batch.on_host)
         tables.add_details(step, {key: values_of(row) for key, row in self.rows.items()})
         if self.elements is not None:
             tables.add_sample(step, value_of(self.elements))
