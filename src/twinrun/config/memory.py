@@ -41,7 +41,7 @@ class Sizes(TypedDict):
     validation_seconds: float
     """Of a validation of one batch; 0 of none."""
     validation_batches: int | None
-    """Of a whole one; None of a loader without a length."""
+    """Of a whole one; None for a loader without a length."""
     evaluation_seconds: float
     """Of test and prediction, a batch of each."""
     evaluation_batches: int | None
