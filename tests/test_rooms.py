@@ -24,7 +24,15 @@ ORDER = (
     "commands",
     *("report", "gate", "figures", "verdicts", "luck"),
     *("comparison", "timing", "training", "parallel", "trace"),
-    *("checkpoint", "acceleration", "run_files", "run_records", "process", "config"),
+    *(
+        "checkpoint",
+        "acceleration",
+        "run_files",
+        "run_records",
+        "proof_records",
+        "process",
+        "config",
+    ),
     *(
         "dataset_files",
         "artifacts",

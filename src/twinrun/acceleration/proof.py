@@ -35,7 +35,7 @@ import torch
 from twinrun.acceleration.evidence import LOSS, PARAMETER, RATE, Recorded
 from twinrun.acceleration.roundings import bound_of, noise_of
 from twinrun.errors import TwinrunError
-from twinrun.run_records import ProofLeg, Share
+from twinrun.proof_records import ProofLeg, Share
 
 OURS = (LOSS, RATE)  # numbers that are no logs of the module's
 MARGIN = 0.1  # of the bound: what rounding may move in values that are compared

@@ -11,7 +11,8 @@ from twinrun import artifacts
 from twinrun.config.definitions import Timing, Variant, Workload
 from twinrun.process.environment import Environment, Switches
 from twinrun.process.imported_code import Imported
-from twinrun.run_records import Departure, Proof
+from twinrun.proof_records import Proof
+from twinrun.run_records import Departure
 
 # What is measured in rounds, and what once before them.
 TimedPhase = Literal["train", "trainer", "predict"]

@@ -27,7 +27,7 @@ from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.parallel.accumulation import accumulate
 from twinrun.process.determinism import SWITCHES, determinism
-from twinrun.run_records import Proof
+from twinrun.proof_records import Proof
 from twinrun.training.assemble import build, trainer_of
 from twinrun.training.few_batches import BATCHES, shorten
 

@@ -33,7 +33,7 @@ from twinrun.process.compiler_cache import own_cache
 from twinrun.process.forked import death
 from twinrun.process.imported_code import Imported, imported_files
 from twinrun.process.launching import launch
-from twinrun.run_records import Proof
+from twinrun.proof_records import Proof
 from twinrun.training.load_workload import load_workload
 from twinrun.training.prove import (
     BrokenOffError,

@@ -32,7 +32,7 @@ from twinrun.process import environment
 from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.planned_code import hash_beside
 from twinrun.process.source_hash import sources_hash
-from twinrun.run_records import Proof
+from twinrun.proof_records import Proof
 from twinrun.training.prove import provable
 from twinrun.training.prove_apart import prove_apart
 

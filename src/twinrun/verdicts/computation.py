@@ -8,7 +8,7 @@ before any training; they show what compilation and layout do to `predict_step`,
 import math
 
 from twinrun.formatting import count, measure, plural, verb
-from twinrun.run_records import ProofLeg, Share
+from twinrun.proof_records import ProofLeg, Share
 from twinrun.timing.summary import Agreement, TimedProof
 from twinrun.verdicts.rows import Answer, Verdict
 from twinrun.verdicts.speed import Timing, verdict_of
