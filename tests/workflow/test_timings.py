@@ -44,6 +44,7 @@ def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
         "trainer_cost",
         "same_computation",
         "same_predictions",
+        "whole_speed",
         "same_parameters",
     ]
     # A trial of the sweep failed, the other finished, and the page is there all the same.
