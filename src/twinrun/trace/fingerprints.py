@@ -5,8 +5,10 @@ different tensors share one with probability 5e-20). Taking one reads only: no r
 drawn and no tensor is changed. What lies on a GPU is copied to the host.
 """
 
-import random
-from collections.abc import Mapping, Sequence
+import ctypes
+import functools
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +17,7 @@ import xxhash
 from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
 from twinrun.plain_tensors import plain_tensors
+from twinrun.trace.rng_states import numpy_state, python_state
 
 
 def fingerprint(tensor: torch.Tensor | None) -> int:
@@ -24,10 +27,14 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
     """
     if tensor is None:
         return 0
+    # A step of many small tensors takes hundreds of them: a NumPy array of each takes six times as
+    # long as all of this.
+    if type(tensor) in _DENSE and _is_as_it_lies(tensor):
+        return xxhash.xxh3_64_intdigest(_bytes_at(tensor.nbytes)(tensor.data_ptr()))
     if not is_plain(tensor):
         return join([fingerprint(part) for part in plain_tensors(tensor)])
     try:
-        # As `_bytes`, but in one call: a step of many small tensors takes hundreds of them.
+        # As `_bytes`, but in one call.
         elements = np.ascontiguousarray(tensor.numpy(force=True))
     except TypeError:  # bfloat16 and others that NumPy does not have
         elements = _bytes(tensor)
@@ -73,6 +80,26 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
 
 
+@functools.lru_cache(maxsize=1024)  # a type takes 30 us to make
+def _bytes_at(size: int) -> Callable[[int], ctypes.Array[ctypes.c_char]]:
+    """Return what makes a view of so many bytes at an address."""
+    return (ctypes.c_char * size).from_address
+
+
+_DENSE = (torch.Tensor, torch.nn.Parameter)  # whose memory no class of a user's stands before
+
+
+def _is_as_it_lies(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor's memory, read from its start, is its bytes in the order of elements."""
+    return (
+        tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not (tensor.is_nested or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and tensor.is_contiguous()
+        and tensor.numel() > 0
+    )
+
+
 # Settings of an optimizer that say how it computes, not what: the state shows whether they matter.
 OPTIMIZER_FORMS = ("foreach", "fused", "capturable", "differentiable")
 
@@ -83,12 +110,12 @@ def fingerprint_states(
     """Return a fingerprint of the optimizers' state of each parameter; 0 where there is none."""
     states = [0] * len(parameters)
     for optimizer in optimizers:
+        # Not by `[]`: the state is a defaultdict, and reading would add an entry to it.
+        get = optimizer.state.get
         for index, parameter in enumerate(parameters):
-            # Asked first: the state is a defaultdict, and reading would add an entry to it.
-            if parameter in optimizer.state:
-                values = optimizer.state[parameter].values()
+            if (found := get(parameter)) is not None:
                 # Several optimizers may hold one parameter.
-                states[index] = join([states[index], *map(_fingerprint_value, values)])
+                states[index] = join([states[index], *map(_fingerprint_value, found.values())])
     return states
 
 
@@ -134,15 +161,9 @@ def fingerprint_rng_states(cuda: bool) -> dict[str, int]:
     Args:
         cuda: include the generators of the CUDA devices; asking for them starts CUDA.
     """
-    # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
-    _, words, gauss = random.getstate()
-    numpy = np.random.get_state(legacy=False)
-    key = numpy["state"]["key"].tobytes()
-    rest = f"{numpy['state']['pos']}{numpy['has_gauss']}{numpy['gauss']}"
-    python = np.array(words, dtype=np.uint32).tobytes() + repr(gauss).encode()
     found = {
-        "python": xxhash.xxh3_64_intdigest(python),
-        "numpy": xxhash.xxh3_64_intdigest(key + rest.encode()),
+        "python": xxhash.xxh3_64_intdigest(python_state()),
+        "numpy": xxhash.xxh3_64_intdigest(numpy_state()),
         "torch": fingerprint(torch.get_rng_state()),
     }
     if cuda:
@@ -153,7 +174,7 @@ def fingerprint_rng_states(cuda: bool) -> dict[str, int]:
 
 def join(values: Sequence[int]) -> int:
     """Return one fingerprint of several, in order."""
-    return xxhash.xxh3_64_intdigest(np.array(values, dtype=np.uint64).tobytes())
+    return xxhash.xxh3_64_intdigest(array("Q", values))
 
 
 def hexadecimal(value: int) -> str:

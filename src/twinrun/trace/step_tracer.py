@@ -23,7 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from twinrun.config.traced_steps import TracedSteps
-from twinrun.parameters import parameters_of
+from twinrun.parameters import parameters_of, tensors_of_module, with_unheld
 from twinrun.run_records import PER_STEP
 from twinrun.trace.between_steps import BetweenSteps
 from twinrun.trace.columns import fingerprints_of
@@ -161,7 +161,8 @@ class Tracer(pl.Callback):
             self._start = {"before": 0}  # it has begun
             return
         self._rng_states = fingerprint_rng_states(cuda=self._traces_cuda)
-        parameters = parameters_of(pl_module, trainer.optimizers)
+        held, buffers = tensors_of_module(pl_module)
+        parameters = with_unheld(held, trainer.optimizers)
         whole, opaque = fingerprint_batch(batch)
         self.not_fingerprinted.update(opaque)
         if whole != self._batch:  # full-batch training has the same one in every step
@@ -171,7 +172,7 @@ class Tracer(pl.Callback):
             self._parameters = fingerprints_of(parameters)
         self._start = {
             "before": join(self._tables.row("names", self._parameters)),
-            "buffers_before": join([*fingerprints_of(dict(pl_module.named_buffers())).values()]),
+            "buffers_before": join([*fingerprints_of(buffers).values()]),
             "random": join(list(self._rng_states.values())),
             "batch": whole,
             # A sum knows no order, and may wrap around.
@@ -231,7 +232,8 @@ class Tracer(pl.Callback):
             self._tables.skip()
             return
         self._note_accumulated(trainer, pl_module)
-        parameters = parameters_of(pl_module, trainer.optimizers)
+        held, buffers = tensors_of_module(pl_module)
+        parameters = with_unheld(held, trainer.optimizers)
         # Their settings are noted before the step: here Lightning has moved the schedulers already.
         states = fingerprint_states(trainer.optimizers, list(parameters.values()))
         self._parameters = fingerprints_of(parameters)
@@ -241,7 +243,7 @@ class Tracer(pl.Callback):
             # A batch that a hook skips has a start and no end: both are kept here.
             "random": self._rng_states,
             "random_after": fingerprint_rng_states(cuda=self._traces_cuda),
-            "buffers": fingerprints_of(dict(pl_module.named_buffers())),
+            "buffers": fingerprints_of(buffers),
             "gradients": self._gradients,
             "optimizer": dict(zip(parameters, states, strict=True)),
             "parameters": self._parameters,
@@ -252,8 +254,8 @@ class Tracer(pl.Callback):
         if self._tables.has_sample():
             self._tables.add_sample(step, self._sampled.of(parameters))
         self._tables.add_samples(self._samples)
-        held = [*parameters.values(), *pl_module.buffers()]
-        beside = fingerprints_beside(trainer.optimizers, held)
+        known = [*parameters.values(), *buffers.values()]
+        beside = fingerprints_beside(trainer.optimizers, known)
         self._tables.add(
             (
                 *(step, self._epoch, value_of(loss)),
