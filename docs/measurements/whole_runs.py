@@ -54,7 +54,7 @@ from twinrun.training.what_happened import WhatHappened
 from twinrun.workloads.peaks import Peaks
 
 HERE = Path(__file__).absolute()  # before the folder is changed
-ROUNDS, STEPS = 12, 50
+STEPS = 50  # of a round
 PEAKS = {
     "module": "twinrun.workloads.peaks:Peaks",
     "data": "twinrun.workloads.peaks:PeaksGrid",
@@ -112,13 +112,13 @@ def training_of(
     }
 
 
-def loop(folder: Path) -> None:
+def loop(folder: Path, rounds: int) -> None:
     """Measure steps of peaks, bare and with more and less around them."""
     print("| a step of peaks, 40,000 points, in ms | plain | fast | plain / fast |")
     print("| --- | --- | --- | --- |", flush=True)
     with own_cache() as cache:
         os.environ |= cache
-        found = [_steps_of(settings, folder / name) for name, settings in _loops()]
+        found = [_steps_of(settings, folder / name, rounds) for name, settings in _loops()]
     for what in found[0]:
         plain, fast = (statistics.median(each[what]) for each in found)
         pairs = zip(*(each[what] for each in found), strict=True)
@@ -132,7 +132,7 @@ def _loops() -> Iterator[tuple[str, dict[str, object]]]:
     yield "fast", FAST
 
 
-def _steps_of(settings: Mapping[str, object], folder: Path) -> dict[str, list[float]]:
+def _steps_of(settings: Mapping[str, object], folder: Path, rounds: int) -> dict[str, list[float]]:
     """Return the milliseconds of a step of each round, by what is around it."""
     training = convert(training_of({**PEAKS, "epochs": 10**6}, settings), Training)
     with compiler_switches():
@@ -147,7 +147,7 @@ def _steps_of(settings: Mapping[str, object], folder: Path) -> dict[str, list[fl
             if name != "Speed":
                 subsets[f"as in a run, without {name}"] = [n for n in callbacks if n != name]
         found: dict[str, list[float]] = {"bare": [], **{what: [] for what in subsets}}
-        for number in range(ROUNDS + 1):
+        for number in range(rounds + 1):
             took = {"bare": _milliseconds(bare)}
             for what, names in subsets.items():
                 with _only(fit.trainer, [callbacks[name] for name in names]):
@@ -275,18 +275,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", nargs="+", default=["loop", "runs", "start"])
     parser.add_argument("--epochs", type=int, default=20, help="of digits")
+    parser.add_argument("--rounds", type=int, default=12, help="of the loop")
     given = parser.parse_args()
     folder = given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)  # proofs are remembered below it
     if len(given.rows) > 1:
         for row in given.rows:
-            command = [sys.executable, str(HERE), str(folder), "--epochs", str(given.epochs)]
-            subprocess.run([*command, "--rows", row], check=True)  # noqa: S603
+            numbers = ["--epochs", str(given.epochs), "--rounds", str(given.rounds)]
+            command = [sys.executable, str(HERE), str(folder), *numbers, "--rows", row]
+            subprocess.run(command, check=True)  # noqa: S603
             print()
         return
     made: dict[str, Callable[[], None]] = {
-        "loop": lambda: loop(folder),
+        "loop": lambda: loop(folder, given.rounds),
         "runs": lambda: runs(folder, given.epochs),
         "start": lambda: start(folder),
     }

@@ -13,10 +13,9 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytorch_lightning as pl
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -40,6 +39,9 @@ from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.samples import fingerprint_samples
 from twinrun.trace.step_row import StepRow
 from twinrun.trace.step_tables import StepTables
+
+if TYPE_CHECKING:  # a run imports it when it writes its tables
+    import pandas as pd
 
 
 class Tracer(pl.Callback):
@@ -254,8 +256,7 @@ class Tracer(pl.Callback):
         if self._tables.has_sample():
             self._tables.add_sample(step, self._sampled.of(parameters))
         self._tables.add_samples(self._samples)
-        known = [*parameters.values(), *buffers.values()]
-        beside = fingerprints_beside(trainer.optimizers, known)
+        beside = fingerprints_beside(trainer.optimizers, [*parameters.values(), *buffers.values()])
         self._tables.add(
             (
                 *(step, self._epoch, value_of(loss)),
@@ -275,7 +276,7 @@ class Tracer(pl.Callback):
         """Return the row of the last step."""
         return self._tables.last()
 
-    def table(self) -> Iterator[pd.DataFrame]:
+    def table(self) -> "Iterator[pd.DataFrame]":
         """Yield steps.csv, in parts."""
         yield from self._tables.table()
 
