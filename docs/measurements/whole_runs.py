@@ -1,6 +1,6 @@
 """What is around a step: the Trainer's loop, what a run keeps, compilation, the start of a process.
 
-    python docs/measurements/whole_runs.py FOLDER [--rows loop runs start] [--epochs 20]
+    python docs/measurements/whole_runs.py FOLDER [--rows loop runs start] [--epochs 20] [--cpu]
 
 `loop`: a step of peaks bare, through the Trainer, and with all that a run keeps; then each
 callback of ours is left out, in turn, in one process, round by round. Plain and fast.
@@ -8,7 +8,8 @@ callback of ours is left out, in turn, in one process, round by round. Plain and
 (`--epochs`), the seconds of `fit` with compilation and without. Fast steps are proven before.
 `start`: seconds from the start of a run to its first step, and which packages are imported in it.
 
-Each row in a process of its own, in FOLDER, as a line of Markdown. Nothing else must run beside.
+Each in a process of its own, in FOLDER, as rows of Markdown. Nothing else must run beside; on a
+machine that is shared `--cpu` counts the processor's time of the loop, on one thread.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytorch_lightning as pl
+import torch
 import yaml
 from msgspec import convert
 
@@ -112,13 +114,17 @@ def training_of(
     }
 
 
-def loop(folder: Path, rounds: int) -> None:
+def loop(folder: Path, rounds: int, *, is_cpu: bool) -> None:
     """Measure steps of peaks, bare and with more and less around them."""
-    print("| a step of peaks, 40,000 points, in ms | plain | fast | plain / fast |")
+    what = "ms of the processor" if is_cpu else "ms"
+    print(f"| a step of peaks, 40,000 points, in {what} | plain | fast | plain / fast |")
     print("| --- | --- | --- | --- |", flush=True)
     with own_cache() as cache:
         os.environ |= cache
-        found = [_steps_of(settings, folder / name, rounds) for name, settings in _loops()]
+        found = [
+            _steps_of(settings, folder / name, rounds, is_cpu=is_cpu)
+            for name, settings in (("plain", PLAIN), ("fast", FAST))
+        ]
     for what in found[0]:
         plain, fast = (statistics.median(each[what]) for each in found)
         pairs = zip(*(each[what] for each in found), strict=True)
@@ -127,14 +133,15 @@ def loop(folder: Path, rounds: int) -> None:
     sys.stdout.flush()
 
 
-def _loops() -> Iterator[tuple[str, dict[str, object]]]:
-    yield "plain", PLAIN
-    yield "fast", FAST
-
-
-def _steps_of(settings: Mapping[str, object], folder: Path, rounds: int) -> dict[str, list[float]]:
+def _steps_of(
+    settings: Mapping[str, object], folder: Path, rounds: int, *, is_cpu: bool
+) -> dict[str, list[float]]:
     """Return the milliseconds of a step of each round, by what is around it."""
+    if is_cpu:  # of several threads it would add up how long they wait for each other
+        settings = {**settings, "threads": 1}
+        torch.set_num_threads(1)
     training = convert(training_of({**PEAKS, "epochs": 10**6}, settings), Training)
+    clock = time.process_time if is_cpu else time.perf_counter
     with compiler_switches():
         initial = InitialState(training)
         bare = _bare(initial, training.variant)
@@ -148,10 +155,10 @@ def _steps_of(settings: Mapping[str, object], folder: Path, rounds: int) -> dict
                 subsets[f"as in a run, without {name}"] = [n for n in callbacks if n != name]
         found: dict[str, list[float]] = {"bare": [], **{what: [] for what in subsets}}
         for number in range(rounds + 1):
-            took = {"bare": _milliseconds(bare)}
+            took = {"bare": _milliseconds(bare, clock)}
             for what, names in subsets.items():
                 with _only(fit.trainer, [callbacks[name] for name in names]):
-                    took[what] = _milliseconds(lambda: next(steps))
+                    took[what] = _milliseconds(lambda: next(steps), clock)
             for what, value in took.items() if number else []:  # the first compiles and allocates
                 found[what].append(value)
     return found
@@ -194,11 +201,11 @@ def _only(trainer: pl.Trainer, callbacks: list[pl.Callback]) -> Iterator[None]:
         vars(trainer)["callbacks"] = all_of_them
 
 
-def _milliseconds(step: Callable[[], object]) -> float:
-    started = time.perf_counter()
+def _milliseconds(step: Callable[[], object], clock: Callable[[], float]) -> float:
+    started = clock()
     for _ in range(STEPS):
         step()
-    return (time.perf_counter() - started) / STEPS * 1e3
+    return (clock() - started) / STEPS * 1e3
 
 
 def runs(folder: Path, epochs: int) -> None:
@@ -276,6 +283,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", default=["loop", "runs", "start"])
     parser.add_argument("--epochs", type=int, default=20, help="of digits")
     parser.add_argument("--rounds", type=int, default=12, help="of the loop")
+    parser.add_argument("--cpu", action="store_true", help="count the processor's time of the loop")
     given = parser.parse_args()
     folder = given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -283,12 +291,13 @@ def main() -> None:
     if len(given.rows) > 1:
         for row in given.rows:
             numbers = ["--epochs", str(given.epochs), "--rounds", str(given.rounds)]
+            numbers += ["--cpu"] * given.cpu
             command = [sys.executable, str(HERE), str(folder), *numbers, "--rows", row]
             subprocess.run(command, check=True)  # noqa: S603
             print()
         return
     made: dict[str, Callable[[], None]] = {
-        "loop": lambda: loop(folder, given.rounds),
+        "loop": lambda: loop(folder, given.rounds, is_cpu=given.cpu),
         "runs": lambda: runs(folder, given.epochs),
         "start": lambda: start(folder),
     }
