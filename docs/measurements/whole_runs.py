@@ -1,6 +1,6 @@
 """What is around a step: the Trainer's loop, what a run keeps, compilation, the start of a process.
 
-    python docs/measurements/whole_runs.py FOLDER [--rows loop runs start] [--epochs 20] [--cpu]
+    python docs/measurements/whole_runs.py FOLDER
 
 `loop`: a step of peaks bare, through the Trainer, and with all that a run keeps; then each
 callback of ours is left out, in turn, in one process, round by round. Plain and fast.
@@ -8,7 +8,7 @@ callback of ours is left out, in turn, in one process, round by round. Plain and
 (`--epochs`), the seconds of `fit` with compilation and without. Fast steps are proven before.
 `start`: seconds from the start of a run to its first step, and which packages are imported in it.
 
-Each in a process of its own, in FOLDER, as rows of Markdown. Nothing else must run beside; on a
+`--rows` names those that are wanted. Each in a process of its own, in FOLDER, as rows of Markdown. Nothing else must run beside; on a
 machine that is shared `--cpu` counts the processor's time of the loop, on one thread.
 """
 
