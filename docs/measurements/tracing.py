@@ -7,7 +7,8 @@ The workloads denoiser (batch 500), digits (batch 32, one thread, plain and comp
 batch 32 of 3x224x224 with momentum, and a transformer of 19.4 million at 8 sequences of 256 tokens
 with Adam. On two threads where nothing else is said. The tracer's hooks are timed themselves, from
 the fourth step on, when all is compiled: epochs with and without them differ by more than the hooks
-take. Names of cases measure these alone; `--cpu` counts the processor's time, on one thread, for a machine that is shared.
+take. Names of cases measure these alone; `--cpu` counts the processor's time, on one thread, for a
+machine that is shared.
 """
 
 import os

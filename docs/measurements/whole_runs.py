@@ -8,8 +8,9 @@ callback of ours is left out, in turn, in one process, round by round. Plain and
 (`--epochs`), the seconds of `fit` with compilation and without. Fast steps are proven before.
 `start`: seconds from the start of a run to its first step, and which packages are imported in it.
 
-`--rows` names those that are wanted. Each in a process of its own, in FOLDER, as rows of Markdown. Nothing else must run beside; on a
-machine that is shared `--cpu` counts the processor's time of the loop, on one thread.
+`--rows` names those that are wanted. Each in a process of its own, in FOLDER, as rows of Markdown.
+Nothing else must run beside; on a machine that is shared `--cpu` counts the processor's time of the
+loop, on one thread.
 """
 
 import argparse
