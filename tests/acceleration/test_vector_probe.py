@@ -27,8 +27,8 @@ def tried(of_cpu, passed, *, is_asked=True):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(vector_probe, "_place", lambda: tmp_path / "cache" / "passed")
+def marker(tmp_path, monkeypatch):
+    monkeypatch.setattr(vector_probe, "_marker", lambda: tmp_path / "cache" / "passed")
     with config.patch({"cpp.vec_isa_ok": None}):
         yield tmp_path / "cache" / "passed"
 
@@ -42,21 +42,21 @@ def place(tmp_path, monkeypatch):
         (tried(["avx2"], ["avx2"], is_asked=False), False),
     ],
 )
-def test_it_is_noted_where_all_that_the_cpu_knows_have_passed(place, monkeypatch, trial, is_noted):
+def test_it_is_noted_where_all_that_the_cpu_knows_have_passed(marker, monkeypatch, trial, is_noted):
     monkeypatch.setitem(sys.modules, "torch._inductor.cpu_vec_isa", trial)
     vector_probe.remember()
-    assert place.exists() is is_noted
+    assert marker.exists() is is_noted
     vector_probe.trust_earlier()
     assert config.cpp.vec_isa_ok is (True if is_noted else None)
 
 
-def test_what_a_user_has_set_is_left_and_proves_nothing(place, monkeypatch):
+def test_what_a_user_has_set_is_left_and_proves_nothing(marker, monkeypatch):
     trial = tried(["avx2"], ["avx2"])
     monkeypatch.setitem(sys.modules, "torch._inductor.cpu_vec_isa", trial)
     config.cpp.vec_isa_ok = False
     vector_probe.remember()
-    assert not place.exists()
-    place.parent.mkdir()
-    place.touch()
+    assert not marker.exists()
+    marker.parent.mkdir()
+    marker.touch()
     vector_probe.trust_earlier()
     assert config.cpp.vec_isa_ok is False

@@ -26,7 +26,7 @@ def found():
 
 def test_states_are_those_of_the_official_calls_after_draws_of_all_kinds():
     assert rng_states._reads_python()
-    assert rng_states._place_of_gauss() is not None  # else the test below tests nothing
+    assert rng_states._offset_of_gauss() is not None  # else the test below tests nothing
     random.seed(1)
     np.random.seed(1)
     draws = (random.random, lambda: random.gauss(0, 1), np.random.rand, np.random.randn)
@@ -50,7 +50,7 @@ def test_a_number_kept_for_later_is_seen_where_the_words_are_the_same():
 
 
 def test_states_are_asked_for_where_memory_is_not_as_assumed(monkeypatch):
-    for name, value in (("_reads_python", False), ("_place_of_gauss", None)):
+    for name, value in (("_reads_python", False), ("_offset_of_gauss", None)):
         monkeypatch.setattr(rng_states, name, lambda value=value: value)
     assert found() == official()
 

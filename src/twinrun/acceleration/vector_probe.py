@@ -21,7 +21,7 @@ from twinrun.process.machine import cpu
 
 def trust_earlier() -> None:
     """Have torch's compiler skip its trial in this process, if an earlier process passed it."""
-    found = _place()
+    found = _marker()
     if found is not None and found.exists():
         from torch._inductor import config
 
@@ -32,8 +32,8 @@ def trust_earlier() -> None:
 def remember() -> None:
     """Note that the trial was passed, if this process has done it."""
     module = sys.modules.get("torch._inductor.cpu_vec_isa")
-    place = _place()
-    if module is None or place is None or place.exists():
+    marker = _marker()
+    if module is None or marker is None or marker.exists():
         return
     from torch._inductor import config
 
@@ -43,12 +43,12 @@ def remember() -> None:
     of_cpu = [s for s in module.supported_vec_isa_list if set(str(s).split()) <= set(flags)]
     # One that failed would have to fail again: then nothing is noted.
     if of_cpu and list(module.valid_vec_isa_list()) == of_cpu:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
 
 
 @cache
-def _place() -> Path | None:
+def _marker() -> Path | None:
     """Return the file whose existence says so; None where the trial is another one."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if sys.platform != "linux" or platform.machine() != "x86_64" or compiler is None:

@@ -35,14 +35,14 @@ def python_state() -> bytes:
 def numpy_state() -> bytes:
     """Return the state of `numpy.random`: key, position, and the number kept for later."""
     generator = mtrand._rand
-    place = _place_of_gauss() if type(generator) is np.random.RandomState else None
+    offset = _offset_of_gauss() if type(generator) is np.random.RandomState else None
     twister = generator._bit_generator
-    if place is None or type(twister) is not np.random.MT19937:
+    if offset is None or type(twister) is not np.random.MT19937:
         state = np.random.get_state(legacy=False)
         rest = f"{state['state']['pos']}{state['has_gauss']}{state['gauss']}"
         return state["state"]["key"].tobytes() + rest.encode()
     key, position = _key_of(twister)
-    has_gauss, gauss = _gauss_at(generator, place)
+    has_gauss, gauss = _gauss_at(generator, offset)
     return key + f"{position}{has_gauss}{gauss}".encode()
 
 
@@ -72,32 +72,32 @@ def _key_of(twister: np.random.MT19937) -> tuple[bytes, int]:
     return raw[:KEY], int.from_bytes(raw[KEY:], sys.byteorder)
 
 
-def _gauss_at(generator: np.random.RandomState, place: int) -> tuple[int, float]:
-    return _GAUSS.unpack(ctypes.string_at(id(generator) + place, _GAUSS.size))
+def _gauss_at(generator: np.random.RandomState, offset: int) -> tuple[int, float]:
+    return _GAUSS.unpack(ctypes.string_at(id(generator) + offset, _GAUSS.size))
 
 
 @functools.cache
-def _place_of_gauss() -> int | None:
+def _offset_of_gauss() -> int | None:
     """Find where a generator keeps its number for later; None if not for certain, or no key is."""
     generator = np.random.RandomState(1)
     generator.standard_normal()
     size = type(generator).__basicsize__
     kept = _state_of(generator)[2:]
-    places = [
-        place
-        for place in range(object.__basicsize__, size - _GAUSS.size + 1, 8)
-        if _gauss_at(generator, place) == kept
+    offsets = [
+        offset
+        for offset in range(object.__basicsize__, size - _GAUSS.size + 1, 8)
+        if _gauss_at(generator, offset) == kept
     ]
-    if len(places) != 1 or kept[0] != 1:
+    if len(offsets) != 1 or kept[0] != 1:
         return None
     for seed in (2, 3):
         generator = np.random.RandomState(seed)
         for draws in (0, 1, 2, 700, 1):
             generator.standard_normal(draws)
-            found = (*_key_of(generator._bit_generator), *_gauss_at(generator, places[0]))
+            found = (*_key_of(generator._bit_generator), *_gauss_at(generator, offsets[0]))
             if found != _state_of(generator):
                 return None
-    return places[0]
+    return offsets[0]
 
 
 def _state_of(generator: np.random.RandomState) -> tuple[bytes, int, int, float]:
