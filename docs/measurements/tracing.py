@@ -16,7 +16,8 @@ import statistics
 import sys
 import time
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
@@ -24,7 +25,7 @@ import yaml
 from msgspec import convert
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from twinrun.acceleration.compilation import compiler_switches
 from twinrun.acceleration.under_trainer import Speed
@@ -169,7 +170,7 @@ def transformer(_: str) -> Made:
 class Case(NamedTuple):
     """A line of what is printed."""
 
-    made: Any
+    made: Callable[[str], Made]
     """The function that gives module and batches."""
     settings: dict[str, object]
     """Of the variant."""
@@ -193,8 +194,9 @@ CASES = {
 }
 
 
-def ratio(module: pl.LightningModule, batches: list[Any], variant: Variant, epochs: int) -> float:
+def ratio(made: Made, variant: Variant, epochs: int) -> float:
     """Train on the batches; give the time of a step with tracing over that without."""
+    module, batches = made
     torch.set_num_threads(1 if IS_CPU else variant.threads)
     tracer = TimedTracer()
     trainer = pl.Trainer(
@@ -208,7 +210,7 @@ def ratio(module: pl.LightningModule, batches: list[Any], variant: Variant, epoc
         callbacks=[Speed(module, variant), tracer],
     )
     with compiler_switches():
-        trainer.fit(module, DataLoader(batches, batch_size=None))
+        trainer.fit(module, DataLoader(cast("Dataset[Any]", batches), batch_size=None))
     whole = tracer.ended - tracer.started
     return whole / (whole - tracer.seconds)
 
@@ -227,7 +229,7 @@ def main() -> None:
             given = {**defaults, "accelerator": "cpu", "deterministic": False, **case.settings}
             variant = convert(given, Variant)
             pl.seed_everything(1, verbose=False)
-            ratios = [ratio(*case.made(path), variant, case.epochs) for _ in range(case.rounds)]
+            ratios = [ratio(case.made(path), variant, case.epochs) for _ in range(case.rounds)]
             low, high = min(ratios), max(ratios)
             middle = statistics.median(ratios)
             print(f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} |", flush=True)

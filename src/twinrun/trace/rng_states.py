@@ -12,6 +12,7 @@ import functools
 import random
 import struct
 import sys
+from typing import Any
 
 import numpy as np
 from numpy.random import mtrand
@@ -67,7 +68,7 @@ def _reads_python() -> bool:
     return True
 
 
-def _key_of(twister: np.random.MT19937) -> tuple[bytes, int]:
+def _key_of(twister: Any) -> tuple[bytes, int]:
     raw = ctypes.string_at(twister.ctypes.state_address, KEY + _INT)
     return raw[:KEY], int.from_bytes(raw[KEY:], sys.byteorder)
 
