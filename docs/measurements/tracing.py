@@ -1,33 +1,50 @@
-"""What tracing costs: the time of a step with it over that without, for two networks.
+"""What tracing costs: the time of a step with it over that without, for small and large networks.
 
     python docs/measurements/tracing.py results/data/digits.npz
 
-The denoiser at batch 500, and a network of the size of ResNet-18 (11.7 million parameters) at batch
-32 of 3x224x224 with momentum, both on two threads. The tracer's hooks are timed themselves, from
-the second step on: epochs with and without them differ by more than the hooks take.
+The workloads denoiser (batch 500), digits (batch 32, one thread, plain and compiled) and peaks
+(40,000 points, plain and fast); a network of the size of ResNet-18 (11.7 million parameters) at
+batch 32 of 3x224x224 with momentum, and a transformer of 19.4 million at 8 sequences of 256 tokens
+with Adam. On two threads where nothing else is said. The tracer's hooks are timed themselves, from
+the fourth step on, when all is compiled: epochs with and without them differ by more than the hooks
+take. Names of cases measure these alone; `--cpu` counts the processor's time, on one thread, for a
+machine that is shared.
 """
 
+import os
 import statistics
 import sys
 import time
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
+import yaml
+from msgspec import convert
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
+from twinrun.acceleration.compilation import compiler_switches
+from twinrun.acceleration.under_trainer import Speed
+from twinrun.config.definitions import Variant
+from twinrun.config.shipped import SCHEMA
+from twinrun.process.compiler_cache import own_cache
 from twinrun.trace.step_tracer import Tracer
 from twinrun.workloads.denoiser import Denoiser, DenoisingPairs
+from twinrun.workloads.digits import DigitImages, Digits
+from twinrun.workloads.peaks import Peaks, PeaksGrid
 
-ROUNDS = 5
+LEFT_OUT = 3  # steps, of which one is plain, one compiles and one allocates
+IS_CPU = "--cpu" in sys.argv
+clock = time.process_time if IS_CPU else time.perf_counter
 HOOKS = ("on_train_batch_start", "on_before_optimizer_step", "on_train_batch_end")
 
 
 class TimedTracer(Tracer):
-    """Adds up the seconds of its hooks, and of the steps, from the second step on."""
+    """Adds up the seconds of its hooks, and of the steps that follow the first ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,12 +53,12 @@ class TimedTracer(Tracer):
 
 def _timed(name: str) -> Any:
     def hook(self: TimedTracer, *arguments: Any) -> None:
-        started = time.perf_counter()
+        started = clock()
         getattr(Tracer, name)(self, *arguments)
-        self.ended = time.perf_counter()
+        self.ended = clock()
         if self.started:
             self.seconds += self.ended - started
-        elif name == "on_train_batch_end":
+        elif name == "on_train_batch_end" and self.steps == LEFT_OUT:
             self.started = self.ended
 
     return hook
@@ -97,7 +114,29 @@ class ResNet18(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
 
-def denoiser(path: str) -> tuple[pl.LightningModule, list[Any]]:
+class Transformer(pl.LightningModule):
+    """Six layers over random tokens: 19.4 million parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
+        self.embedding = nn.Embedding(1000, 512)
+        self.layers = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+
+    def training_step(self, tokens: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        """Predict each token: (N, T)."""
+        found = self.layers(self.embedding(tokens)) @ self.embedding.weight.T
+        return functional.cross_entropy(found.flatten(0, 1), tokens.flatten())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Take Adam: a state twice as large as the parameters."""
+        return torch.optim.Adam(self.parameters(), lr=1e-4)
+
+
+Made = tuple[pl.LightningModule, list[Any]]
+
+
+def denoiser(path: str) -> Made:
     """Give the denoiser and the batches of an epoch, prepared outside the clock."""
     data, module = DenoisingPairs(path), Denoiser()
     data.setup("fit")
@@ -106,43 +145,94 @@ def denoiser(path: str) -> tuple[pl.LightningModule, list[Any]]:
     return module, list(data.train_dataloader())
 
 
-def resnet18() -> tuple[pl.LightningModule, list[Any]]:
-    """Give the network and four batches of noise."""
-    return ResNet18(), [(torch.randn(32, 3, 224, 224), torch.arange(32)) for _ in range(4)]
+def digits(path: str) -> Made:
+    """Give digits and the batches of an epoch."""
+    data = DigitImages(path)
+    data.setup("fit")
+    return Digits(), list(data.train_dataloader())
 
 
-def ratio(module: pl.LightningModule, batches: list[Any]) -> float:
+def peaks(_: str) -> Made:
+    """Give peaks and its one batch."""
+    return Peaks(), [PeaksGrid().training[0]]
+
+
+def resnet18(_: str) -> Made:
+    """Give the network and batches of noise."""
+    return ResNet18(), [(torch.randn(32, 3, 224, 224), torch.arange(32)) for _ in range(6)]
+
+
+def transformer(_: str) -> Made:
+    """Give the network and batches of tokens."""
+    return Transformer(), [torch.randint(1000, (8, 256)) for _ in range(8)]
+
+
+class Case(NamedTuple):
+    """A line of what is printed."""
+
+    made: Callable[[str], Made]
+    """The function that gives module and batches."""
+    settings: dict[str, object]
+    """Of the variant."""
+    rounds: int
+    """Trainings."""
+    epochs: int = 1
+    """Of each."""
+
+
+FAST = {"compile": "step", "layout": "features_first"}
+CASES = {
+    "denoiser": Case(denoiser, {"threads": 2}, 5),
+    "digits, plain": Case(digits, {"threads": 1}, 3),
+    "digits, compiled": Case(
+        digits, {"threads": 1, "compile": "step", "layout": "channels_last"}, 3
+    ),
+    "peaks, plain": Case(peaks, {"threads": 2}, 5, 300),
+    "peaks, fast": Case(peaks, {"threads": 2, **FAST}, 3, 300),
+    "ResNet-18": Case(resnet18, {"threads": 2}, 2),
+    "transformer": Case(transformer, {"threads": 2}, 2),
+}
+
+
+def ratio(made: Made, variant: Variant, epochs: int) -> float:
     """Train on the batches; give the time of a step with tracing over that without."""
+    module, batches = made
+    torch.set_num_threads(1 if IS_CPU else variant.threads)
     tracer = TimedTracer()
     trainer = pl.Trainer(
         accelerator="cpu",
-        max_epochs=1,
+        max_epochs=epochs,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,
-        callbacks=[tracer],
+        callbacks=[Speed(module, variant), tracer],
     )
-    trainer.fit(module, DataLoader(batches, batch_size=None))
+    with compiler_switches():
+        trainer.fit(module, DataLoader(cast("Dataset[Any]", batches), batch_size=None))
     whole = tracer.ended - tracer.started
     return whole / (whole - tracer.seconds)
 
 
 def main() -> None:
     """Measure and print."""
-    torch.set_num_threads(2)
-    for name, rounds, made in (
-        ("the denoiser", ROUNDS, lambda: denoiser(sys.argv[1])),
-        ("ResNet-18", 2, resnet18),
-    ):
-        pl.seed_everything(1, verbose=False)
-        ratios = [ratio(*made()) for _ in range(rounds)]
-        print(
-            f"{name}: a traced step takes {statistics.median(ratios):.4f} times as long "
-            f"({min(ratios):.4f} to {max(ratios):.4f} over {rounds} trainings)",
-            flush=True,
-        )
+    path, *names = (argument for argument in sys.argv[1:] if argument != "--cpu")
+    settings = yaml.safe_load(SCHEMA.read_text())["properties"]["variants"]["additionalProperties"]
+    defaults = {name: entry["default"] for name, entry in settings["properties"].items()}
+    print("| a traced step takes so many times as long | median | over the trainings |")
+    print("| --- | --- | --- |")
+    with own_cache() as cache:
+        os.environ |= cache
+        for name in names or CASES:
+            case = CASES[name]
+            given = {**defaults, "accelerator": "cpu", "deterministic": False, **case.settings}
+            variant = convert(given, Variant)
+            pl.seed_everything(1, verbose=False)
+            ratios = [ratio(case.made(path), variant, case.epochs) for _ in range(case.rounds)]
+            low, high = min(ratios), max(ratios)
+            middle = statistics.median(ratios)
+            print(f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,9 @@ def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[
     if isinstance(value, Opaque):  # in the place of attributes that cannot be read
         yield path, value
         return
+    if type(value) is torch.Tensor and not vars(value):  # the usual leaf, without the questions
+        yield path, value
+        return
     inside = children(value)
     # A container that holds itself would be walked for ever.
     if inside is None or id(value) in above:

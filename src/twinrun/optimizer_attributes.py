@@ -56,7 +56,7 @@ def set_by(kind: type, packages: tuple[str, ...]) -> frozenset[str]:
 
 def own_attributes(optimizer: Optimizer) -> dict[str, object]:
     """Return the attributes that are neither torch's nor functions, by name."""
-    others = {*_plain_attributes(), *set_by(type(optimizer), ("torch.",)), *_SET_BY_OTHERS}
+    others = _known_attributes(type(optimizer))
     return {
         name: value
         for name, value in vars(optimizer).items()
@@ -131,6 +131,12 @@ def values_in(
         for name, item in own.items():
             if not callable(item) or isinstance(item, torch.nn.Module):
                 yield from values_in(item, f"{path}.{name}", inside)
+
+
+@functools.cache
+def _known_attributes(kind: type) -> frozenset[str]:
+    """Name what torch and others set in an optimizer of a class."""
+    return frozenset({*_plain_attributes(), *set_by(kind, ("torch.",)), *_SET_BY_OTHERS})
 
 
 @functools.cache

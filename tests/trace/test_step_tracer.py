@@ -320,3 +320,24 @@ def test_the_settings_in_use_at_each_step_are_kept():
 
 def test_a_trace_without_settings_still_reads():
     assert settings_at({}, 3) == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
+def test_a_fingerprint_is_that_of_the_bytes_in_the_order_of_the_elements(dtype):
+    whole = torch.arange(24).reshape(4, 6).to(dtype)
+    plain = whole.clone().view(torch.uint8).numpy().tobytes()
+    by_columns = whole.t().contiguous().t()  # other strides, the same values
+    kept = torch.nn.Parameter(whole, requires_grad=False)
+    for tensor in (whole, by_columns, kept, torch.cat([whole, whole])[4:], whole.conj().conj()):
+        assert fingerprint(tensor) == xxhash.xxh3_64_intdigest(plain)
+    for empty in (torch.empty(0, dtype=dtype), torch.empty(3, 0, dtype=dtype)):
+        assert fingerprint(empty) == xxhash.xxh3_64_intdigest(b"")
+
+
+def test_a_fingerprint_sees_what_is_written_past_torchs_count():
+    tensor = torch.zeros(3)
+    before = fingerprint(tensor)
+    tensor.numpy()[1] = 1.0
+    assert fingerprint(tensor) != before
+    tensor.data = torch.zeros(3)
+    assert fingerprint(tensor) == before

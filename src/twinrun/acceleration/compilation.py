@@ -29,6 +29,7 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 from torch._functorch import config as functorch_config
 from torch.utils._pytree import tree_leaves
 
+from twinrun.acceleration import vector_probe
 from twinrun.run_records import CompilationCounts
 
 COMPILATIONS_AT_MOST = 64  # of one shape: where a Python number differs in every call, no more
@@ -225,11 +226,13 @@ class Compiled:
     def _function_for(self, shapes: Shapes) -> Callable[..., object]:
         key = shapes if shapes in self._of_shapes or len(self.shapes) < MOST_SHAPES else None
         if key not in self._of_shapes:
+            vector_probe.trust_earlier()
             self._of_shapes[key] = torch.compile(_copy_of(self._function), **self._options)
         return self._of_shapes[key]
 
     def _note_compilation(self, shapes: Shapes) -> None:
         self.compilations += 1
+        vector_probe.remember()
         self._graphs[shapes] += 1
         if self.compilations == 1:
             return

@@ -7,7 +7,9 @@ fingerprinted where they lie, by `step_fingerprints`, which hands its own way of
 functions here.
 """
 
-import random
+import ctypes
+import functools
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -19,6 +21,7 @@ from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
 from twinrun.plain_tensors import plain_tensors
 from twinrun.trace.pending import Pending, together, value_of
+from twinrun.trace.rng_states import numpy_state, python_state
 
 Print: TypeAlias = int | Pending[int]
 """A fingerprint, or one that follows from numbers on a GPU."""
@@ -33,10 +36,14 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
     """
     if tensor is None:
         return 0
+    # A step of many small tensors takes hundreds of them: a NumPy array of each takes six times as
+    # long as all of this.
+    if type(tensor) in _DENSE and _is_as_it_lies(tensor):
+        return xxhash.xxh3_64_intdigest(_bytes_at(tensor.nbytes)(tensor.data_ptr()))
     if not is_plain(tensor):
         return join([fingerprint(part) for part in plain_tensors(tensor)])
     try:
-        # As `_bytes`, but in one call: a step of many small tensors takes hundreds of them.
+        # As `_bytes`, but in one call.
         elements = np.ascontiguousarray(tensor.numpy(force=True))
     except TypeError:  # bfloat16 and others that NumPy does not have
         elements = _bytes(tensor)
@@ -100,6 +107,27 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
 
 
+@functools.lru_cache(maxsize=1024)  # a type takes 30 us to make
+def _bytes_at(size: int) -> Callable[[int], ctypes.Array[ctypes.c_char]]:
+    """Return what makes a view of so many bytes at an address."""
+    return (ctypes.c_char * size).from_address
+
+
+_DENSE = (torch.Tensor, torch.nn.Parameter)  # whose memory no class of a user's stands before
+
+
+def _is_as_it_lies(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor's memory, read from its start, is its bytes in the order of elements."""
+    return (
+        tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not (tensor.is_nested or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+        and tensor.is_contiguous()
+        and tensor.numel() > 0
+        and tensor.data_ptr() != 0  # a storage that was given back has none
+    )
+
+
 # Settings of an optimizer that say how it computes, not what: the state shows whether they matter.
 OPTIMIZER_FORMS = ("foreach", "fused", "capturable", "differentiable")
 
@@ -112,11 +140,11 @@ def fingerprint_states(
     """Return a fingerprint of the optimizers' state of each parameter; 0 where there is none."""
     states: list[Print] = [0] * len(parameters)
     for optimizer in optimizers:
+        # Not by `[]`: the state is a defaultdict, and reading would add an entry to it.
+        get = optimizer.state.get
         for index, parameter in enumerate(parameters):
-            # Asked first: the state is a defaultdict, and reading would add an entry to it.
-            if parameter in optimizer.state:
-                values = optimizer.state[parameter].values()
-                found = [_fingerprint_value(value, taken) for value in values]
+            if (values := get(parameter)) is not None:
+                found = [_fingerprint_value(value, taken) for value in values.values()]
                 # Several optimizers may hold one parameter.
                 states[index] = joined([states[index], *found])
     return states
@@ -177,15 +205,9 @@ def fingerprint_rng_states(cuda: bool) -> dict[str, int]:
     Args:
         cuda: include the generators of the CUDA devices; asking for them starts CUDA.
     """
-    # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
-    _, words, gauss = random.getstate()
-    numpy = np.random.get_state(legacy=False)
-    key = numpy["state"]["key"].tobytes()
-    rest = f"{numpy['state']['pos']}{numpy['has_gauss']}{numpy['gauss']}"
-    python = np.array(words, dtype=np.uint32).tobytes() + repr(gauss).encode()
     found = {
-        "python": xxhash.xxh3_64_intdigest(python),
-        "numpy": xxhash.xxh3_64_intdigest(key + rest.encode()),
+        "python": xxhash.xxh3_64_intdigest(python_state()),
+        "numpy": xxhash.xxh3_64_intdigest(numpy_state()),
         "torch": fingerprint(torch.get_rng_state()),
     }
     if cuda:
@@ -196,7 +218,7 @@ def fingerprint_rng_states(cuda: bool) -> dict[str, int]:
 
 def join(values: Sequence[int]) -> int:
     """Return one fingerprint of several, in order."""
-    return xxhash.xxh3_64_intdigest(np.array(values, dtype=np.uint64).tobytes())
+    return xxhash.xxh3_64_intdigest(array("Q", values))
 
 
 def joined(values: Iterable[Print]) -> Print:

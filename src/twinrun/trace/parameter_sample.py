@@ -46,12 +46,13 @@ class ParameterSample:
         parts = []
         for name, (shape, index) in self._chosen.items():
             now = parameters.get(name)
-            part = (
-                torch.full(index.shape, torch.nan)
-                if now is None or now.shape != shape
-                else now.detach().reshape(-1)[index.to(now.device)]
-            )
-            parts.append(part.to(index.device, self._dtype))
+            if now is None or now.shape != shape:
+                parts.append(torch.full(index.shape, torch.nan, dtype=self._dtype))
+                continue
+            flat = now.detach().reshape(-1)
+            if len(index) < len(flat) or index.device != now.device:  # else all of them, in order
+                flat = flat[index.to(now.device)]
+            parts.append(flat.to(index.device, self._dtype))
         devices = {part.device for part in parts}
         parts = parts if len(devices) == 1 else [part.cpu() for part in parts]
         return elements_of(torch.cat(parts)) if parts else np.empty(0)

@@ -1,9 +1,11 @@
 """What steps.csv holds of a step, as its row and as the record that is kept while training."""
 
-from typing import TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:  # a run imports it when it writes its tables
+    import pandas as pd
 
 
 class StepRow(TypedDict):
@@ -55,8 +57,10 @@ def row_of(record: np.void) -> StepRow:
     return cast(StepRow, values | {name: f"{values[name]:016x}" for name in FINGERPRINTS})
 
 
-def table_of(records: np.ndarray) -> pd.DataFrame:
+def table_of(records: np.ndarray) -> "pd.DataFrame":
     """Return records as a part of steps.csv."""
+    import pandas as pd
+
     return pd.DataFrame(
         {name: records[name] for name in NUMBERS}
         | {name: [f"{value:016x}" for value in records[name].tolist()] for name in FINGERPRINTS}

@@ -12,10 +12,9 @@ but module and variant, so that the runs of a pair keep the same ones.
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from twinrun.run_records import PER_STEP
@@ -24,6 +23,9 @@ from twinrun.trace.hash_kinds import KIND, HashKinds
 from twinrun.trace.optimizer_settings import SETTING, SettingsTrace
 from twinrun.trace.spool import Spool
 from twinrun.trace.step_row import RECORD, StepRow, row_of, table_of
+
+if TYPE_CHECKING:  # a run imports it when it writes its tables
+    import pandas as pd
 
 EVERY = 1_000  # traced steps from one to the next with fingerprints of single tensors, at the end
 SAMPLED = 4_096  # steps with a sample of the parameters' elements, and then from one to the next
@@ -137,7 +139,7 @@ class StepTables:
         self._spools["num_samples"].append(np.array([len(samples)]))
         self._spools["samples"].append(samples)
 
-    def table(self) -> Iterator[pd.DataFrame]:
+    def table(self) -> "Iterator[pd.DataFrame]":
         """Yield steps.csv in parts: at least one, which may have no rows."""
         if not len(self._spools["steps"]):
             yield table_of(np.empty(0, dtype=RECORD))

@@ -15,17 +15,16 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pytorch_lightning as pl
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from twinrun.config.traced_steps import TracedSteps
-from twinrun.parameters import parameters_of
+from twinrun.parameters import parameters_of, tensors_of_module, with_unheld
 from twinrun.run_records import PER_STEP
 from twinrun.trace.batch_prints import BatchPrints
 from twinrun.trace.between_steps import BetweenSteps
@@ -37,6 +36,9 @@ from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
 from twinrun.trace.step_row import StepRow
 from twinrun.trace.step_tables import StepTables
+
+if TYPE_CHECKING:  # a run imports it when it writes its tables
+    import pandas as pd
 
 
 class Tracer(pl.Callback):
@@ -163,17 +165,17 @@ class Tracer(pl.Callback):
             return
         self._taken.on_host = self.steps + 1 == (self.host_step or self.traced.start)
         self._rng_states = {**fingerprint_rng_states(cuda=self._traces_cuda)}
-        parameters = parameters_of(pl_module, trainer.optimizers)
+        held, buffers = tensors_of_module(pl_module)
+        parameters = with_unheld(held, trainer.optimizers)
         self.not_fingerprinted.update(self._batch.look_at(batch, self._taken))
         self._gradients = {}
         is_known = self._between is not None and self._between.are_untouched(parameters)
         # What an earlier step has left may be known by another hash than this one takes.
         if not is_known or self._taken.on_host:
             self._parameters = self._taken.tensors(parameters)
-        buffers = self._taken.tensors(dict(pl_module.named_buffers()))
         self._start = {
             "before": joined(self._tables.row("names", self._parameters)),
-            "buffers_before": joined(buffers.values()),
+            "buffers_before": joined(self._taken.tensors(buffers).values()),
             "random": joined(self._rng_states.values()),
         }
 
@@ -229,7 +231,8 @@ class Tracer(pl.Callback):
             self._tables.skip()
             return
         self._note_accumulated(trainer, pl_module)
-        parameters = parameters_of(pl_module, trainer.optimizers)
+        held, buffers = tensors_of_module(pl_module)
+        parameters = with_unheld(held, trainer.optimizers)
         self._parameters = self._taken.tensors(parameters)
         if self._between is not None:
             self._between.end_step(parameters)
@@ -237,14 +240,13 @@ class Tracer(pl.Callback):
             # A batch that a hook skips has a start and no end: both are kept here.
             "random": self._rng_states,
             "random_after": {**fingerprint_rng_states(cuda=self._traces_cuda)},
-            "buffers": self._taken.tensors(dict(pl_module.named_buffers())),
+            "buffers": self._taken.tensors(buffers),
             "gradients": self._gradients,
             "optimizer": self._taken.states(trainer.optimizers, parameters),
             "parameters": self._parameters,
         }
         rows = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
-        held = [*parameters.values(), *pl_module.buffers()]
-        beside = self._taken.beside(trainer.optimizers, held)
+        beside = self._taken.beside(trainer.optimizers, [*parameters.values(), *buffers.values()])
         # Their settings were noted before: here Lightning has moved the schedulers already.
         prints = {
             **self._start,
@@ -269,7 +271,7 @@ class Tracer(pl.Callback):
         """Return the row of the last step."""
         return self._tables.last()
 
-    def table(self) -> Iterator[pd.DataFrame]:
+    def table(self) -> "Iterator[pd.DataFrame]":
         """Yield steps.csv, in parts."""
         yield from self._tables.table()
 

@@ -2,13 +2,15 @@
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytorch_lightning as pl
 import torch
 
 from twinrun.parallel.team import Team
+
+if TYPE_CHECKING:  # a run imports it when it writes its tables
+    import pandas as pd
 
 
 class EpochMetrics(pl.Callback):
@@ -53,12 +55,14 @@ class EpochMetrics(pl.Callback):
         """Take the rows of a checkpoint."""
         self.rows, self._ended = state_dict["rows"], None
 
-    def table(self) -> pd.DataFrame:
+    def table(self) -> "pd.DataFrame":
         """Return the rows; there is none if the training was stopped in its first epoch.
 
         A value that is no number is the text `nan`: an empty cell is of a metric that the module
         did not log in that epoch.
         """
+        import pandas as pd
+
         rows = [
             {name: "nan" if math.isnan(value) else value for name, value in row.items()}
             for row in self.rows

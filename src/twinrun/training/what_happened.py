@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from twinrun.acceleration.in_effect import Layouts, departures_of
 from twinrun.acceleration.optimizer_forms import OptimizerForms
 from twinrun.acceleration.placement import lay_out_batch
+from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.parallel.micro_batch_logs import logged_of_parts
@@ -26,6 +27,7 @@ from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure
+from twinrun.trace.fingerprints import is_plain
 from twinrun.training.without_numbers import without_numbers
 from twinrun.training.write_run import tensors_of
 
@@ -54,6 +56,7 @@ class WhatHappened(pl.Callback):
         self._before = switches()
         self._is_noted = False
         self._forms, self._layouts = OptimizerForms(), Layouts()
+        self._laid_out: set[tuple[object, ...] | None] = set()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Look at the weights as they were made, before a checkpoint takes their place."""
@@ -111,8 +114,12 @@ class WhatHappened(pl.Callback):
         if batch_idx == 0 or not self._is_noted:
             self._is_noted = True
             self._layouts.note_module(pl_module, self._variant.layout)
-            laid_out = lay_out_batch(batch, self._variant.layout)
-            self._layouts.note_batch(laid_out, self._variant.layout)
+            # Of the same strides comes the same layout: where an epoch is a step, a copy costs.
+            strides = _strides(batch)
+            if strides is None or strides not in self._laid_out:
+                self._laid_out.add(strides)
+                laid_out = lay_out_batch(batch, self._variant.layout)
+                self._layouts.note_batch(laid_out, self._variant.layout)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note whether the epoch was whole; find what the first one has imported."""
@@ -177,6 +184,14 @@ class WhatHappened(pl.Callback):
     ) -> None:
         """Take the hooks of optimizers away."""
         self._forms.stop()
+
+
+def _strides(batch: object) -> tuple[object, ...] | None:
+    """Return shapes and strides of a batch's tensors; None if it holds others than dense ones."""
+    found = tensors(batch)
+    if not all(map(is_plain, found)):
+        return None
+    return tuple((tensor.shape, tensor.stride()) for tensor in found)
 
 
 def _is_limited(trainer: pl.Trainer) -> bool:
