@@ -14,10 +14,12 @@ from twinrun.acceleration.compilation import compiler_switches
 from twinrun.config.definitions import Training
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
-from twinrun.timing.timed_variant import InitialState, TimedVariant
+from twinrun.timing.initial_state import InitialState
+from twinrun.timing.timed_variant import Phase, TimedVariant
 
 ROOT = Path(__file__).parents[2]
 SHOWN = 6  # operations
+STEPS = 20
 
 
 def main(dataset: str) -> None:
@@ -33,16 +35,15 @@ def main(dataset: str) -> None:
             search_path=[],
         )
     )
-    phases = ("train", "predict")
+    phases: tuple[Phase, ...] = ("train", "predict")
     with compiler_switches():
         for name in ("eager", "compiled"):
-            timed = TimedVariant(initial, settings.variants[name], phases=phases, steps=20)
-            timed.output()
-            timed.warm_up()
+            timed = TimedVariant(initial, settings.variants[name])
             for phase in phases:
-                timed.round(phase, 1)
+                timed.prepare(phase)
+                timed.warm_up(phase)
                 with profile(activities=[ProfilerActivity.CPU]) as profiled:
-                    row = timed.round(phase, 2)
+                    row = timed.round(phase, 1, STEPS, stretch=STEPS)
                 print(f"{name}, {phase}: {1e3 * row['seconds'] / row['steps']:.2f} ms a step")
                 for operation in sorted(
                     profiled.key_averages(), key=lambda found: -found.self_cpu_time_total

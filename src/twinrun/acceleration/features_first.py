@@ -29,6 +29,9 @@ from twinrun.acceleration.placement import LOOPS_MADE, block_of, is_tall
 Graph = Callable[..., object]
 """A compiled graph, as torch calls it."""
 
+SUMS_AT_ONCE = 8  # in one loop; more do not fit into the registers of every processor
+UNROLLED_BELOW = config.unroll_reductions_threshold
+
 # What is worth keeping is stored below by hand: the compiler shall keep nothing else, since it
 # would store it with the features innermost.
 SETTINGS = {
@@ -81,15 +84,35 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if is_tall(inner, max(rows, columns)):  # a weight's gradient: one sum over points each
         left_BMS, right_BNS = _stored(left), _stored(right.t())
         if rows >= columns:  # the longer loop goes outside, to be shared out evenly to threads
-            return (left_BMS[:, :, None] * right_BNS[:, None]).sum(-1).sum(0)
-        return (right_BNS[:, :, None] * left_BMS[:, None]).sum(-1).sum(0).t()
+            return _sums_over_points(left_BMS, right_BNS)
+        return _sums_over_points(right_BNS, left_BMS).t()
     if is_tall(rows, max(inner, columns)):
         left_BKS = _stored(left.t())
-        product_BNS = (right.t()[None, :, :, None] * left_BKS[:, None]).sum(2)
+        product_BNS = _sums_over_features(left_BKS, right)
         return product_BNS.permute(1, 0, 2).reshape(columns, rows).t()
     if is_tall(columns, max(inner, rows)):
         return _product(right.t(), left.t()).t()
     return NotImplemented
+
+
+def _sums_over_points(many_BMS: torch.Tensor, few_BNS: torch.Tensor) -> torch.Tensor:
+    """Return the products (M, N) of two stored matrices, summed up over their points."""
+    columns = few_BNS.shape[1]
+    if columns > SUMS_AT_ONCE:
+        return (many_BMS[:, :, None] * few_BNS[:, None]).sum(-1).sum(0)
+    # One loop with a sum for each column: one sum alone waits for itself at every addition.
+    sums_BM = [(many_BMS * few_BNS[:, column, None]).sum(-1) for column in range(columns)]
+    return torch.stack(sums_BM, -1).sum(0)
+
+
+def _sums_over_features(left_BKS: torch.Tensor, right_KN: torch.Tensor) -> torch.Tensor:
+    """Return the product (B, N, S) of a stored matrix with a small one."""
+    columns = right_KN.shape[1]
+    # The compiler writes short sums out by itself, and one column is one sum.
+    if not 1 < columns <= SUMS_AT_ONCE or len(right_KN) < UNROLLED_BELOW:
+        return (right_KN.t()[None, :, :, None] * left_BKS[:, None]).sum(2)
+    sums_BS = [(left_BKS * right_KN[:, column, None]).sum(1) for column in range(columns)]
+    return torch.stack(sums_BS, 1)
 
 
 def _sum_and_product(
