@@ -63,7 +63,7 @@ class Config(dict):
 
 
 class Configured(Small):
-    def __init__(self, cfg: Config, untyped=None):
+    def __init__(self, cfg: "Config", untyped=None):  # noqa: UP037 (as many write it)
         super().__init__()
         self.cfg, self.untyped = cfg, untyped
 

@@ -91,9 +91,10 @@ def call(constructed: Constructor[Built], given: Mapping[str, Any]) -> Built:
 
 def _signature(function: Callable[..., object]) -> inspect.Signature:
     try:
-        return inspect.signature(function, eval_str=True)
+        found = inspect.signature(function, eval_str=True)
     except Exception:  # an annotation may name what is only imported for type checkers
         found = inspect.signature(function)
+    # What is still a text was one in quotation marks, too, or could not be evaluated with others.
     parameters = [_evaluated(p, function) for p in found.parameters.values()]
     return found.replace(parameters=parameters)
 
