@@ -34,6 +34,7 @@ class Net:
         flag=True,
         free=None,
         unknown: "Absent" = None,  # noqa: F821
+        several: "int | Absent" = 3,  # noqa: F821
         settings: Settings | None = None,
         mapping: dict | None = None,
         said: Said | None = None,
@@ -84,7 +85,7 @@ def test_an_odd_value_is_a_suspect_where_something_fails(given, sentence):
         {"sizes": [1, 2]},
         {"settings": {"class_path": "anything.Settings"}},  # made already, as its class says
         {"mapping": {"a": 1}, "said": {"depth": 1}, "thing": {"a": 1}, "free": {"a": 1}},
-        {"sizes": None, "path": None, "free": "x", "unknown": "y"},
+        {"sizes": None, "path": None, "free": "x", "unknown": "y", "several": [1, 2]},
         {"sloppy": 0.7},  # the default contradicts the annotation already
     ],
 )
@@ -110,6 +111,21 @@ def test_what_the_message_names_or_shows_is_the_culprit(text, given, names):
 def test_of_several_suspects_the_one_that_is_named_is_told():
     found = explained(ValueError("width is wrong"), {"width": "8", "rate": "x"}, TAKERS)
     assert [sentence.split(":")[0] for sentence in found] == ["hyperparameters.width"]
+
+
+def test_what_no_constructor_names_is_told_to_go_to_several():
+    """Red before: a size of batches was refused, by a loss that it had gone to as well."""
+    takers = {path: arguments_of(lambda **more: more) for path in ("mine:Net", "mine:Data")}
+    (found,) = explained(TypeError("unexpected keyword 'batch_size'"), {"batch_size": 9}, takers)
+    assert found.endswith("so that it goes to mine:Net and mine:Data; `cli` gives each its own")
+
+
+def test_a_mapping_without_attributes_is_told_what_gives_them():
+    """Red before: "'dict' object has no attribute 'model'", and no word of a remedy."""
+    with pytest.raises(AttributeError) as failure:
+        {"model": 3}.model  # noqa: B018
+    told = explained_failure("it", failure.value, {"cfg": {"model": 3}}, {})
+    assert told.endswith("annotated with another class (omegaconf.DictConfig, argparse.Namespace)")
 
 
 def test_a_failure_is_one_short_sentence():

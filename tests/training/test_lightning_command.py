@@ -56,6 +56,14 @@ model: given_objects.Bare
 data: given_objects.BarePoints
 optimizer: {class_path: torch.optim.Adam}
 """
+WITH_SHORT_NAMES = """
+seed_everything: 3
+trainer: {max_epochs: 2}
+model: given_objects.Bare
+data: given_objects.BarePoints
+optimizer: {class_path: Adam, init_args: {lr: 1e-2}}
+lr_scheduler: {class_path: ExponentialLR, init_args: {gamma: 0.5}}
+"""
 WITH_DEFAULTS = WITHOUT_ARGUMENTS.replace("Bare\n", "BareWithActivation\n")
 
 
@@ -119,8 +127,13 @@ def trained(text, folder, beside):
         # Red before: a KeyError, and a training without the two validation batches at its start.
         (WITHOUT_ARGUMENTS, (), {}),
         (WITH_DEFAULTS, (), {}),
+        # Red before: "'Adam' names no class".
+        (WITH_SHORT_NAMES, (), {}),
     ],
-    ids=["by class path", "of one class", "with optimizer", "without arguments", "with defaults"],
+    ids=[
+        *("by class path", "of one class", "with optimizer", "without arguments", "with defaults"),
+        "with short names",
+    ],
 )
 def test_it_is_the_training_of_the_command(tmp_path, text, classes, beside):
     # The run gives the data its seed.

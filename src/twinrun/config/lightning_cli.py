@@ -17,6 +17,7 @@ from twinrun.errors import TwinrunError
 from twinrun.wording import shown
 
 SECTIONS = ("model", "data", "optimizer", "lr_scheduler", "trainer")
+SHORT = ("optimizer", "lr_scheduler")  # whose classes may be named without their package
 # Of the command, not of the training; a config that LightningCLI has saved holds them.
 OF_COMMAND = ("seed_everything", "config", "verbose", "weights_only", "weights_only_restore")
 # Lightning's own defaults, which a saved config holds too; any other value of these would matter.
@@ -239,7 +240,9 @@ class _Reader:
             return None
         found = {"class_path": given} if isinstance(given, str) else given
         path = found.get("class_path") if isinstance(found, dict) else None
-        if not isinstance(path, str) or "." not in path or ":" in path:
+        # Of torch's and Lightning's own, jsonargparse finds the package, as in LightningCLI.
+        is_short = isinstance(path, str) and path.isidentifier() and key in SHORT
+        if not is_short and (not isinstance(path, str) or "." not in path or ":" in path):
             meant = path.replace(":", ".") if isinstance(path, str) and ":" in path else ""
             self.mistakes.append(
                 f"{key}: {shown(path or given)} names no class; write class_path: "

@@ -16,7 +16,7 @@ from twinrun.config.definitions import Workload
 from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.import_record import from_start
-from twinrun.training.constructors import Constructor, arguments_of
+from twinrun.training.constructors import Constructor, arguments_of, call
 from twinrun.training.lightning_command import (
     bring_optimizer,
     kept_as_given,
@@ -208,9 +208,9 @@ def _construct(
     try:
         if is_all:
             with kept_as_given(constructed, given):
-                built = constructed(**read(constructed, given, is_all=True))
+                built = call(constructed, read(constructed, given, is_all=True))
         else:
-            built = constructed(**read(constructed, given))
+            built = call(constructed, read(constructed, given))
     except Exception as error:  # a user's constructor may raise anything
         raise TwinrunError(
             f"{source}: constructing it with {shown(dict(given))} failed with "

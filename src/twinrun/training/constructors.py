@@ -6,7 +6,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 Built = TypeVar("Built")
 Constructor: TypeAlias = Callable[..., Built]
@@ -76,11 +76,41 @@ def _of_partial(constructed: functools.partial[object]) -> dict[str, inspect.Par
     return found
 
 
+def call(constructed: Constructor[Built], given: Mapping[str, Any]) -> Built:
+    """Call a constructor with arguments by name, some of which it may take by position alone.
+
+    >>> call(lambda width, depth=1, /, rate=0.1: (width, depth, rate), {"rate": 1, "width": 8})
+    (8, 1, 1)
+    """
+    named, by_position = dict(given), []
+    for name, parameter in arguments_of(constructed).items():
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            by_position.append(named.pop(name, parameter.default))
+    return constructed(*by_position, **named)
+
+
 def _signature(function: Callable[..., object]) -> inspect.Signature:
     try:
-        return inspect.signature(function, eval_str=True)
+        found = inspect.signature(function, eval_str=True)
     except Exception:  # an annotation may name what is only imported for type checkers
-        return inspect.signature(function)
+        found = inspect.signature(function)
+    # What is still a text was one in quotation marks, too, or could not be evaluated with others.
+    parameters = [_evaluated(p, function) for p in found.parameters.values()]
+    return found.replace(parameters=parameters)
+
+
+def _evaluated(parameter: inspect.Parameter, function: Callable[..., object]) -> inspect.Parameter:
+    """Return a parameter with its annotation evaluated, or as it is where that cannot be."""
+
+    def alone() -> None: ...
+
+    alone.__annotations__ = {"it": parameter.annotation}
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        found = inspect.get_annotations(alone, globals=names, eval_str=True)["it"]
+    except Exception:
+        return parameter
+    return parameter.replace(annotation=found)
 
 
 def takes_any(parameters: Parameters) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from twinrun.config.config_files import as_number
 from twinrun.config.schema_check import type_hint
-from twinrun.training.constructors import Parameters
+from twinrun.training.constructors import Parameters, takes_any
 from twinrun.wording import shown
 
 LONGEST_REASON = 300  # letters of somebody else's message
@@ -81,12 +81,19 @@ REMEDIES = {
     ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
 }
 
+OF_MAPPINGS = (
+    "; a mapping is a dict, unless its argument is annotated with another class "
+    "(omegaconf.DictConfig, argparse.Namespace)"
+)
+
 
 def _remedy(error: BaseException, text: str) -> str:
     """Name the key of a config by which a training has what the code misses in its Trainer."""
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return "; say logging: true in the variants"
+    if isinstance(error, AttributeError) and text.startswith("'dict' object"):
+        return OF_MAPPINGS
     if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
         # The innermost: what is None is looked at there.
         *_, frame = [None, *traceback.extract_tb(error.__traceback__)]
@@ -110,9 +117,24 @@ def explained(
         named = by_value if len(by_value) == 1 else []
     for name in named:
         value = shown(hyperparameters[name])
-        suspects.setdefault(name, f"{value} is refused")
+        suspects.setdefault(name, f"{value} is refused{_taken_by_both(name, takers)}")
     first = [name for name in suspects if name in named] or list(suspects)
     return [f"hyperparameters.{name}: {suspects[name]}" for name in first]
+
+
+def _taken_by_both(name: str, takers: Mapping[str, Parameters]) -> str:
+    """Say of an argument that no constructor names that it goes to several, which may be one more.
+
+    >>> def constructor(**more): ...
+    >>> of = inspect.signature(constructor).parameters
+    >>> _taken_by_both("size", {"a:B": of, "c:D": of})
+    '; no constructor names it, so that it goes to a:B and c:D; `cli` gives each its own'
+    """
+    takes = [path for path, of in takers.items() if takes_any(of)]
+    if len(takes) < 2 or any(name in of for of in takers.values()):
+        return ""
+    both = " and ".join(takes)
+    return f"; no constructor names it, so that it goes to {both}; `cli` gives each its own"
 
 
 def _names(text: str, name: str) -> bool:
@@ -171,6 +193,8 @@ def _oddity(value: object, parameter: inspect.Parameter) -> str | None:
             return f"{shown(value)} is a text{_cure(value, ['number'])}"
         return "null, where there is no default" if value is None else None
     kind = KINDS.get(type(default))
+    if isinstance(parameter.annotation, str):  # it says something that nobody here can read
+        return None
     if kind is None or not _strays(value, default):
         return None
     names: dict[type, str] = {int: "a whole number", float: "a number", str: "a text"}

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.core.mixins.hparams_mixin import _given_hyperparameters_context
 
 from twinrun.config.definitions import Command
 from twinrun.config.keys import with_keys
 from twinrun.training.constructors import Constructor
+from twinrun.training.made_later import base_of
 from twinrun.training.objects import dumped, with_arguments
 
 INSTANTIATOR = "pytorch_lightning.cli.instantiate_module"  # as its checkpoints name it
@@ -28,7 +28,7 @@ def kept_as_given(
 def wrong_optimizer(command: Command) -> Iterator[str]:
     """Yield a sentence for an optimizer or a schedule that cannot be made of what is given."""
     for key, given in _named(command).items():
-        _, reason = with_arguments(given, *_base(key))
+        _, reason = with_arguments(given, *base_of(key))
         if reason is not None:
             yield f"cli: {command.file}: {key}: {reason}"
 
@@ -39,7 +39,7 @@ def bring_optimizer(module: pl.LightningModule, command: Command) -> None:
         return
     from pytorch_lightning.cli import LightningCLI, instantiate_class
 
-    made = {key: with_arguments(given, *_base(key))[0] for key, given in _named(command).items()}
+    made = {key: with_arguments(given, *base_of(key))[0] for key, given in _named(command).items()}
     # LightningCLI hands on the parameters that there are now, not those that `setup` makes.
     names = [name for name, _ in module.named_parameters()]
 
@@ -59,12 +59,3 @@ def bring_optimizer(module: pl.LightningModule, command: Command) -> None:
 def _named(command: Command) -> dict[str, Any]:
     named = {"optimizer": command.optimizer, "lr_scheduler": command.lr_scheduler}
     return {key: with_keys(given) for key, given in named.items() if given is not None}
-
-
-def _base(key: str) -> tuple[tuple[type, ...], str]:
-    """Return the classes of which one is wanted, and the argument that it is given later."""
-    from pytorch_lightning.cli import LRSchedulerTypeTuple
-
-    if key == "optimizer":
-        return (torch.optim.Optimizer,), "params"
-    return LRSchedulerTypeTuple, "optimizer"

@@ -5,7 +5,6 @@ makes the objects in it, nested ones first. It is imported where a value needs i
 a second. Numbers and texts for arguments of plain types reach a constructor as YAML gives them.
 """
 
-import argparse
 import copy
 import enum
 import functools
@@ -15,8 +14,11 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
+from datetime import timedelta
 from importlib.metadata import version
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import yaml
 
@@ -24,16 +26,16 @@ from twinrun.config.class_paths import DOTTED, holds_object
 from twinrun.errors import TwinrunError
 from twinrun.process.one_lightning import unite
 from twinrun.training.constructors import Constructor, Parameters, arguments_of, takes_any
+from twinrun.training.made_later import later_of, partial_of
+from twinrun.training.mappings import as_asked
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
 
 KEY = "it"
 LONGEST = 300  # letters of what jsonargparse says, which shows values of any length
-NAMESPACES: dict[object, type] = {
-    "argparse.Namespace": argparse.Namespace,
-    "types.SimpleNamespace": types.SimpleNamespace,
-}
+# What YAML has as a text, and jsonargparse makes of one.
+WRITTEN = (PurePath, complex, timedelta, UUID)
 PLAIN = (str, object, Any, "str")  # what a text suits as it is
 # What jsonargparse says of a value, in lines of its own, and what is left of each.
 SHORTER = tuple(
@@ -71,10 +73,12 @@ def read(
         TwinrunError: for a value that the annotation does not allow.
     """
     parameters = arguments_of(constructed)
-    if not is_all:
-        spaces = {name: _namespace(value, parameters.get(name)) for name, value in given.items()}
-        given = {name: spaces[name] or value for name, value in given.items()}
-    names = list(given) if is_all else list(_to_be_read(given, parameters))
+    if is_all:
+        names = list(given)
+    else:
+        ready = {name: _ready(name, value, parameters) for name, value in given.items()}
+        is_left = {name: value for name, value in given.items() if ready[name] is value}
+        given, names = ready, list(_to_be_read(is_left, parameters))
     if not names and not is_all:
         return dict(given)
     values = {name: given[name] for name in names}
@@ -86,21 +90,15 @@ def read(
     return {**given, **{name: made[name] for name in (made.keys() if is_all else names)}}
 
 
-def _namespace(value: object, parameter: inspect.Parameter | None) -> object | None:
-    """Return a namespace of a mapping where one is asked for, by annotation or class path.
-
-    jsonargparse takes both for its own, and forgets what is in them.
-    """
-    if not isinstance(value, Mapping):
-        return None
-    if "class_path" in value:
-        kind = NAMESPACES.get(value["class_path"])
-        value = {**value.get("init_args", {}), **value.get("dict_kwargs", {})}
-    else:
-        annotation = None if parameter is None else parameter.annotation
-        allowed = typing.get_args(annotation) or (annotation,)  # it may be optional
-        kind = next((kind for kind in NAMESPACES.values() if kind in allowed), None)
-    return None if kind is None else kind(**value)
+def _ready(name: str, value: object, parameters: Parameters) -> object:
+    """Return what is made of a value without jsonargparse's reading, or the value."""
+    if later := later_of(value, parameters.get(name)):
+        made, reason = with_arguments(typing.cast("Mapping[str, Any]", value), *later)
+        if reason is not None:
+            raise TwinrunError(f"{name}: {reason}")
+        return partial_of(made)
+    made = as_asked(value, parameters.get(name))
+    return value if made is None else made
 
 
 def _check_made(name: str, made: object, given: object) -> None:
@@ -121,6 +119,11 @@ def wrong(
     for name in given if is_all else _to_be_read(given, parameters):
         if is_all and name not in parameters and not takes_any(parameters):
             yield name, f"{constructed.__qualname__} does not take it"
+            continue
+        if not is_all and (later := later_of(given[name], parameters.get(name))):
+            _, reason = with_arguments(given[name], *later)
+            if reason is not None:
+                yield name, reason
             continue
         try:
             _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
@@ -175,7 +178,7 @@ def _cure(value: object, parameter: inspect.Parameter | None) -> str:
 
 def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[str]:
     for name, value in given.items():
-        if _namespace(value, parameters.get(name)) is not None:
+        if as_asked(value, parameters.get(name)) is not None:
             continue
         annotation = parameters[name].annotation if name in parameters else inspect.Parameter.empty
         is_typed = annotation is not inspect.Parameter.empty
@@ -191,12 +194,15 @@ def _to_be_read(given: Mapping[str, Any], parameters: Parameters) -> Iterator[st
 
 
 def _may_name(text: str, annotation: object) -> bool:
-    """Say whether a text may name a class, a function, or the member of an enumeration."""
+    """Say whether a text may name a class, a function, a file, or the member of an enumeration."""
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     allowed = typing.get_args(annotation) if is_union else (annotation,)
     if any(inspect.isclass(each) and issubclass(each, enum.Enum) for each in allowed):
         return True
-    return bool(DOTTED.fullmatch(text)) and not any(each in PLAIN for each in allowed)
+    if any(each in PLAIN for each in allowed):
+        return False
+    is_written = any(inspect.isclass(each) and issubclass(each, WRITTEN) for each in allowed)
+    return is_written or bool(DOTTED.fullmatch(text))
 
 
 def _parser(
