@@ -102,6 +102,8 @@ class Resumable(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
+        if self._restored is not None:
+            self._restored["loaded"].look(trainer)
         self._shapes = tensor_shapes_of(pl_module)
         self._epoch = RunningEpoch(
             trainer,
@@ -269,11 +271,12 @@ class Resumable(pl.Callback):
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
         found = KeptBeside(trainer)
-        if (what := restored.begin_as_before(trainer, state, found)) is not None:
+        what = restored.begin_as_before(trainer, state, found)
+        is_whole = "epoch" not in state
+        if what is None and is_whole:
+            what, self._restored = restored.restore(trainer, module, state), None
+        if what is not None:
             self._break_off(what)
-        if is_whole := "epoch" not in state:
-            restored.restore(trainer, module, state)
-            self._restored = None
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:

@@ -61,6 +61,8 @@ class ShardedBatches:
 
     def __init__(self, set_epoch: Callable[[int], None] | None) -> None:
         self.sizes = []
+        self.lengths: list[int] = []
+        """Steps of an epoch of each loader that was made so far, this one's last."""
         self.sampler = self  # where Lightning looks for `set_epoch`
         self._set_epoch = set_epoch
         self._epoch = 0
@@ -198,6 +200,7 @@ def shard_training(
     def shard(loader: Any, _: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
         draws.prepare(found)
+        batches.lengths = [*(made[0].lengths if made else []), len(batches)]
         # In place, since the callers hold this list.
         made[:] = [batches]
         return found
