@@ -10,6 +10,7 @@ import functools
 import inspect
 import types
 from collections.abc import Container, Iterable, Iterator
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
@@ -97,7 +98,15 @@ def _values(
         yield from values_in(value, f"{prefix}{name}", above)
 
 
-def saves_itself(value: object) -> bool:
+class SavesItself(Protocol):
+    """Tells its state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        ...
+
+
+def saves_itself(value: object) -> TypeGuard[SavesItself]:
     """Say whether an object of torch's tells its state: a schedule, a scaler of gradients."""
     kind = type(value)
     methods = (getattr(kind, name, None) for name in ("state_dict", "load_state_dict"))
