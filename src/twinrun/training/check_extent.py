@@ -25,7 +25,7 @@ def check_extent(
         raise TwinrunError(
             "data: the training took no step; train_dataloader must give at least one batch"
         )
-    # None for one worker, whose Trainer sees the whole loader.
+    # Empty for one worker, whose Trainer sees the whole loader.
     lengths = team.steps_per_epoch()
     if not lengths:
         return
