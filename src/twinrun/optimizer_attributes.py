@@ -9,7 +9,8 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
@@ -97,29 +98,46 @@ def _values(
         yield from values_in(value, f"{prefix}{name}", above)
 
 
-def values_in(
-    value: object, path: str, above: tuple[int, ...] = ()
-) -> Iterator[tuple[str, object]]:
-    """Yield the tensors, plain values and hidden iterators in an attribute, by their paths.
+class SavesItself(Protocol):
+    """Tells its state."""
 
-    Looked into are containers, networks, optimizers and objects of a user's own.
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        ...
+
+
+def saves_itself(value: object) -> TypeGuard[SavesItself]:
+    """Say whether an object of torch's tells its state: a schedule, a scaler of gradients."""
+    kind = type(value)
+    methods = (getattr(kind, name, None) for name in ("state_dict", "load_state_dict"))
+    is_torchs = kind.__module__.startswith("torch.") and all(map(callable, methods))
+    return is_torchs and not issubclass(kind, torch.nn.Module | Optimizer)
+
+
+def values_in(
+    value: object, path: str, above: tuple[int, ...] = (), held: Container[int] = ()
+) -> Iterator[tuple[str, object]]:
+    """Yield what there is in an attribute, by its path: tensors, plain values, hidden iterators.
+
+    Looked into are containers, networks, optimizers and objects of a user's own. What
+    `saves_itself` is yielded as it is, and nothing that is among the identities `held`.
     """
-    if id(value) in above or len(above) > _DEEPEST:
+    if id(value) in above or id(value) in held or len(above) > _DEEPEST:
         return
     inside = (*above, id(value))
-    if is_hidden_iterator(value):
+    if is_hidden_iterator(value) or saves_itself(value):
         yield path, value
     elif is_really(value, Optimizer):
         yield from _values(value, f"{path}.", above)
         for index, state in enumerate(value.state.values()):
-            yield from values_in(state, f"{path}.state[{index}]", inside)
+            yield from values_in(state, f"{path}.state[{index}]", inside, held)
     elif is_really(value, torch.nn.Module):
-        yield from values_in([*value.parameters(), *value.buffers()], path, inside)
+        yield from values_in([*value.parameters(), *value.buffers()], path, inside, held)
     elif is_container(value) and size_of(value) <= _SHORT:
         if not size_of(value):  # an emptied list is not one that was never there
             yield path, f"empty {type(value).__name__}"
         for index, (key, item) in enumerate(entries(value)):
-            yield from values_in(item, f"{path}[{shown(key, index)}]", inside)
+            yield from values_in(item, f"{path}[{shown(key, index)}]", inside, held)
     else:
         # An object that keeps the average of the weights, say; not what knows the whole training.
         is_own = not f"{type(value).__module__}.".startswith(_LIBRARIES)
@@ -130,7 +148,7 @@ def values_in(
                 yield f"{path}{where and ' '}{where}", leaf
         for name, item in own.items():
             if not callable(item) or isinstance(item, torch.nn.Module):
-                yield from values_in(item, f"{path}.{name}", inside)
+                yield from values_in(item, f"{path}.{name}", inside, held)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import pickle
 import random
 import shutil
@@ -376,6 +377,9 @@ class Opaque(pl.Callback):
     def state_dict(self):
         return {"object": TwinrunError("no plain value")}
 
+    def load_state_dict(self, state_dict):
+        pass
+
 
 def assert_refused(folder, why):
     """Another process, which has to do without a checkpoint, can say why."""
@@ -537,6 +541,52 @@ class Counting(Dataset):
         return self.data.inputs[index] * (1 + self.seen / 1000), self.data.targets[index]
 
 
+class Keeps(Restless):
+    """Has its optimizer and its schedule in attributes, too, which Lightning saves."""
+
+    def configure_optimizers(self):
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+        self.schedules = [torch.optim.lr_scheduler.StepLR(self.optimizer, 1)]
+        return [self.optimizer], self.schedules
+
+
+def test_what_lightning_saves_may_be_in_an_attribute(tmp_path):
+    """Red before: its optimizer, whose state changes, was refused."""
+    rows, hashes, _, _ = fit(tmp_path / "whole", module=Keeps)
+    fit(tmp_path / "killed", kill=12, module=Keeps)
+    assert fit(tmp_path / "killed", module=Keeps) == (rows, hashes, [10], [])
+
+
+class SwitchesOptimizers(Restless):
+    """Goes on with an optimizer of another class."""
+
+    def on_train_epoch_end(self):
+        if self.current_epoch == 0:
+            self.trainer.strategy.optimizers = [torch.optim.Adagrad(self.parameters())]
+
+
+class SwitchesVariables(Restless):
+    """Keeps a number in the environment."""
+
+    def on_train_epoch_end(self):
+        os.environ["TEST_OF_TWINRUN"] = str(self.current_epoch)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (SwitchesOptimizers, "is exchanged for another optimizer while the training runs"),
+        (SwitchesVariables, "the environment variable TEST_OF_TWINRUN changes while the training"),
+    ],
+)
+def test_what_is_exchanged_under_way_is_refused(tmp_path, monkeypatch, module, words):
+    """Red before: a checkpoint was written, and another optimizer or number went on from it."""
+    monkeypatch.setenv("TEST_OF_TWINRUN", "none")
+    *_, said = fit(tmp_path, module=module, max_epochs=2)
+    assert len(said) == 1
+    assert words in said[0]
+
+
 class CountsSamples(Points):
     def train_dataloader(self):
         return DataLoader(Counting(self), 16, shuffle=True)
@@ -607,6 +657,15 @@ class Unseen:
         raise ValueError
 
 
+def schedule(module):
+    return torch.optim.lr_scheduler.StepLR(torch.optim.SGD(module.parameters(), lr=0.1), 1)
+
+
+def grown(module):
+    module.held.scale(torch.ones(1))
+    module.held.update(2.0)
+
+
 NOTHING_CHANGES = (lambda module: None, "")
 NOT_HELD = "Holding.held changes while the training runs, and no checkpoint holds it"
 SHARED = "changes, and is shared with another attribute or tensor"
@@ -623,6 +682,10 @@ HELD = {
     "function": (lambda _: torch.sin, lambda m: setattr(m, "held", torch.cos), NOT_HELD),
     "alias": (lambda m: m.__dict__.setdefault("other", [0]), in_place, SHARED),
     "view": (lambda m: [m.output.weight.data[0], 0], in_place, SHARED),
+    "schedule": (lambda m: schedule(m), lambda m: m.held.step(), NOT_HELD),
+    "schedules": (lambda m: {"warm": [schedule(m)]}, lambda m: m.held["warm"][0].step(), NOT_HELD),
+    "scaler": (lambda _: torch.amp.GradScaler("cpu"), grown, NOT_HELD),
+    "schedule that waits": (lambda m: schedule(m), *NOTHING_CHANGES),
     "clipping": (
         lambda _: 0,
         lambda m: setattr(m.trainer, "gradient_clip_val", 0.1),

@@ -415,6 +415,18 @@ def test_what_no_timing_measures_is_said_before_any_job():
     ]
 
 
+def test_what_a_variant_has_from_a_built_in_one_is_said_before_any_job():
+    """Red before: a variant of one's own was compiled because one of ours has its name."""
+    own = {"compiled": {"threads": 1, "data_workers": 2}, "mine": {"threads": 1}}
+    (note,) = resolved(studies=["reproducibility"], variants=own).notes
+    assert note == (
+        "variants.compiled: changes the built-in variant of this name, which also says threads: 1, "
+        "compile: step, layout: channels_last; a variant of another name is yours alone"
+    )
+    whole = {"serial": {"deterministic": False, "threads": 4}}
+    assert resolved(studies=["reproducibility"], variants=whole).notes == []
+
+
 def test_a_workload_that_no_study_names_is_said_before_any_job():
     """Red before: the built-in ones were trained in its place, without a word."""
     mine = {"module": "my:Net", "epochs": 1}

@@ -127,6 +127,43 @@ def test_hooks_around_a_step_are_those_of_the_mini_batch():
     assert module.numbers == [number for number in whole.numbers for _ in range(3)]
 
 
+class Sees(Small):
+    """Keeps what its hooks are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_train_batch_start(self, batch, batch_idx):
+        self.seen.append((len(batch[0]), float(batch[0].sum())))
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.seen.append((len(batch[0]), float(outputs["loss"])))
+
+    def configure_callbacks(self):
+        seen = self.seen
+
+        class Sums(pl.Callback):
+            def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+                seen.append((len(batch[1]), float(batch[1].sum())))
+
+            def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+                seen.append((float(batch[0].sum()), float(outputs["loss"])))
+
+        return Sums()
+
+
+def test_hooks_around_a_step_are_given_the_mini_batch_and_its_loss():
+    """Red before: they were given a micro-batch, and the loss of the last one divided by all."""
+    torch.manual_seed(1)
+    whole = trained(1, module=Sees())[0].seen
+    torch.manual_seed(1)
+    parts = trained(3, module=Sees())[0].seen
+    assert len(whole) == len(parts) == 4 * 10
+    for found, wanted in zip(parts, whole, strict=True):
+        assert found == pytest.approx(wanted, rel=1e-12)
+
+
 class Asks(Averaged):
     """Asks for its training loader wherever one can, and trains by what it finds."""
 

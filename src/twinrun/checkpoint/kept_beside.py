@@ -6,6 +6,7 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.data_in_place import DataLooks
+from twinrun.checkpoint.exchanged import Exchanged
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
@@ -40,6 +41,7 @@ class KeptBeside:
         self.data = DataLooks(trainer, loaders)
         self.attributes = states_of_attributes(trainer, loaders)
         self.settings = settings_of(trainer)
+        self.exchanged = Exchanged(trainer)
         self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
 
     def since(self, start: "KeptBeside") -> "KeptBeside":
@@ -63,4 +65,5 @@ class KeptBeside:
             *refused,
             *self.data.changed(now.data),
             *changed_settings(self.settings, now.settings),
+            *self.exchanged.changed(now.exchanged),
         ]

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
+from twinrun.checkpoint.loaded_callbacks import LoadedCallbacks
 from twinrun.process.machine_faults import is_machine_fault
 
 METRICS = ("_callback_metrics", "_logged_metrics", "_progress_bar_metrics")
@@ -27,8 +28,18 @@ class Loaded:
         keys = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks")
         self._held: dict[str, Any] = {key: copy.deepcopy(checkpoint[key]) for key in keys}
 
-    def put_back(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Put them back; what a module names otherwise than in its state_dict is not among them."""
+        self._callbacks = LoadedCallbacks(self._held["callbacks"])
+
+    def look(self, trainer: pl.Trainer) -> None:
+        """Look at what Lightning has loaded, before any hook changes it."""
+        self._callbacks.look(trainer)
+
+    def put_back(self, trainer: pl.Trainer, module: pl.LightningModule) -> str | None:
+        """Put them back; what a module names otherwise than in its state_dict is not among them.
+
+        Returns:
+            What could not be put back, if anything.
+        """
         own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
             for name, saved in self._held["state_dict"].items():
@@ -39,11 +50,7 @@ class Loaded:
             trainer.lr_scheduler_configs, self._held["lr_schedulers"], strict=True
         ):
             config.scheduler.load_state_dict(state)
-        for callback in vars(trainer)["callbacks"]:
-            # Ours have theirs from before the hooks, and do not begin anew.
-            is_own = type(callback).__module__.partition(".")[0] == __name__.partition(".")[0]
-            if not is_own and callback.state_key in self._held["callbacks"]:
-                callback.load_state_dict(self._held["callbacks"][callback.state_key])
+        return self._callbacks.put_back(trainer)
 
 
 def cannot_be_loaded(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from twinrun.containers import (
     is_hidden_iterator,
     is_really,
 )
-from twinrun.optimizer_attributes import values_in
+from twinrun.optimizer_attributes import saves_itself, values_in
 from twinrun.plain_tensors import plain_tensors
 
 UNSEEN = "cannot be looked at"
@@ -56,18 +56,22 @@ def look(value: object, held: Container[int]) -> str:
 
     Args:
         value: of the attribute.
-        held: the identities of tensors and iterators that do not count: others keep them.
+        held: the identities of what does not count (tensors, iterators, schedules): others keep it.
     """
     try:
         if callable(value) and not isinstance(value, torch.nn.Module):
             called = _called(value, held)
             return called if called.startswith(UNSEEN) else f"callable {called}"
         content = hashlib.sha256()
-        for where, leaf in values_in(value, ""):
+        for where, leaf in values_in(value, "", held=held):
             if id(leaf) in held:
                 continue
             if is_hidden_iterator(leaf):
                 return f"{UNSEEN} ({type(leaf).__name__})"
+            if saves_itself(leaf):
+                leaf = look(leaf.state_dict(), held)
+                if leaf.startswith(UNSEEN):
+                    return leaf
             content.update(f"{where} {digest(leaf)}\n".encode(errors="backslashreplace"))
         return content.hexdigest()
     except Exception as error:  # of whatever class: the attribute is a user's

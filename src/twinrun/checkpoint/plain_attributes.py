@@ -38,6 +38,8 @@ def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict
     # Lightning reads these itself.
     loops = (trainer.fit_loop, trainer.fit_loop.epoch_loop.val_loop)
     held |= {id(loop._combined_loader) for loop in loops}
+    held |= {id(config.scheduler) for config in trainer.lr_scheduler_configs}
+    held |= {id(optimizer) for optimizer in trainer.optimizers}
     found = {}
     for path, part in module.named_modules():
         for name, value in looked_at(part).items():

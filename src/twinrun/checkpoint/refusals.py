@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.loaded_callbacks import never_loaded
 from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.errors import TwinrunError
@@ -93,6 +94,7 @@ def refusals(
         if getattr(callback, "_swa_scheduler", None) is not None:
             # A resumed training has neither it nor the module's when Lightning's state is put back.
             yield f"{type(callback).__name__} has exchanged the schedule of the learning rate"
+    yield from never_loaded(trainer)
     module = trainer.lightning_module
     if unheld_parameters(module.parameters(), trainer.optimizers):
         yield f"an optimizer trains parameters that {type(module).__name__} does not hold"

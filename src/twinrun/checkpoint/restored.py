@@ -18,14 +18,22 @@ from twinrun.process.determinism import restore_rng_states
 ELSEWHERE = "data: the data does not go on where it was"
 
 
-def restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
-    """Put back what a checkpoint holds that was taken where an epoch starts."""
-    state["loaded"].put_back(trainer, module)
+def restore(
+    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
+) -> str | None:
+    """Put back what a checkpoint holds that was taken where an epoch starts.
+
+    Returns:
+        What is not as it was, if anything.
+    """
+    if (what := state["loaded"].put_back(trainer, module)) is not None:
+        return what
     _have_validation_data(trainer, state["has_validation"])
     put_back(loaders_of(trainer), state["positions"])
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
     _restore(trainer, module, state)
+    return None
 
 
 def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBeside) -> str | None:
@@ -49,7 +57,7 @@ def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBe
 
 def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]) -> None:
     """Put back what the hooks that begin an epoch may need, where a later moment of it follows."""
-    state["loaded"].put_back(trainer, module)
+    state["loaded"].put_back(trainer, module)  # what did not come back is told at that moment
     # Those of the first epoch are as they were: a training begins with them.
     if trainer.current_epoch > 0:
         restore_attributes(module, state["attributes"])
@@ -69,7 +77,8 @@ def restore_mid_epoch(
     Returns:
         What is not as it was, if anything.
     """
-    state["loaded"].put_back(trainer, module)
+    if (what := state["loaded"].put_back(trainer, module)) is not None:
+        return what
     _have_validation_data(trainer, state["has_validation"])
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)

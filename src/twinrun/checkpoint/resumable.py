@@ -8,12 +8,11 @@
     resumable.remove()
 
 Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
-before the sampler knows its epoch. This one is taken where an epoch starts, when all of the last
-one is done (schedulers and early stopping too), or between two batches of an epoch that is longer
-than `minutes`; and put back at the same point of a resumed training, whose iterator is then made
-once more, and has given the batches of before. What it cannot hold, it says, and leaves the
-training alone. The first batch behind a checkpoint is remembered: where a resumed training gets
-another one, it is broken off.
+before the sampler knows its epoch. This one is taken where an epoch starts, or between two batches
+of an epoch that is longer than `minutes`; and put back at the same point of a resumed training,
+whose iterator is then made once more, and has given the batches of before. What it cannot hold, it
+says, and leaves the training alone. The first batch behind a checkpoint is remembered: where a
+resumed training gets another one, it is broken off.
 """
 
 import time
@@ -44,8 +43,7 @@ KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 class Resumable(pl.Callback):
     """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not.
 
-    Costs a look at the clock with each batch until a checkpoint may be due: from then on, and until
-    the epoch ends, each batch is looked at.
+    Costs a look at the clock with each batch, and at each batch from when one may be due.
     """
 
     def __init__(
@@ -65,8 +63,7 @@ class Resumable(pl.Callback):
             identity: what must be the same for a checkpoint to be used, as JSON can hold it.
             minutes: at least these lie between two checkpoints; 0 writes one where each epoch
                 starts, and none in mid-epoch.
-            in_epoch: says behind how many batches of an epoch one is written whatever the clock
-                says.
+            in_epoch: says behind which batches of an epoch one is written whatever the clock says.
             say: takes sentences about checkpoints that cannot be used or written.
             fingerprint: of a batch, by which it is known again; None does not look at the first.
         """
@@ -102,6 +99,8 @@ class Resumable(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at what a checkpoint would be loaded into: by now Lightning has done that."""
+        if self._restored is not None:
+            self._restored["loaded"].look(trainer)
         self._shapes = tensor_shapes_of(pl_module)
         self._epoch = RunningEpoch(
             trainer,
@@ -269,11 +268,12 @@ class Resumable(pl.Callback):
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
         found = KeptBeside(trainer)
-        if (what := restored.begin_as_before(trainer, state, found)) is not None:
+        what = restored.begin_as_before(trainer, state, found)
+        is_whole = "epoch" not in state
+        if what is None and is_whole:
+            what, self._restored = restored.restore(trainer, module, state), None
+        if what is not None:
             self._break_off(what)
-        if is_whole := "epoch" not in state:
-            restored.restore(trainer, module, state)
-            self._restored = None
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:

@@ -1,11 +1,12 @@
 """What is said of a sound config before any job starts: what it asks for and will not get."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 import yaml
 
+from twinrun.config.definitions import Section
 from twinrun.config.shipped import STANDARD
 from twinrun.config.sweep_trials import alike
 
@@ -19,7 +20,7 @@ def notes_on(settings: "Settings") -> Iterator[str]:
         for name, why in settings.untimed_of(study).items():
             yield f"{study}: the variant {name} is trained and not timed: {why}"
     # Of ours most configs leave some out; of the user's own nobody means to.
-    named = {*_ours(), *settings.active_workloads()}
+    named = {*_standard()["workloads"], *settings.active_workloads()}
     for name in settings.config["workloads"]:
         if name not in named:
             yield (
@@ -62,7 +63,25 @@ def _unscaled(seeds: int, perturbations: int) -> Iterator[str]:
         yield "noise: nothing is compared with rounding, which takes 2 perturbations, not 1"
 
 
+def notes_on_inherited(config: Section) -> Iterator[str]:
+    """Say which settings a variant has from the built-in one of its name.
+
+    Args:
+        config: the standard one with the user's united into it, without defaults.
+    """
+    theirs = config.get("variants")
+    for name, settings in theirs.items() if isinstance(theirs, Mapping) else ():
+        ours = _standard()["variants"].get(name)
+        if ours is None or not isinstance(settings, Mapping) or settings == ours:
+            continue
+        kept = [f"{key}: {settings[key]}" for key in ours if settings.get(key) == ours[key]]
+        if kept:
+            yield (
+                f"variants.{name}: changes the built-in variant of this name, which also says "
+                f"{', '.join(kept)}; a variant of another name is yours alone"
+            )
+
+
 @cache  # PyYAML takes a twentieth of a second for it
-def _ours() -> frozenset[str]:
-    """Name the built-in workloads."""
-    return frozenset(yaml.safe_load(STANDARD.read_text(encoding="utf-8"))["workloads"])
+def _standard() -> Section:
+    return yaml.safe_load(STANDARD.read_text(encoding="utf-8"))

@@ -26,7 +26,7 @@ from twinrun.config.definitions import (
 )
 from twinrun.config.lightning_cli import written_out
 from twinrun.config.matrix_cells import Cell
-from twinrun.config.notes import notes_on
+from twinrun.config.notes import notes_on, notes_on_inherited
 from twinrun.config.rule_records import ListedCell, StopPair
 from twinrun.config.schema_check import listed, validate
 from twinrun.config.sound_part import sound_part
@@ -177,7 +177,8 @@ def resolve(
         raise TwinrunError(listed(problems))
     for name, command in read.commands.items():
         found.config["workloads"][name]["cli"] = command
-    return _settings(with_epochs(found.config), gpus, read.notes)
+    notes = [*read.notes, *notes_on_inherited(config)]
+    return _settings(with_epochs(found.config), gpus, notes)
 
 
 def _settings(config: dict[str, Any], gpus: int, notes: list[str]) -> Settings:

@@ -28,6 +28,7 @@ from pytorch_lightning.trainer.states import RunningStage
 from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.utils.data import DataLoader
 
+from twinrun.batches import tensors, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
@@ -64,17 +65,22 @@ class HooksOfSteps:
         kind: type[pl.LightningModule] | type[pl.Callback],
     ) -> None:
         """Exchange the hooks that an owner has of its own for those of whole steps."""
-        for name, (when, number) in HOOKS.items():
+        for name in HOOKS:
             plain = getattr(kind, name, None)
             if plain is None:  # a callback has no part in the update
                 continue
             is_own = name in vars(owner) or getattr(type(owner), name) is not plain
             if is_own:
-                vars(owner)[name] = self._of_step(getattr(owner, name), when, number)
+                vars(owner)[name] = self._of_step(getattr(owner, name), name, owner)
 
     def _of_step(
-        self, hook: Callable[..., object], when: When, number: int | None
+        self,
+        hook: Callable[..., object],
+        name: str,
+        owner: pl.LightningModule | pl.Callback,
     ) -> Callable[..., object]:
+        when, number = HOOKS[name]
+
         @functools.wraps(hook)
         def of_step(*arguments: object, **options: object) -> object:
             if not self._is_called(when):
@@ -82,10 +88,30 @@ class HooksOfSteps:
             if number is not None:
                 found = list(arguments)
                 found[number] = cast(int, found[number]) // self._number
+                if number == -1:
+                    is_module = isinstance(owner, pl.LightningModule)
+                    trainer = owner.trainer if is_module else cast(pl.Trainer, arguments[0])
+                    found[-2] = self._whole(trainer, found[-2])
+                    if name == "on_train_batch_end":
+                        found[-3] = self._outputs(trainer, found[-3])
                 arguments = tuple(found)
             return hook(*arguments, **options)
 
         return of_step
+
+    def _whole(self, trainer: pl.Trainer, part: object) -> object:
+        """Return the mini-batch in the place of a micro-batch; a hook may change it in place."""
+        device = next((tensor.device for tensor in tensors(part)), trainer.strategy.root_device)
+        # The Trainer converts and moves each micro-batch, and never sees the whole one.
+        whole = trainer.precision_plugin.convert_input(self._made[0].whole)
+        return with_tensors(whole, lambda tensor: tensor.to(device))
+
+    def _outputs(self, trainer: pl.Trainer, outputs: object) -> object:
+        """Return what a step gave, with the loss of the mini-batch."""
+        loss = self._made[0].loss
+        if loss is None or not isinstance(outputs, Mapping) or "loss" not in outputs:
+            return outputs
+        return {**outputs, "loss": loss / trainer.accumulate_grad_batches}
 
     def _is_called(self, when: When) -> bool:
         made = self._made[0]

@@ -52,15 +52,16 @@ def shards(size: int, workers: int) -> list[int]:
 class ShardedBatches:
     """Stands in for a loader's batch sampler: yields this worker's shard of each mini-batch.
 
-    `sizes` holds the shards of all workers, step by step, of the epoch that was begun last. A
-    worker whose shard is empty gets one sample all the same, so that it takes part in every step;
-    it counts nothing.
+    `sizes` holds the shards of all workers, step by step, of the epoch that was begun last;
+    `lengths` the steps of an epoch of each loader made so far, this one's last. A worker whose
+    shard is empty gets one sample all the same, to take part in every step; it counts nothing.
     """
 
     sizes: list[list[int]]
 
     def __init__(self, set_epoch: Callable[[int], None] | None) -> None:
         self.sizes = []
+        self.lengths: list[int] = []
         self.sampler = self  # where Lightning looks for `set_epoch`
         self._set_epoch = set_epoch
         self._epoch = 0
@@ -198,6 +199,7 @@ def shard_training(
     def shard(loader: Any, _: pl.Trainer) -> DataLoader:
         found, batches = sharded(loader, sharding=sharding, scale=scale, seed=seed, workers=workers)
         draws.prepare(found)
+        batches.lengths = [*(made[0].lengths if made else []), len(batches)]
         # In place, since the callers hold this list.
         made[:] = [batches]
         return found
@@ -211,16 +213,12 @@ def shard_training(
 def sharded(
     loader: DataLoader, *, sharding: str, scale: int, seed: int, workers: Workers
 ) -> tuple[DataLoader, ShardedBatches]:
-    """Return a loader that yields this worker's shards of another one, which stays as it is.
-
-    Raises:
-        TwinrunError: if it cannot be sharded.
-    """
+    """Return a loader that yields this worker's shards of another one, which stays as it is."""
     key = _name_of_sampler(loader)
     batches = getattr(loader, key)
     # What Lightning would tell the epoch to, were it not for us.
     told = getattr(batches, "sampler", None) if key == "batch_sampler" else batches
-    # A user's own for several processes, as `use_distributed_sampler=False` wants it.
+    # A user's own, as `use_distributed_sampler=False` wants it.
     if getattr(told, "num_replicas", 1) != 1:
         raise _not_sharded(
             f"has a {type(told).__name__}, which gives each worker a part of the samples; Twinrun "

@@ -39,9 +39,9 @@ class Team:
     def end_step(self) -> None:
         """Note that a step has come to its end."""
 
-    def steps_per_epoch(self) -> int | None:
-        """Return the steps that an epoch must have, if the sharding of batches says so."""
-        return None
+    def steps_per_epoch(self) -> list[int]:
+        """Return the steps that an epoch of each loader must have, if sharding says so."""
+        return []
 
 
 class _ExchangingStrategy(DDPStrategy):
@@ -83,8 +83,8 @@ class _SeveralWorkers(Team):
     def end_step(self) -> None:
         self._whole_batch.end_step()
 
-    def steps_per_epoch(self) -> int:
-        return len(self._sharded[0])
+    def steps_per_epoch(self) -> list[int]:
+        return self._sharded[0].lengths
 
 
 def join_team(

@@ -25,14 +25,22 @@ def check_extent(
         raise TwinrunError(
             "data: the training took no step; train_dataloader must give at least one batch"
         )
-    # None for one worker, whose Trainer sees the whole loader.
-    whole = team.steps_per_epoch()
-    if whole is None:
+    # Empty for one worker, whose Trainer sees the whole loader.
+    lengths = team.steps_per_epoch()
+    if not lengths:
         return
+    whole = lengths[-1]
     is_limited = told.limit_train_batches is not None or told.overfit_batches
     batches = int(trainer.num_training_batches) if is_limited else whole
     epochs = trainer.current_epoch
     least = most = told.batches_taken(epochs, batches)
+    every = told.reload_dataloaders_every_n_epochs
+    if every and len({*lengths}) > 1:
+        if is_limited or told.max_steps != -1:
+            return  # ASSUME the Trainer took of each loader what it was told
+        # The last one that was made may be of later epochs, which did not come.
+        most = sum(lengths[min(epoch // every, len(lengths) - 1)] for epoch in range(epochs))
+        least, batches = most, lengths[min(max(epochs - 1, 0) // every, len(lengths) - 1)]
     callbacks = vars(trainer)["callbacks"]
     is_scheduled = any(isinstance(c, GradientAccumulationScheduler) for c in callbacks)
     is_counted = trainer.lightning_module.automatic_optimization and not is_scheduled
@@ -42,7 +50,7 @@ def check_extent(
         least = batches * (epochs - 1) + 1
     if trainer.should_stop:
         # The last epoch may have ended early.
-        least = batches * (epochs - 1) + 1
+        least = most - batches + 1 if every else batches * (epochs - 1) + 1
     if not least <= steps <= most:
         raise TwinrunError(
             f"devices: {epochs} epochs are {most} steps, but {steps} were taken; a hook that ends "

@@ -1,0 +1,88 @@
+"""States of callbacks, loaded as often as hooks have undone it, and no more.
+
+Lightning loads each of them once, before the hooks that begin a training. To load it again is right
+where one of these began anew. A callback whose `load_state_dict` adds to what there is (a counter,
+a list of losses) would count all of it twice: so it is asked again only where its attributes are
+not as they were loaded, and what it says then has to be what was saved.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.utilities.seed import isolate_rng
+
+from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.unsaved_state import OURS
+
+OWN = "twinrun."
+
+
+class LoadedCallbacks:
+    """The states of a checkpoint, and how callbacks looked when they had been loaded."""
+
+    def __init__(self, states: Mapping[str, Any]) -> None:
+        """Keep the states, by the `state_key` of their callbacks."""
+        self._states = states
+        self._looks: dict[str, str] = {}
+
+    def look(self, trainer: pl.Trainer) -> None:
+        """Note how the callbacks look now that their states have been loaded."""
+        for callback in self._with_a_state(trainer):
+            self._looks[callback.state_key] = look(vars(callback), ())
+
+    def put_back(self, trainer: pl.Trainer) -> str | None:
+        """Load the states that hooks have changed; say which one did not come back to it."""
+        for callback in self._with_a_state(trainer):
+            key = callback.state_key
+            seen = look(vars(callback), ())
+            if seen.startswith(UNSEEN) or seen != self._looks.get(key):
+                # A copy, since it may be loaded again, and a callback may use the very tensors.
+                callback.load_state_dict(copy.deepcopy(self._states[key]))
+                self._looks[key] = look(vars(callback), ())
+            if not _is_as_saved(callback, self._states[key]):
+                return (
+                    f"{type(callback).__name__} does not come back to what its state_dict gave: "
+                    f"its load_state_dict has to set all of it, whatever there was before"
+                )
+        return None
+
+    def _with_a_state(self, trainer: pl.Trainer) -> Iterator[pl.Callback]:
+        """Yield those of others: ours have theirs from before the hooks, and do not begin anew."""
+        for callback in vars(trainer)["callbacks"]:
+            is_own = type(callback).__module__.startswith(OWN)
+            if not is_own and callback.state_key in self._states:
+                yield callback
+
+
+def never_loaded(trainer: pl.Trainer) -> Iterator[str]:
+    """Name the callbacks that save a state of which their classes load nothing."""
+    for callback in vars(trainer)["callbacks"]:
+        kind = type(callback)
+        methods = (kind.state_dict, kind.load_state_dict, kind.on_load_checkpoint)
+        saves, loads, reads = (not str(each.__module__).startswith(OURS) for each in methods)
+        if saves and not (loads or reads) and callback.state_dict():
+            yield (
+                f"{kind.__name__} has a state_dict, and nothing loads it: its class has no "
+                f"load_state_dict of its own"
+            )
+
+
+def _is_as_saved(callback: pl.Callback, saved: object) -> bool:
+    """Say whether a callback of a user's gives what it gave; also where nobody can know."""
+    # One of Lightning's that writes checkpoints names its folder, which each process has anew.
+    if type(callback).__module__.startswith(OURS) or isinstance(callback, pl.callbacks.Checkpoint):
+        return True
+    with isolate_rng():
+        first, second = (_state_of(callback) for _ in range(2))
+    # A clock, say.
+    is_known = first == second and not first.startswith(UNSEEN)
+    return not is_known or first == look(saved, ())
+
+
+def _state_of(callback: pl.Callback) -> str:
+    try:
+        return look(callback.state_dict(), ())
+    except Exception as error:  # of whatever class: it may need what comes later
+        return f"{UNSEEN} ({type(error).__name__})"

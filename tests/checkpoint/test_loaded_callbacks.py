@@ -1,0 +1,152 @@
+"""States of callbacks are loaded no more often than needed, and are then what they were."""
+
+from collections import Counter
+
+import pytest
+import pytorch_lightning as pl
+from resumed import assert_resumed, every, fit
+from small import Restless
+
+from twinrun.errors import TwinrunError
+
+
+class Counts(pl.Callback):
+    """Logs how many batches it has seen; adds to what it has where a state is loaded."""
+
+    def __init__(self):
+        self.seen = Counter()
+
+    def on_train_batch_end(self, *_):
+        self.seen["batches"] += 1
+
+    def state_dict(self):
+        return {"seen": dict(self.seen)}
+
+    def load_state_dict(self, state_dict):
+        self.seen.update(state_dict["seen"])
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        pl_module.log("seen", float(sum(self.seen.values())))
+
+
+class CountsEpochs(Counts):
+    """Changes its state where an epoch begins, which is then under way."""
+
+    def on_train_epoch_start(self, *_):
+        self.seen["epochs"] += 1
+
+
+class Applies(Counts):
+    """Keeps a loaded state for the hook that begins the training."""
+
+    loaded = 0
+
+    def load_state_dict(self, state_dict):
+        self.loaded = state_dict["seen"]["batches"]
+
+    def on_train_start(self, *_):
+        self.seen["batches"] = self.loaded
+
+
+class Derives(Counts):
+    """Has a number beside its state, which begins anew where a training does."""
+
+    def on_train_start(self, *_):
+        self.number = 0
+
+    def on_train_batch_end(self, *_):
+        super().on_train_batch_end()
+        self.number += 1
+
+    def load_state_dict(self, state_dict):
+        self.seen = Counter(state_dict["seen"])
+        self.number = self.seen["batches"]
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        pl_module.log("number", float(self.number))
+
+
+class Forgets(Counts):
+    """Loads another state than it was given."""
+
+    def load_state_dict(self, state_dict):
+        self.seen = Counter(batches=state_dict["seen"]["batches"] // 2)
+
+
+class NeverLoads(Counts):
+    load_state_dict = pl.Callback.load_state_dict
+
+
+class Stops(pl.callbacks.EarlyStopping):
+    """Saves more than it loads."""
+
+    def __init__(self):
+        super().__init__("val_loss", patience=9)
+
+    def state_dict(self):
+        return {**super().state_dict(), "mine": 1}
+
+
+class Clocked(Counts):
+    """Has a state that is another one whenever it is asked for."""
+
+    asked = 0
+
+    def state_dict(self):
+        self.asked += 1
+        return {"seen": dict(self.seen), "asked": self.asked}
+
+    def load_state_dict(self, state_dict):
+        self.seen = Counter(state_dict["seen"])
+
+
+class Bearing(Restless):
+    kind: type
+
+    def configure_callbacks(self):
+        return [self.kind()]
+
+
+def bearing(kind):
+    return type(f"Bearing{kind.__name__}", (Bearing,), {"kind": kind})
+
+
+@pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
+@pytest.mark.parametrize(
+    "kind", [Counts, Applies, Derives, Clocked], ids=lambda kind: kind.__name__
+)
+def test_a_state_is_loaded_as_often_as_hooks_undo_it(tmp_path, kind, in_epoch):
+    """Red before: what adds to its state was given it two or three times, and logged the sum."""
+    module = bearing(kind)
+    whole, _, _ = fit(tmp_path / "whole", module=module)
+    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
+    fit(tmp_path / "killed", module=module, kill=8, **told)
+    found, at, said = fit(tmp_path / "killed", module=module, **told)
+    assert (at, said) == ([7] if in_epoch else [5], [])
+    assert found == whole
+
+
+def test_it_is_loaded_alike_at_a_second_stop(tmp_path):
+    assert_resumed(tmp_path, [4, 7], kills=[5, 8], module=bearing(Counts))
+
+
+@pytest.mark.parametrize(("kind", "in_epoch"), [(Forgets, None), (CountsEpochs, every(1))])
+def test_another_state_ends_the_attempt(tmp_path, kind, in_epoch):
+    """Red before: the training went on with it."""
+    module = bearing(kind)
+    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
+    fit(tmp_path, module=module, kill=8, **told)
+    with pytest.raises(TwinrunError, match=f"{kind.__name__} does not come back to"):
+        fit(tmp_path, module=module, **told)
+    _, at, _ = fit(tmp_path, module=module, **told)
+    assert at == []
+
+
+@pytest.mark.parametrize("kind", [NeverLoads, Stops])
+def test_a_state_that_nobody_loads_is_refused(tmp_path, kind):
+    """Red before: the resumed training began to count anew."""
+    _, _, said = fit(tmp_path, module=bearing(kind), minutes=0)
+    assert said == [
+        f"no checkpoints are written: {kind.__name__} has a state_dict, and nothing loads it: its "
+        f"class has no load_state_dict of its own"
+    ]
