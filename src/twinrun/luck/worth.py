@@ -9,7 +9,12 @@ from typing import Literal, TypeAlias
 
 from twinrun.comparison.noise_records import NoiseRun
 from twinrun.luck.scale import BORDER, Scale, Tested, why_not
-from twinrun.luck.sensitivity import seeds_are_no_more, tells_seeds, to_tell_seeds
+from twinrun.luck.sensitivity import (
+    seeds_are_no_more,
+    tells_seeds,
+    to_tell_seeds,
+    unmoved,
+)
 from twinrun.luck.student_t import LEVEL
 
 Worth: TypeAlias = Literal[
@@ -94,6 +99,12 @@ def _answer(
     if rounding.p >= BORDER:
         if tells_seeds(scale) or seeds_are_no_more(scale):
             return "no more than rounding", None, None
+        if len(still := unmoved(scale)) == len(scale.measures):
+            return (
+                "undecided",
+                "perturbation",
+                f"no perturbation and no seed moves {' and '.join(still)}",
+            )
         return "undecided", "perturbation", "so few perturbations do not tell even a seed"
     if seeds.p < LEVEL:
         return "more than another seed", None, None
