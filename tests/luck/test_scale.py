@@ -19,7 +19,7 @@ from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_se
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
 from twinrun.report.worths import worth_of, worths
-from twinrun.verdicts.noise import ground, luck
+from twinrun.verdicts.noise import clause, ground, luck
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -482,9 +482,11 @@ def test_a_metric_that_no_run_moves_shows_nothing():
     scale = alone("metric", accuracy=still)
     assert seeds_are_more(scale) is None
     found = weigh(scale, run("change", accuracy=0.1))
-    assert (found.answer, found.reason) == (
-        "undecided",
-        "no perturbation and no seed moves accuracy",
+    assert (found.answer, found.needed) == ("undecided", None)
+    # Red before: 14 more perturbations would probably decide.
+    assert clause(run("change", "threads 2"), found) == (
+        "threads 2 (no perturbation and no seed moves accuracy: log a finer metric, such as a "
+        "loss, rounding: p = 1 by accuracy, another seed: p = 1 by accuracy)"
     )
     # What moves beside it is what is judged by.
     assert seeds_are_more(scale_of(table(seeds=ROUNDING[:4], accuracy=still))) is False

@@ -41,7 +41,7 @@ class Weighed:
     seeds: Tested | None
     """May it be another seed?"""
     waits_for: Literal["perturbation", "seed"] | None
-    """Of which kind more runs are needed."""
+    """Of which kind more runs are needed; None where no more of these runs would decide."""
     needed: int | None
     """How many further ones would probably decide; None if no number does, or it cannot be said."""
 
@@ -102,8 +102,9 @@ def _answer(
         if len(still := unmoved(scale)) == len(scale.measures):
             return (
                 "undecided",
-                "perturbation",
-                f"no perturbation and no seed moves {' and '.join(still)}",
+                None,
+                f"no perturbation and no seed moves {' and '.join(still)}: log a finer metric, "
+                f"such as a loss",
             )
         return "undecided", "perturbation", "so few perturbations do not tell even a seed"
     if seeds.p < LEVEL:
