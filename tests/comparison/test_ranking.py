@@ -413,7 +413,7 @@ def test_the_verdict_names_what_failed_and_what_was_best(runs, tmp_path):
     found = Evidence(path="sweeps/digits.json", found=ranked(tmp_path, runs))
     finished, best = studies.sweep([found], [], [])
     assert (finished["key"], finished["answer"]) == ("finished", "no")
-    assert finished["measured"] == "4 of 6 trials finished"
+    assert finished["measured"] == "4 of 6 trials finished; but without a number: lr 0.3 (nan)"
     assert (best["key"], best["answer"]) == ("best", "undecided")
     assert best["measured"] == (
         "highest test_accuracy in the test: 0.900 with lr 0.2; from one seed only, so this order "

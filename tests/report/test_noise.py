@@ -217,6 +217,20 @@ def test_the_page_is_made_of_whatever_there_is(tmp_path, changes, expected):
     assert ("5 seeds a side tell" in page.text) == has_floor
 
 
+def test_the_ladder_is_drawn_by_what_shows_rounding(tmp_path):
+    """Red before: where rounding changed no class, it and all changes stood at 0 %."""
+    found = table(ulps=dict.fromkeys(range(1, 6), (0.9, 0.0)))
+    of_numbers = "scores (as numbers)"
+    found["measures"].insert(2, {"name": of_numbers, "kind": "numbers", "floor": 1e-7})
+    for entry in found["runs"]:
+        far = {"perturbation": 1e-6, "change": 0.01, "seed": 0.5}.get(entry["kind"], 0.0)
+        entry["values"] |= {of_numbers: far} if entry["values"] else {}
+    _, page = page_of(tmp_path, found)
+    drawn = tmp_path / "results/figures/noise/digits-few/serial/ladder.svg"
+    assert "relative L2 distance of scores (as numbers)" in drawn.read_text(encoding="utf-8")
+    assert "by scores (as numbers)" in page.text  # the answer's own reason
+
+
 def test_a_baseline_that_does_not_repeat_is_said_to(tmp_path):
     found = table()
     found["runs"][1] |= {"answer": "differs"}
@@ -231,3 +245,19 @@ def test_without_any_measure_the_page_says_so(tmp_path):
     rows, page = page_of(tmp_path, found)
     assert rows[0]["answer"] == "undecided"
     assert "there is nothing to compare" in page.text
+
+
+def test_the_contents_of_a_contest_lead_somewhere(tmp_path):
+    """Red before: the second candidate was listed, and its section is that of the first."""
+    write_rows(tmp_path / "verdicts.csv", [])
+    write_report(
+        config=resolved(studies=["contest"]).config,
+        not_run={},
+        files=[str(tmp_path / "verdicts.csv")],
+        templates=ROOT / "workflow/report",
+        output=tmp_path / "report.html",
+    )
+    source = Page(tmp_path / "report.html").source
+    leads = set(re.findall(r'href="#([^"]+)"', source))
+    assert "contest-digits-few" in leads
+    assert leads <= set(re.findall(r' id="([^"]+)"', source))

@@ -357,6 +357,25 @@ class TestSweep:
         assert best["answer"] == "not comparable"
         assert best["measured"].startswith("environment.cpu is 'a' in x and 'b' in y; best: lr 1")
 
+    @pytest.mark.parametrize("of_second", [[0.88, 0.93, 0.9], [0.7, 0.72, float("nan")]])
+    def test_runs_of_two_machines_are_not_undecided_either(self, of_second):
+        """Red before: so many seeds would probably tell, and not a word of the machines."""
+        _, best = self.rows({1: [0.9, 0.91, 0.92], 2: of_second}, conflict="environment.cpu")
+        assert best["answer"] == "not comparable"
+        assert best["measured"].startswith("environment.cpu")
+        assert "would probably tell" not in best["measured"]
+
+    def test_a_trial_without_a_number_is_named_where_all_have_finished(self):
+        """Red before: 3 of 3 trials finished, of which one has become NaN."""
+        broken = float("nan")
+        finished, _ = self.rows({1: [0.9], 2: [broken], 3: [0.8]})
+        assert (finished["answer"], finished["measured"]) == (
+            "yes",
+            "3 of 3 trials finished; but without a number: lr 2, seed 1 (nan)",
+        )
+        finished, _ = self.rows({1: [broken] * 7})
+        assert finished["measured"].endswith("lr 1, seed 5 (nan) and 2 more")
+
     def test_the_lowest_may_be_best(self):
         _, best = self.rows({1: [0.9, 0.91, 0.92], 2: [0.7, 0.72, 0.71]}, best="lowest")
         assert best["measured"].startswith("best: lr 2 with 0.710")

@@ -86,9 +86,19 @@ def ladder(noise: str | Path, *, output: str | Path) -> None:
 
 
 def _drawn(table: NoiseTable, scale: Scale) -> Measure | None:
-    """Return the measure that is drawn: of predictions, or else of the parameters."""
+    """Return the measure that is drawn: of predictions, or else of the parameters.
+
+    One that shows rounding, if any does: where a class hardly changes, scores do.
+    """
     known = [*scale.measures, *table["measures"]]
-    return next((m for kind in WHAT for m in known if m["kind"] == kind), None)
+    in_order = [m for kind in WHAT for m in known if m["kind"] == kind]
+    perturbed = [run["values"] for run in table["runs"] if run["kind"] == "perturbation"]
+    judged = [
+        m
+        for m in in_order
+        if m in scale.measures and any(of.get(m["name"], 0.0) > m["floor"] for of in perturbed)
+    ]
+    return next(iter([*judged, *in_order]), None)
 
 
 def _rows(table: NoiseTable, drawn: Measure) -> list[tuple[str, list[NoiseRun]]]:

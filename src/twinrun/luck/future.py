@@ -96,8 +96,9 @@ def runs_to_decide(
     """
     found = scatter(values)
     deviation = max(found.deviation, least) or (UNSEEN if is_distance else 0.0)
-    if not deviation:  # by its rank alone
-        return math.ceil(1 / below)
+    if not deviation:  # by its rank alone, if it is another
+        is_same = math.isclose(value, found.mean, rel_tol=ROUNDING)
+        return None if is_same else math.ceil(1 / below)
     numbers = np.arange(len(values) + 1, MOST_RUNS)
     ratios = (value - found.mean) / (deviation * np.sqrt(1 + 1 / numbers))
     ps = t.sf(ratios, numbers - 1) if is_distance else 2 * t.sf(np.abs(ratios), numbers - 1)

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from scipy.optimize import root_scalar
@@ -105,27 +106,48 @@ def seeds_are_no_more(scale: Scale) -> bool:
 
     By the upper end of an interval: of a metric of the ratio of both deviations, by the F
     distribution at 5 %; of distances of the ratio of their geometric means, by Welch's at 2.5 %.
+    A metric that no run moves shows nothing, neither here nor of the others.
     """
+    measures = [of for of in scale.measures if of["name"] not in unmoved(scale)]
     return (
-        bool(scale.measures)
+        bool(measures)
         and not _any_broken(scale)[1]
-        and all(
-            _ratio_at_most(scale.seeds[of["name"]], scale.rounding[of["name"]], of) < TWICE
-            for of in scale.measures
-        )
+        and all(_ratio_at_most(scale, of) < TWICE for of in measures)
     )
 
 
-def _ratio_at_most(seeds: Sequence[float], rounding: Sequence[float], of: Measure) -> float:
-    """Return how many times as far as rounding seeds may move a measure; inf if nobody can say."""
+def unmoved(scale: Scale) -> list[str]:
+    """Name the metrics of which the reference, perturbations and seeds all have the same value."""
+    return [
+        of["name"]
+        for of in scale.measures
+        if of["kind"] == "metric"
+        and not scatter([*scale.rounding[of["name"]], *scale.seeds[of["name"]]] or [0.0]).deviation
+    ]
+
+
+def _ratio_at_most(scale: Scale, of: Measure) -> float:
+    """Return how many times as far as rounding seeds may move a measure; inf if nobody can say.
+
+    Equal values of a metric that takes few, and counts of a few predictions, are not exact: seeds
+    deviate by as much at least as `scatter_of_few` says.
+    """
+    seeds, rounding = scale.seeds[of["name"]], scale.rounding[of["name"]]
     if len(seeds) < 2 or len(rounding) < 2:
         return math.inf
     first, second = scatter(seeds), scatter(rounding)
     if of["kind"] == "metric":
         if not second.deviation:
-            return math.inf if first.deviation else 0.0
+            return math.inf
+        least = scatter_of_few([*seeds, *rounding], of)
         quantile = f.isf(LEVEL, second.number - 1, first.number - 1)
-        return first.deviation / second.deviation * math.sqrt(quantile)
+        return max(first.deviation, least) / second.deviation * math.sqrt(quantile)
+    if scale.absorbed and scatter_of_few(rounding, of):
+        return math.inf  # of few, those that change nothing are left out of rounding alone
+    first, second = (
+        replace(found, deviation=max(found.deviation, scatter_of_few(values, of)))
+        for found, values in ((first, seeds), (second, rounding))
+    )
     difference = welch(first, second)
     if difference is None:  # neither scatters, or both came to nothing
         return from_logarithm(first.mean - second.mean)

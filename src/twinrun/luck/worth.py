@@ -9,7 +9,12 @@ from typing import Literal, TypeAlias
 
 from twinrun.comparison.noise_records import NoiseRun
 from twinrun.luck.scale import BORDER, Scale, Tested, why_not
-from twinrun.luck.sensitivity import seeds_are_no_more, tells_seeds, to_tell_seeds
+from twinrun.luck.sensitivity import (
+    seeds_are_no_more,
+    tells_seeds,
+    to_tell_seeds,
+    unmoved,
+)
 from twinrun.luck.student_t import LEVEL
 
 Worth: TypeAlias = Literal[
@@ -36,7 +41,7 @@ class Weighed:
     seeds: Tested | None
     """May it be another seed?"""
     waits_for: Literal["perturbation", "seed"] | None
-    """Of which kind more runs are needed."""
+    """Of which kind more runs are needed; None where no more of these runs would decide."""
     needed: int | None
     """How many further ones would probably decide; None if no number does, or it cannot be said."""
 
@@ -94,6 +99,13 @@ def _answer(
     if rounding.p >= BORDER:
         if tells_seeds(scale) or seeds_are_no_more(scale):
             return "no more than rounding", None, None
+        if len(still := unmoved(scale)) == len(scale.measures):
+            return (
+                "undecided",
+                None,
+                f"no perturbation and no seed moves {' and '.join(still)}: log a finer metric, "
+                f"such as a loss",
+            )
         return "undecided", "perturbation", "so few perturbations do not tell even a seed"
     if seeds.p < LEVEL:
         return "more than another seed", None, None

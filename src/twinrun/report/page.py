@@ -172,7 +172,9 @@ def _section(study: str, results: Results, jinja: Environment) -> dict[str, obje
                 traceback.print_exc()
                 broken[name] = sentence_of(error)
         text = _text(study, results, jinja, [name for name in names if name not in broken])
-    return {"title": STUDIES[study].question, "workloads": names, "text": text, "broken": broken}
+    # Both candidates of a contest have one part.
+    parts = [n for n in names if n in broken or f'id="{escape(f"{study}-{n}")}"' in text]
+    return {"title": STUDIES[study].question, "workloads": parts, "text": text, "broken": broken}
 
 
 def _text(study: str, results: Results, jinja: Environment, workloads: Sequence[str]) -> Markup:

@@ -147,7 +147,7 @@ def clause(run: NoiseRun, of: Weighed) -> str:
         for kind, tested in (("rounding", of.rounding), ("another seed", of.seeds))
         if tested is not None and (kind == "rounding" or of.answer != "no more than rounding")
     ]
-    if of.answer == "undecided":
+    if of.answer == "undecided" and of.waits_for is not None:
         said.append(needed(of))
     return f"{run['label']} ({', '.join(said)})" if said else run["label"]
 

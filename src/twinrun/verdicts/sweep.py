@@ -29,6 +29,14 @@ def finished(ranking: Evidence[Ranking]) -> Verdict:
     number, done = len(ranking.found["trials"]), ranking.found["finished"]
     clauses = [f"{done} of {plural(number, 'trial')} finished"]
     clauses += [f"{_and(labels)} lead to the same parameters" for labels in ranking.found["same"]]
+    broken = [
+        f"{trial['label']} ({trial['lacks']})"
+        for trial in ranking.found["trials"]
+        if trial["ended"] == "finished" and trial["lacks"] and trial["lacks"] not in NOT_LOGGED
+    ]
+    if broken:
+        more = [f"{len(broken) - MOST_NAMED} more"] if len(broken) > MOST_NAMED else []
+        clauses.append(f"but without a number: {_and([*broken[:MOST_NAMED], *more])}")
     measured = "; ".join(clauses)
     return _verdict(ranking, "finished", FINISHED, "yes" if done == number else "no", measured)
 
@@ -49,8 +57,10 @@ def best(ranking: Evidence[Ranking], noises: Sequence[NoiseTable] = ()) -> list[
     if not any(choice["rank"] is not None for choice in found["choices"]):
         return _unranked(ranking)
     answer, measured = ground(found, standing(found), _floor(found, noises))
-    if found["conflict"] is not None and answer == "yes":
-        answer, measured = "not comparable", f"{found['conflict']}; {measured}"
+    if found["conflict"] is not None:
+        # No number of seeds would tell which part of an order is the machines'.
+        known = f"; {measured}" if answer == "yes" else _beside(found, standing(found))
+        answer, measured = "not comparable", f"{found['conflict']}{known}"
     return [_verdict(ranking, "best", BEST, answer, measured)]
 
 
