@@ -393,6 +393,7 @@ def _ranking(values: list[list[float]]) -> Ranking:
         "metric": "",
         "measured_in": "test",
         "epoch": None,
+        "other_samples": False,
         "best": "highest",
         "seeds": list(range(len(values[0]))),
         "without_number": [],
