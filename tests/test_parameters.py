@@ -40,7 +40,26 @@ def grown():
     return module
 
 
-@pytest.mark.parametrize("made", [shared, lambda: Renamed(2, 2), replaced, grown])
+def compiled():
+    """Give a network with a layer that torch keeps: its stores are no dicts."""
+    return nn.Sequential(torch.jit.trace(nn.BatchNorm1d(2), torch.ones(3, 2)), nn.Linear(2, 2))
+
+
+class Hidden(nn.Sequential):
+    """Shows its layers to nobody once it is made."""
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        return {} if name == "_modules" and len(found) == 2 else found
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *(shared, lambda: Renamed(2, 2), replaced, grown, compiled),
+        lambda: Hidden(nn.Linear(2, 2), nn.ReLU()),
+    ],
+)
 def test_one_walk_finds_what_torchs_walks_find(made):
     module = made()
     for found, torchs in zip(

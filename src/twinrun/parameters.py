@@ -76,7 +76,10 @@ _STORES = ("_parameters", "_buffers", "_modules")
 @functools.cache
 def _is_walked_plainly(kind: type) -> bool:
     """Say whether a class leaves torch's walks as they are, and its tensors where these look."""
-    is_torchs = all(getattr(kind, name) is getattr(torch.nn.Module, name) for name in _WALKS)
+    if issubclass(kind, torch.jit.ScriptModule):  # its stores are views of the interpreter's
+        return False
+    names = (*_WALKS, "__getattribute__")
+    is_torchs = all(getattr(kind, name) is getattr(torch.nn.Module, name) for name in names)
     return is_torchs and not any(hasattr(kind, store) for store in _STORES)
 
 

@@ -355,10 +355,50 @@ def test_what_is_not_the_mini_batchs_is_a_departure():
     assert logged_of_parts(module) == ["mean"]
     happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
     happened.on_train_end(module.trainer, module)
-    found = happened.departures[-1]
+    found, _ = happened.departures[-2:]
     assert found["setting"] == "accumulate"
     assert is_in_part(found)
     assert "last micro-batch (torchmetrics logged as mean)" in found["sentence"]
+
+
+class Moves(Small):
+    """Moves in each forward pass a queue, a codebook by `.data`, and a frozen average of weights.
+
+    A layer's statistics and a buffer that is written as it was move nothing that counts here.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.mean = torch.nn.Parameter(torch.zeros(4), requires_grad=False)
+        for name in ("queue", "codebook", "same", "still", "replaced"):
+            self.register_buffer(name, torch.zeros(4))
+
+    def training_step(self, batch, batch_idx):
+        centre = self.norm(batch[0]).detach().mean(0) + batch[0].mean(0)
+        self.queue.copy_(centre)
+        self.codebook.data.add_(centre)
+        with torch.no_grad():
+            self.mean.lerp_(centre, 0.1)
+        self.same.zero_()
+        self.replaced = centre
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        (Moves, "calls, codebook, mean, queue, replaced"),
+        (Averaged, "calls"),  # the average moves in a hook of the mini-batch
+    ],
+)
+def test_what_a_forward_pass_moves_is_named(module, named):
+    module, *_ = trained(2, module())
+    happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
+    happened.on_train_end(module.trainer, module)
+    (found,) = [each for each in happened.departures if each["setting"] == "accumulate"]
+    assert is_in_part(found)
+    assert found["sentence"].endswith(f"would move once: {named}")
 
 
 class Manual(Small):

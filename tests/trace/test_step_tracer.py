@@ -259,6 +259,25 @@ def test_a_fingerprint_is_of_the_bytes_in_the_order_of_the_elements(tensor):
     assert fingerprint(tensor) == xxhash.xxh3_64_intdigest(raw)
 
 
+def test_a_tensor_kept_from_inside_of_a_functional_gradient_is_read():
+    kept = []
+
+    def squared(values):
+        kept.append(values * 2)
+        return (values**2).sum()
+
+    torch.func.grad(squared)(torch.arange(3.0))
+    assert fingerprint(kept[0]) == fingerprint(torch.arange(3.0) * 2)
+
+
+def test_a_tensor_whose_memory_was_given_back_has_no_bytes():
+    tensor = torch.nn.Parameter(torch.ones(8))
+    tensor.untyped_storage().resize_(0)
+    assert fingerprint(tensor) == fingerprint(torch.empty(0))  # to read it ends the process
+    zeros = torch._efficientzerotensor(3)  # has no memory either, and values all the same
+    assert fingerprint(zeros) == fingerprint(torch.zeros(3))
+
+
 def test_the_form_of_an_optimizer_is_no_setting_of_what_it_computes():
     parameters = [torch.nn.Parameter(torch.ones(2))]
 

@@ -12,8 +12,7 @@ first micro-batch, the others with the last one. All that are given a number, `o
 `optimizer_zero_grad` too, are given the mini-batch's. A moving average that one of them keeps would
 else be moved by every micro-batch. An optimizer that has its closure compute the gradients again is
 refused: that would be those of the last micro-batch alone. A schedule of steps counts
-mini-batches, and so does the loader that a module finds. What the Trainer counts is micro-batches
-(`num_training_batches`).
+mini-batches, and so does the loader that a module finds; `num_training_batches` micro-batches.
 """
 
 import functools
@@ -32,6 +31,7 @@ from twinrun.batches import tensors, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
+from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.trace.loss import loss_of
@@ -167,8 +167,9 @@ def accumulate(
 
     exchange_for_trainer(data, cut)
     _watch_hooks(module, HooksOfSteps(made, micro_batches))
+    moved = MovedTensors(module, made)
     _weigh(module, made, accumulated)
-    return WholeSteps(made, micro_batches)
+    return WholeSteps(made, micro_batches, moved)
 
 
 def _weigh(

@@ -1,9 +1,13 @@
 """The trace of mini-batches that are cut into micro-batches."""
 
+from collections.abc import Iterator
+
 import pytorch_lightning as pl
 import torch
 
+from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
+from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.trace.loss import loss_of
 from twinrun.trace.step_tracer import Tracer
 
@@ -11,9 +15,9 @@ from twinrun.trace.step_tracer import Tracer
 class WholeSteps(Tracer):
     """Traces steps as if the mini-batches had not been cut."""
 
-    def __init__(self, made: list[MicroBatches], number: int) -> None:
+    def __init__(self, made: list[MicroBatches], number: int, moved: MovedTensors) -> None:
         super().__init__()
-        self._made, self._number = made, number
+        self._made, self._number, self._moved = made, number, moved
         self._losses: list[torch.Tensor] = []
 
     def on_train_batch_start(
@@ -42,3 +46,13 @@ class WholeSteps(Tracer):
         if index == self._number - 1:
             total = torch.stack(self._losses).sum() if self._losses else None
             super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
+
+    def not_of_whole(self, module: pl.LightningModule) -> Iterator[str]:
+        """Say what of the training is that of its micro-batches."""
+        if names := logged_of_parts(module):
+            what = (
+                f"values of a step's last micro-batch (torchmetrics logged as {', '.join(names)})"
+            )
+            yield f"in part, accumulate logs {what}; log them with on_step=False"
+        if (sentence := self._moved.sentence) is not None:
+            yield sentence

@@ -42,6 +42,8 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
         return xxhash.xxh3_64_intdigest(_bytes_at(tensor.nbytes)(tensor.data_ptr()))
     if not is_plain(tensor):
         return join([fingerprint(part) for part in plain_tensors(tensor)])
+    if was_given_back(tensor):
+        return xxhash.xxh3_64_intdigest(b"")
     try:
         # As `_bytes`, but in one call.
         elements = np.ascontiguousarray(tensor.numpy(force=True))
@@ -107,6 +109,17 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized)
 
 
+def was_given_back(tensor: torch.Tensor) -> bool:
+    """Say whether the storage of a tensor was resized to nothing: to read it is to crash."""
+    # Of other classes a storage may be empty while the values lie elsewhere.
+    if type(tensor) not in _DENSE or not is_plain(tensor) or not tensor.numel():
+        return False
+    try:
+        return not tensor.untyped_storage().nbytes()
+    except RuntimeError:  # as in `_has_memory`
+        return False
+
+
 @functools.lru_cache(maxsize=1024)  # a type takes 30 us to make
 def _bytes_at(size: int) -> Callable[[int], ctypes.Array[ctypes.c_char]]:
     """Return what makes a view of so many bytes at an address."""
@@ -124,8 +137,15 @@ def _is_as_it_lies(tensor: torch.Tensor) -> bool:
         and not (tensor.is_nested or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
         and tensor.is_contiguous()
         and tensor.numel() > 0
-        and tensor.data_ptr() != 0  # a storage that was given back has none
+        and _has_memory(tensor)
     )
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.data_ptr() != 0  # a storage that was given back has none
+    except RuntimeError:  # kept from inside of torch.func.grad: it lies in another tensor
+        return False
 
 
 # Settings of an optimizer that say how it computes, not what: the state shows whether they matter.

@@ -28,6 +28,7 @@ from twinrun.trace.fingerprints import (
     is_plain,
     joined,
     print_of_batch,
+    was_given_back,
 )
 from twinrun.trace.pending import Numbers, Pending, fetch, together, value_of
 
@@ -67,7 +68,7 @@ class StepFingerprints:
             return fingerprint(tensor)
         if not is_plain(tensor):
             return joined(self(part) for part in plain_tensors(tensor))
-        if not tensor.numel():
+        if not tensor.numel() or was_given_back(tensor):
             return fingerprint(torch.empty(0))
         return self._later(tensor)
 

@@ -19,8 +19,8 @@ from twinrun.acceleration.placement import lay_out_batch
 from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
-from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
+from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.determinism import fp32_precisions, matmul_precision
 from twinrun.process.environment import Actual, Switches
@@ -171,13 +171,12 @@ class WhatHappened(pl.Callback):
             for name in before
             if after[name] != before[name]
         ]
-        if names := logged_of_parts(pl_module):
-            what = (
-                f"values of a step's last micro-batch (torchmetrics logged as {', '.join(names)})"
-            )
-            sentence = f"in part, accumulate logs {what}; log them with on_step=False"
-            departure: Departure = {"setting": "accumulate", "sentence": sentence, "in_part": True}
-            self.departures.append(departure)
+        tracers = [each for each in vars(trainer)["callbacks"] if isinstance(each, WholeSteps)]
+        self.departures += [
+            {"setting": "accumulate", "sentence": sentence, "in_part": True}
+            for tracer in tracers
+            for sentence in tracer.not_of_whole(pl_module)
+        ]
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

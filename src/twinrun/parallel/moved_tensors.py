@@ -1,0 +1,95 @@
+"""What forward passes move in a module: once for each micro-batch, where one batch moves it once.
+
+The vectors of spectral norm, a queue of keys, a codebook, an average of weights that a training
+step keeps: of micro-batches they become others. What an update changes does not count, nor do the
+statistics of batch normalisation, of which the advice speaks.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import pytorch_lightning as pl
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
+
+from twinrun.parallel.micro_batches import MicroBatches
+from twinrun.parameters import tensors_of_module
+from twinrun.trace.step_fingerprints import fingerprint_at_once
+from twinrun.wording import some
+
+
+class MovedTensors:
+    """Looks at parameters and buffers before and after `training_step`, and keeps names."""
+
+    def __init__(self, module: pl.LightningModule, made: Sequence[MicroBatches]) -> None:
+        """Exchange the step of a module for one that is looked at."""
+        self._module, self._made = module, made
+        self._names: set[str] = set()
+        self._suspects: set[str] = set()
+        self._epoch = -1
+        self._is_thorough = False
+        step = module.training_step
+
+        # Lightning reads the signature of `training_step` to choose what it hands over.
+        @functools.wraps(step)
+        def training_step(*arguments: object, **options: object) -> object:
+            if module._current_fx_name != "training_step":  # a module may evaluate by it
+                return step(*arguments, **options)
+            before = self._begin()
+            found = step(*arguments, **options)
+            self._end(*before)
+            return found
+
+        module.training_step = training_step
+
+    @property
+    def sentence(self) -> str | None:
+        """Say what has moved; None if nothing has."""
+        if not self._names:
+            return None
+        return (
+            f"in part, accumulate has each micro-batch move what the whole mini-batch would move "
+            f"once: {some(sorted(self._names))}"
+        )
+
+    def _begin(self) -> tuple[dict[str, torch.Tensor], dict[str, int], dict[str, int]]:
+        """Return the tensors, torch's count of what was written to each, and fingerprints."""
+        if self._made[0].part == 0:
+            # What is written to `.data` is not counted: bytes are looked at in one step an epoch.
+            self._is_thorough = self._epoch != self._module.current_epoch
+            self._epoch = self._module.current_epoch
+        tensors = self._tensors()
+        looked_at = tensors if self._is_thorough else self._suspects & tensors.keys()
+        prints = {name: fingerprint_at_once(tensors[name]) for name in looked_at}
+        return tensors, {name: _count(tensor) for name, tensor in tensors.items()}, prints
+
+    def _end(
+        self, before: dict[str, torch.Tensor], counts: dict[str, int], prints: dict[str, int]
+    ) -> None:
+        for name, tensor in self._tensors().items():
+            if name in prints:
+                if fingerprint_at_once(tensor) != prints[name]:
+                    self._names.add(name)
+            # The same bytes may have been written: the next micro-batches tell.
+            elif name in before and (tensor is not before[name] or _count(tensor) != counts[name]):
+                self._suspects.add(name)
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        parameters, buffers = tensors_of_module(self._module)
+        return {
+            name: tensor
+            for name, tensor in {**parameters, **buffers}.items()
+            if name not in self._names and not is_lazy(tensor) and not self._is_statistic(name)
+        }
+
+    def _is_statistic(self, name: str) -> bool:
+        if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
+            return False
+        owner = self._module.get_submodule(name.rpartition(".")[0])
+        return isinstance(owner, _BatchNorm)
+
+
+def _count(tensor: torch.Tensor) -> int:
+    """Return how often a tensor was written to, as torch counts it; one of inference mode, -1."""
+    return -1 if tensor.is_inference() else tensor._version
