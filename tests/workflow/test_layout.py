@@ -195,3 +195,15 @@ def test_a_gate_of_another_name_is_refused_if_it_requires_nothing(project, tmp_p
     assert done.returncode == 1
     assert "require: the gate has nothing to judge" in done.stdout, done.stdout
     assert not (folder / "results/gate.json").exists()
+
+
+def test_a_prefix_of_results_is_refused(project, tmp_path):
+    """Else a gate, a page and the failures would be looked for where they do not lie."""
+    folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
+    text = (folder / "Snakefile").read_text()
+    prefixed = text.replace("config: config", 'config: config\n    prefix: "audit"')
+    (folder / "Snakefile").write_text(prefixed)
+    done = snakemake("-n", cwd=folder)
+    assert done.returncode == 1
+    assert "would put Twinrun's results into audit/results/" in done.stdout, done.stdout
+    assert "Traceback" not in done.stdout

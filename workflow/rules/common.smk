@@ -32,6 +32,15 @@ envvars:
     "TWINRUN_GPUS",
 
 
+# What a gate judged, what a page links to and what failed is looked for in results/ itself.
+RESULTS = workflow.modifier.path_modifier.replace_prefix("results", None)
+if RESULTS != "results":
+    raise WorkflowError(
+        "the module statement's prefix or replace_prefix would put Twinrun's results into "
+        f"{RESULTS}/, and they must lie in results/; leave it out, or start Twinrun by itself in "
+        "another folder: twinrun run --directory FOLDER"
+    )
+
 # The folder of our rules: another workflow may give them other names, but no other scripts.
 RULES = workflow.current_basedir
 
