@@ -232,7 +232,11 @@ def of_gate(jobs, **gate):
     require = Job(
         rule="require", inputs=[], outputs=["results/gate.json"], state="finished", **none
     )
-    return [*asked, require, Job(rule="gate", inputs=[], outputs=[], **{**none, **gate})]
+    return [
+        *asked,
+        require,
+        Job(rule="audit_gate", inputs=["results/gate.json"], outputs=[], **{**none, **gate}),
+    ]
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

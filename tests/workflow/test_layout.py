@@ -182,3 +182,28 @@ def test_what_twinrun_brings_is_found_in_a_clone_and_in_an_installed_package(tmp
     assert shipped("workflow", package) == package / "workflow"
     assert shipped("config.yaml", ROOT / "src/twinrun") == ROOT / "config.yaml"
     assert SCHEMA == ROOT / "workflow/schemas/config.schema.yaml"
+
+
+def test_a_gate_of_another_name_is_refused_if_it_requires_nothing(project, tmp_path):
+    """Before the rehearsal, which would refuse this module: else an earlier pass might stay."""
+    snakefile = repr(str(project.source / "workflow/Snakefile"))
+    mistaken = {"factorization": {**OWN, "module": "twinrun.workloads.peaks:Peeks"}}
+    folder = as_module(tmp_path / "theirs", snakefile, names=" as audit_*", workloads=mistaken)
+    (folder / "results").mkdir()
+    (folder / "results/gate.json").write_text('{"outcome": "pass"}')
+    done = snakemake("audit_gate", "--rerun-triggers", "mtime", cwd=folder)
+    assert done.returncode == 1
+    assert "require: the gate has nothing to judge" in done.stdout, done.stdout
+    assert not (folder / "results/gate.json").exists()
+
+
+def test_a_prefix_of_results_is_refused(project, tmp_path):
+    """Else a gate, a page and the failures would be looked for where they do not lie."""
+    folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
+    text = (folder / "Snakefile").read_text()
+    prefixed = text.replace("config: config", 'config: config\n    prefix: "audit"')
+    (folder / "Snakefile").write_text(prefixed)
+    done = snakemake("-n", cwd=folder)
+    assert done.returncode == 1
+    assert "would put Twinrun's results into audit/results/" in done.stdout, done.stdout
+    assert "Traceback" not in done.stdout

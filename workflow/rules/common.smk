@@ -32,6 +32,18 @@ envvars:
     "TWINRUN_GPUS",
 
 
+# What a gate judged, what a page links to and what failed is looked for in results/ itself.
+RESULTS = workflow.modifier.path_modifier.replace_prefix("results", None)
+if RESULTS != "results":
+    raise WorkflowError(
+        "the module statement's prefix or replace_prefix would put Twinrun's results into "
+        f"{RESULTS}/, and they must lie in results/; leave it out, or start Twinrun by itself in "
+        "another folder: twinrun run --directory FOLDER"
+    )
+
+# The folder of our rules: another workflow may give them other names, but no other scripts.
+RULES = workflow.current_basedir
+
 # The user's: named on the command line, or by the workflow that uses this one as a module.
 CONFIG_FILES = [Path(file) for file in workflow.configfiles]
 
@@ -77,9 +89,15 @@ wildcard_constraints:
 # Before any job
 
 
+def of_script(script, jobs):
+    """Return those of some jobs that execute one of our scripts."""
+    names = (f"../scripts/{script}.py", RULES)
+    return [job for job in jobs if (job.rule.script, job.rule.basedir) == names]
+
+
 def rehearse_workloads():
     """Take one step of all that the config's workloads do; on Slurm on a node, as they will."""
-    trainings = [job for job in workflow.dag.jobs if job.rule.name == "train"][:1]
+    trainings = of_script("train", workflow.dag.jobs)[:1]
     resources = None
     if workflow.executor_plugin.name == "slurm":
         resources = dict(trainings[0].resources.items()) if trainings else {}
@@ -95,9 +113,9 @@ def rehearse_workloads():
 
 def check_gate():
     """Discard what is judged anew, as jobs may fail; refuse a gate that would pass in any case."""
-    is_asked = any(job.rule.name == "require" for job in workflow.dag.jobs)
+    is_asked = of_script("require", workflow.dag.jobs)
     is_refused = is_asked and not SETTINGS.config["require"]
-    if is_refused or any(j.rule.name == "require" for j in workflow.dag.needrun_jobs()):
+    if is_refused or of_script("require", workflow.dag.needrun_jobs()):
         discard_judgement()
     if is_refused:
         raise WorkflowError(
@@ -113,7 +131,7 @@ def show_verdicts():
 
     verdicts, page = Path("results/verdicts.csv"), Path("results/report.html")
     lines = summary_lines(verdicts) if verdicts.exists() else []
-    if any(job.rule.name == "report" for job in workflow.dag.jobs):
+    if of_script("report", workflow.dag.jobs):
         lines += ["", f"Report: {page}"]
     print("", *lines, "", sep="\n", file=sys.stderr)
 
