@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
@@ -33,7 +34,7 @@ class MovedTensors:
 
         # Lightning reads the signature of `training_step` to choose what it hands over.
         @functools.wraps(step)
-        def training_step(*arguments: object, **options: object) -> object:
+        def training_step(*arguments: object, **options: object) -> STEP_OUTPUT:
             if module._current_fx_name != "training_step":  # a module may evaluate by it
                 return step(*arguments, **options)
             before = self._begin()

@@ -64,8 +64,11 @@ class BreakEven:
 
     @property
     def is_undecided(self) -> bool:
-        """Say whether the timing could not tell if a step is faster."""
-        return self.effect in ("no difference measured", "too few measurements")
+        """Say whether the timing could not tell if a step is faster, or is so by next to nothing.
+
+        A difference that does not matter in a step adds up: of enough steps, it may pay.
+        """
+        return self.effect not in ("faster", "slower")
 
 
 def break_even(
@@ -130,6 +133,10 @@ def words(found: BreakEven | None) -> str:
     'its first call takes 26.7 s more, which pays above about 2,500 steps; this training has 3,120'
     >>> words(BreakEven(once=26.7, saved=-0.01, effect="slower", **of))
     'its first call takes 26.7 s more, which never pays, since its steps are not faster'
+    >>> words(BreakEven(once=26.7, saved=0.001, effect="no difference that matters", **of))
+    'its first call takes 26.7 s more, and whether any number of steps pays for it is undecided'
+    >>> words(BreakEven(once=26.7, saved=0.011, effect="faster", **of | {"has": 2480}))
+    'its first call takes 26.7 s more, which pays above about 2,428 steps; this training has 2,480'
     """
     if found is None or found.is_free:
         return ""
@@ -140,7 +147,10 @@ def words(found: BreakEven | None) -> str:
         return f"{takes}, which never pays, since its steps are not faster"
     if found.is_unsure:
         return f"{takes}, and how many steps pay for it is unsure: the clock was unstable"
-    pays = f"{takes}, which pays above about {count(rounded_up(found.steps))} steps"
+    steps = rounded_up(found.steps)
+    if found.has is not None and found.steps < found.has <= steps:
+        steps = math.ceil(found.steps)  # rounded up, it would be too many
+    pays = f"{takes}, which pays above about {count(steps)} steps"
     if found.has is None:
         return pays
     too_few = "" if found.pays_in_training else ", which is too few"
