@@ -688,3 +688,16 @@ def test_where_perturbations_grow_unequally_a_change_is_called_more_more_often()
     more = simulation().more_by_chance
     assert more(500, runs=5, spread=0.0) <= 0.08
     assert more(500, runs=5, spread=2.0) <= 0.15
+
+
+@pytest.mark.parametrize(("seeds", "errors"), [(10, 0.3), (20, 0.1), (40, 0.3)])
+def test_counts_of_a_few_errors_have_no_outlier_oftener_than_they_may(seeds, errors):
+    """Red before: 8 to 50 % of seeds that are alike; equal counts looked exact."""
+    generator = np.random.default_rng(3)
+    groups = 1 - generator.poisson(errors, (200, seeds)) / 500
+    found = [outlier(list(values)) for values in groups]
+    assert sum(p is not None and p < 0.05 for p in found) <= 0.07 * len(groups)
+
+
+def test_one_that_is_far_from_counts_with_ties_is_an_outlier():
+    assert outlier([0.9, 0.9, 0.91, 0.92, 0.1]) < 0.001

@@ -6,6 +6,7 @@ are outliers.
 """
 
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.luck.forecast import POWER, measured_deviations, power_with
 from twinrun.luck.student_t import LEVEL, critical, power
-from twinrun.luck.welch import Scatter, scatter
+from twinrun.luck.welch import ROUNDING, Scatter, scatter
 
 SEEDS = (1, 3, 5, 10)  # a side
 FEWEST = 5  # values, of which one may be called an outlier
@@ -171,6 +172,8 @@ def outlier(values: Sequence[float]) -> float | None:
 
     None for fewer than five values, of which the statistic can hardly be anything else; and where
     all but one are the same: a metric of few samples has ties, and how it scatters was not seen.
+    Where any are the same, the others deviate by half a step at least, and the value in question
+    counts as one step nearer: else counts of a few errors, which are skewed, often had an outlier.
 
     >>> round(outlier([1.0, 1.1, 0.9, 1.05, 3.0]), 4)
     0.0012
@@ -180,12 +183,28 @@ def outlier(values: Sequence[float]) -> float | None:
     found, n = scatter(values), len(values)
     if n < FEWEST or not found.deviation or Counter(values).most_common(1)[0][1] >= n - 1:
         return None
-    largest = max(abs(value - found.mean) for value in values) / found.deviation
-    rest = (n - 1) ** 2 - n * largest**2
-    if rest <= 0:
+    worst = max(values, key=lambda value: abs(value - found.mean))
+    others = list(values)
+    others.remove(worst)
+    rest, step = scatter(others), _step(values)
+    deviation = max(rest.deviation, step / 2)
+    if not deviation:
         return 0.0
-    ratio = math.sqrt(n * (n - 2) * largest**2 / rest)
+    # Grubbs' statistic, written as Student's t of the furthest beside the others.
+    ratio = max(0.0, abs(worst - rest.mean) - step) / (deviation * math.sqrt(n / (n - 1)))
     return min(1.0, float(2 * n * t.sf(ratio, n - 2)))
+
+
+def _step(values: Sequence[float]) -> float:
+    """Return the smallest step between values of which some are the same; 0 where none are.
+
+    >>> _step([0.5, 0.5, 0.75, 1.0]), _step([0.5, 0.75])
+    (0.25, 0.0)
+    """
+    same = ROUNDING * max(map(abs, values))
+    apart = [b - a for a, b in itertools.pairwise(sorted(values))]
+    steps = [gap for gap in apart if gap > same]
+    return min(steps) if steps and len(steps) < len(apart) else 0.0
 
 
 def _samples(values: Sequence[float], tested: set[int]) -> int | None:
