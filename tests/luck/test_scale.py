@@ -701,3 +701,14 @@ def test_counts_of_a_few_errors_have_no_outlier_oftener_than_they_may(seeds, err
 
 def test_one_that_is_far_from_counts_with_ties_is_an_outlier():
     assert outlier([0.9, 0.9, 0.91, 0.92, 0.1]) < 0.001
+
+
+def test_a_share_is_of_the_samples_of_the_loader_that_its_name_tells():
+    """Red before: three even counts of 100 were taken for those of the other loader's 50."""
+    name = "accuracy/dataloader_idx_1"
+    found = table() | {"samples": [50, 100]}
+    found["measures"] = [{"name": name, "kind": "metric", "floor": 0.0}]
+    values = {"seed 1": 0.92, "seed 2": 0.9, "seed 3": 0.94}
+    kinds = {"seed 1": "reference"}
+    found["runs"] = [run(kinds.get(of, "seed"), of, **{name: v}) for of, v in values.items()]
+    assert floors(found)[0].samples in (100, None)

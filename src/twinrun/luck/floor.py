@@ -72,7 +72,6 @@ def floors(table: NoiseTable) -> list[Floor]:
     """Return the noise floor of each metric that the reference and another seed have a value of."""
     metrics = [m["name"] for m in table["measures"] if m["kind"] == "metric"]
     trained = [run for run in table["runs"] if run["kind"] in ("reference", "seed")]
-    tested = {*table["samples"], sum(table["samples"])} - {0}
     found = []
     for name in metrics:
         of_seeds = _values(table, name, ("reference", "seed"))
@@ -82,7 +81,7 @@ def floors(table: NoiseTable) -> list[Floor]:
             continue
         every = [*of_seeds.values(), *of_rounding.values()]
         spread = scatter(list(of_seeds.values()))
-        samples = _samples(every, tested)
+        samples = _samples(every, _tested(name, table["samples"]))
         p = outlier(list(of_seeds.values()))
         worst = max(of_seeds, key=lambda label: abs(of_seeds[label] - spread.mean))
         is_outlier = p is not None and p * len(metrics) < LEVEL
@@ -111,6 +110,18 @@ def _values(table: NoiseTable, name: str, kinds: Sequence[str]) -> dict[str, flo
         for run in table["runs"]
         if run["kind"] in kinds and name in run["values"]
     }
+
+
+def _tested(metric: str, samples: Sequence[int]) -> set[int]:
+    """Return of how many samples a metric may be: of the loader that its name tells, or of any.
+
+    >>> _tested("acc/dataloader_idx_1", [50, 100]), sorted(_tested("acc", [50, 100]))
+    ({100}, [50, 100, 150])
+    """
+    for index, number in enumerate(samples):
+        if metric.endswith(f"/dataloader_idx_{index}"):
+            return {number} - {0}
+    return {*samples, sum(samples)} - {0}
 
 
 def deviation(values: Sequence[float]) -> Deviation:
