@@ -277,16 +277,14 @@ def _noise_table(runs: list[NoiseRun], measures: int) -> NoiseTable:
         "steps": 1,
         "reason": None,
         "measures": [
-            {"name": "metric", "kind": "metric", "number": None, "floor": 0.0},
-            *(
-                {"name": f"m{i}", "kind": "rows", "number": 1000, "floor": 0.0005}
-                for i in range(measures)
-            ),
+            {"name": "metric", "kind": "metric", "floor": 0.0},
+            *({"name": f"m{i}", "kind": "rows", "floor": 0.0005} for i in range(measures)),
         ],
         "runs": runs,
         "not_measured": {},
         "left_out": [],
         "other_data": [],
+        "samples": [],
         "half_a_seed": None,
     }
 
@@ -329,26 +327,29 @@ def more_by_chance(scales: int, *, runs: int, spread: float) -> float:
     return more / scales
 
 
-def seeds_or_rounding(scales: int, *, runs: int, ratio: float) -> Counter[bool | None]:
+def seeds_or_rounding(
+    scales: int, *, runs: int, ratio: float, noise: str = "normal"
+) -> Counter[bool | None]:
     """Return how often another seed is said to move a metric more than rounding does.
 
     Args:
         scales: how many.
         runs: perturbations, and seeds with the reference.
         ratio: the deviation over seeds, divided by that over rounding.
+        noise: how the values scatter.
     """
-    found = Counter[bool | None]()
+    draw, found = NOISES[noise], Counter[bool | None]()
     for _ in range(scales):
-        middle = DRAW.gauss(0, math.sqrt(max(ratio**2 - 1, 0)))
+        middle = math.sqrt(max(ratio**2 - 1, 0)) * draw()
         table = _noise_table(
             [
-                _noise_run("reference", "seed 0", {"metric": middle + _normal()}),
+                _noise_run("reference", "seed 0", {"metric": middle + draw()}),
                 *(
-                    _noise_run("perturbation", f"one ULP {k}", {"metric": middle + _normal()})
+                    _noise_run("perturbation", f"one ULP {k}", {"metric": middle + draw()})
                     for k in range(1, runs + 1)
                 ),
                 *(
-                    _noise_run("seed", f"seed {k}", {"metric": DRAW.gauss(0, ratio)})
+                    _noise_run("seed", f"seed {k}", {"metric": ratio * draw()})
                     for k in range(1, runs)
                 ),
             ],
@@ -502,6 +503,14 @@ def main() -> None:
             print(
                 f"{seeds} seeds, the first {shape}, the second normal: {behind:.1%} not worse "
                 f"though a margin behind, {equal:.1%} better though equal"
+            )
+    for runs in (5, 10, 20):
+        for ratio in (1.0, 2.0, 3.0, 5.0):
+            asked = seeds_or_rounding(contests, runs=runs, ratio=ratio, noise="heavy tails")
+            said = ", ".join(f"{answer}: {n / contests:.1%}" for answer, n in asked.most_common())
+            print(
+                f"{runs} and {runs} runs, heavy tails, seeds move a metric {ratio:g} times as far: "
+                f"{said}"
             )
 
 

@@ -14,7 +14,7 @@ from twinrun.luck import floor, future
 from twinrun.luck.floor import detectable, deviation, floors, outlier
 from twinrun.luck.forecast import power_with
 from twinrun.luck.future import bound_of, p_of, runs_to_decide
-from twinrun.luck.scale import scale_of
+from twinrun.luck.scale import scale_of, scatter_of_few
 from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_seeds, told_from
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
@@ -712,3 +712,12 @@ def test_a_share_is_of_the_samples_of_the_loader_that_its_name_tells():
     kinds = {"seed 1": "reference"}
     found["runs"] = [run(kinds.get(of, "seed"), of, **{name: v}) for of, v in values.items()]
     assert floors(found)[0].samples in (100, None)
+
+
+def test_what_float32_rounds_is_no_step_of_a_metric():
+    """Red before: two roundings of one count made the smallest step next to nothing."""
+    measure = {"name": "accuracy", "kind": "metric", "floor": 0.0}
+    exact = scatter_of_few([0.75, 0.8125, 0.875], measure)
+    rounded = scatter_of_few([0.75, 0.75 + 5e-8, 0.8125, 0.875], measure)
+    assert exact == 0.03125
+    assert rounded == pytest.approx(exact, rel=1e-6)

@@ -6,7 +6,6 @@ are outliers.
 """
 
 import functools
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.luck.forecast import POWER, measured_deviations, power_with
 from twinrun.luck.student_t import LEVEL, critical, power
-from twinrun.luck.welch import ROUNDING, Scatter, scatter
+from twinrun.luck.welch import Scatter, scatter, steps_between
 
 SEEDS = (1, 3, 5, 10)  # a side
 FEWEST = 5  # values, of which one may be called an outlier
@@ -212,10 +211,8 @@ def _step(values: Sequence[float]) -> float:
     >>> _step([0.5, 0.5, 0.75, 1.0]), _step([0.5, 0.75])
     (0.25, 0.0)
     """
-    same = ROUNDING * max(map(abs, values))
-    apart = [b - a for a, b in itertools.pairwise(sorted(values))]
-    steps = [gap for gap in apart if gap > same]
-    return min(steps) if steps and len(steps) < len(apart) else 0.0
+    steps = steps_between(values)
+    return min(steps) if steps and len(steps) < len(values) - 1 else 0.0
 
 
 def _samples(values: Sequence[float], tested: set[int]) -> int | None:

@@ -18,7 +18,6 @@ that a change is compared with. If it does what rounding does, it came to nothin
 one of them, so that it is called more no more often than the test errs.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from twinrun.comparison.distances import unit_of
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
 from twinrun.luck.future import bound_of, from_logarithm, p_of, runs_to_decide
 from twinrun.luck.student_t import LEVEL
+from twinrun.luck.welch import steps_between
 
 BORDER = 0.2  # above which p is no reason to doubt
 FEW = 10.0  # predictions that change, whose number is taken for Poisson's
@@ -216,8 +216,7 @@ def scatter_of_few(values: Sequence[float], measure: Measure) -> float:
     deviates by half of the smallest step between its values, since it may count, too.
     """
     if measure["kind"] == "metric":
-        apart = [b - a for a, b in itertools.pairwise(sorted(set(values)))]
-        return min(apart) / 2 if apart else 0.0
+        return min(steps_between(values), default=0.0) / 2
     if measure["kind"] not in ("rows", "values") or not values:
         return 0.0
     # The smallest that is told from none is half a prediction.

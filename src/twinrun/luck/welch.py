@@ -5,6 +5,7 @@ Values are divided by the largest before they are squared, so that none is too l
 for its square.
 """
 
+import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -120,3 +121,13 @@ def standard_error(first: Scatter, second: Scatter, unit: float) -> tuple[float,
     shares = [variance / both for variance in variances]
     of_each = [share**2 / (s.number - 1) for share, s in zip(shares, (first, second), strict=True)]
     return math.sqrt(both), 1 / sum(of_each)
+
+
+def steps_between(values: Sequence[float]) -> list[float]:
+    """Return how far apart neighbouring values are, where that is more than rounding.
+
+    >>> steps_between([0.5, 0.75, 0.5, 0.75000001])
+    [0.25]
+    """
+    same = ROUNDING * max(map(abs, values), default=0.0)
+    return [b - a for a, b in itertools.pairwise(sorted(values)) if b - a > same]
