@@ -48,6 +48,17 @@ def measure(value: float | None, digits: int = 3) -> str:
     return f"{mantissa}×{power_of_ten(int(exponent))}".replace("-", "−")
 
 
+def digits_for(largest: float, apart: float, least: int = 3) -> int:
+    """Return how many digits show two of what values are apart by.
+
+    >>> digits_for(0.9, 0.02), digits_for(0.9999, 0.00002), digits_for(math.inf, math.inf)
+    (3, 6, 3)
+    """
+    if not (math.isfinite(largest) and apart > 0):
+        return least
+    return max(least, math.floor(math.log10(largest)) - math.floor(math.log10(apart)) + 2)
+
+
 def percent(share: float) -> str:
     """Write a share; what is neither nothing nor everything is never rounded to it.
 

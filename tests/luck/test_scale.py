@@ -19,7 +19,7 @@ from twinrun.luck.sensitivity import seeds_are_more, seeds_are_no_more, tells_se
 from twinrun.luck.welch import Scatter, scatter
 from twinrun.luck.worth import weigh
 from twinrun.report.worths import worth_of, worths
-from twinrun.verdicts.noise import clause, ground, luck
+from twinrun.verdicts.noise import clause, ground, luck, outliers_of
 
 ROOT = Path(__file__).parents[2]
 # Of a short training of digits: shares of predictions that change, and test accuracies.
@@ -312,6 +312,14 @@ def test_a_metric_that_the_reference_has_no_number_of_is_left_aside_alone():
     assert weigh(scale, found["runs"][-1]).answer == "no more than rounding"
 
 
+def test_an_outlier_is_seen_to_be_apart_from_the_mean():
+    """Red before: seed 4 with 0.9999, where the mean is 0.9999."""
+    seeds = {"reference": [0.999910], "seed": [0.999914, 0.999906, 0.999912, 0.99986]}
+    (found,) = floors(table(accuracy={**seeds, "perturbation": [0.99991] * 5}))
+    (said,) = outliers_of(found)
+    assert "with accuracy 0.999860, where the mean is 0.999900" in said
+
+
 def test_what_a_change_of_the_matrix_is_worth_is_said_beside_it():
     """Red before: the page said that in another section alone."""
     small = run("change", "threads: 2", accuracy=0.9, scores=0.39, parameters=0.1)
@@ -360,8 +368,13 @@ def test_a_verdict_that_differs_says_what_it_is_worth(row, worth):
         change("matrix", "accumulate: 2", 1.2),
         change("resume", "stopped after an epoch, resumed from Lightning's checkpoint", 1.2),
     )
-    results = SimpleNamespace(noises={"noise/digits/serial.json": found})
-    assert worth_of(row, results) == worth
+    noises = {"noise/digits/serial.json": found}
+    seeds = {name: {"seeds": [1]} for name in ("reproducibility", "acceleration", "devices")}
+    assert worth_of(row, SimpleNamespace(noises=noises, config=seeds)) == worth
+    # Red before: a verdict of several seeds, that shows the worst one, was given the worth of one.
+    more = {name: {"seeds": [1, 2]} for name in seeds}
+    of = f"{worth} (of seed 1 alone)" if worth and row["study"] in more else worth
+    assert worth_of(row, SimpleNamespace(noises=noises, config=more)) == of
 
 
 def test_how_many_more_runs_would_decide():

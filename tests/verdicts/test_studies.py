@@ -325,6 +325,16 @@ class TestSweep:
         assert (best["key"], best["answer"]) == ("best", answer)
         assert ground in best["measured"]
 
+    def test_a_mean_has_as_many_digits_as_its_interval_needs(self):
+        """Red before: 1.00 (1.00 to 1.00), and all of 1.23×10⁶ (1.23×10⁶ to 1.23×10⁶)."""
+        _, best = self.rows({1: [0.99991, 0.99992, 0.99991], 2: [0.99949, 0.9995, 0.9995]})
+        assert "lr 1 with 0.999913 (0.999899 to 0.999928)" in best["measured"]
+        large = {1: [1234567.2, 1234568.9, 1234565.1], 2: [1234577.2, 1234578.9, 1234577.9]}
+        _, best = self.rows(large, best="lowest")
+        assert "lr 1 with 1.2345671×10⁶ (1.2345623×10⁶ to 1.2345718×10⁶)" in best["measured"]
+        _, best = self.rows({1: [1.5e308, -1.5e308, 1.4e308], 2: [0.0, 1e308, 0.0]})
+        assert "to ∞" in best["measured"]
+
     @pytest.mark.parametrize(
         ("second", "others", "ground"),
         [

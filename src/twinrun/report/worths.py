@@ -49,21 +49,27 @@ def contrasts(results: Results, study: str, workload: str) -> list[dict[str, obj
 
 
 def worth_of(row: VerdictRow, results: Results) -> str | None:
-    """Say what the differences behind a verdict are worth; None where no scale has them."""
+    """Say what the differences behind a verdict are worth; None where no scale has them.
+
+    On a scale are those of one seed, and the verdict may be of several, and show the worst.
+    """
     if (row["key"], row["answer"]) != ("withstands_changes", "no") and row["answer"] != "differs":
         return None
-    found = Counter(
-        answer
+    weighed = [
+        (answer, table["seed"])
         for table in results.noises.values()
         if table["workload"] == row["workload"] and table["reason"] is None
         for answer in _weighed(table, list(_behind(row, table))).values()
         if answer in (*SAID, "undecided")
-    )
+    ]
+    found = Counter(answer for answer, _ in weighed)
     if not found:
         return None
-    if sum(found.values()) == 1:
-        return next(iter(found))
-    return ", ".join(f"{count(number)} {answer}" for answer, number in found.most_common())
+    is_of_several = len(results.config.get(row["study"], {}).get("seeds", ())) > 1
+    of = f" (of seed {weighed[0][1]} alone)" if is_of_several else ""
+    if len(weighed) == 1:
+        return f"{next(iter(found))}{of}"
+    return ", ".join(f"{count(number)} {answer}" for answer, number in found.most_common()) + of
 
 
 def _behind(row: VerdictRow, table: NoiseTable) -> Iterator[NoiseRun]:

@@ -4,7 +4,7 @@ from statistics import median
 from typing import get_args
 
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
-from twinrun.formatting import count, measure, percent, plural
+from twinrun.formatting import count, digits_for, measure, percent, plural
 from twinrun.luck.floor import Floor, floors
 from twinrun.luck.scale import Scale, scale_of
 from twinrun.luck.sensitivity import seeds_are_more, told_from
@@ -23,6 +23,10 @@ OTHER_DATA = {
     ),
     "predict": "another seed predicts other data, so that rows of predictions are not compared",
 }
+BY_PARAMETERS = (
+    "judged by the parameters alone, in which two seeds may be apart before the first step: a "
+    "metric of the test, or predicted numbers, would say more"
+)
 OF_KIND = {"perturbation": "one unit in the last place", "seed": "another seed"}
 
 
@@ -75,6 +79,8 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         )
     if sum(run["kind"] == "seed" for run in table["runs"]) < 2:
         clauses.append("from fewer than three seeds: list more under noise.seeds")
+    if {of["kind"] for of in scale.measures} == {"parameters"}:
+        clauses.append(BY_PARAMETERS)
     if scale.absorbed:
         number = sum(run["kind"] == "perturbation" for run in table["runs"])
         clauses.append(
@@ -163,12 +169,15 @@ def needed(of: Weighed) -> str:
 
 def outliers_of(found: Floor) -> list[str]:
     """Say which seed is an outlier by a metric."""
-    return [
-        f"{label} with {found.metric} {measure(value, 4)}, where the mean is "
-        f"{measure(found.mean, 4)} (Grubbs' test, if seeds are normally distributed, "
-        f"p {p_value(p)})"
-        for label, value, p in found.outliers
-    ]
+    said = []
+    for label, value, p in found.outliers:
+        digits = digits_for(max(abs(value), abs(found.mean)), abs(value - found.mean), 4)
+        said.append(
+            f"{label} with {found.metric} {measure(value, digits)}, where the mean is "
+            f"{measure(found.mean, digits)} (Grubbs' test, if seeds are normally distributed, "
+            f"p {p_value(p)})"
+        )
+    return said
 
 
 def _verdict(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.comparison.ranking import NOT_LOGGED
 from twinrun.comparison.study_records import Ranking
-from twinrun.formatting import count, measure, plural
+from twinrun.formatting import count, digits_for, measure, plural
 from twinrun.luck.floor import Floor, floors
 from twinrun.luck.forecast import MOST_SEEDS
 from twinrun.luck.standing import Placed, Standing, standing
@@ -203,11 +203,13 @@ def seeds_still(needed: int | None, seeds: int) -> str:
 
 
 def spread(found: Scatter) -> str:
-    """Write a mean with its 95 % interval."""
+    """Write a mean with its 95 % interval, which is seen however narrow it is."""
     if found.interval is None:
         return measure(found.mean)
     low, high = found.interval
-    return f"{measure(found.mean)} ({measure(low)} to {measure(high)})"
+    digits = digits_for(max(abs(low), abs(high)), high / 2 - low / 2)
+    low, mean, high = (measure(value, digits) for value in (low, found.mean, high))
+    return f"{mean} ({low} to {high})"
 
 
 def p_value(p: float) -> str:
