@@ -390,6 +390,17 @@ def test_of_two_candidates_the_difference_is_named_where_it_is_no_luck():
                 "acc in the test is apart"
             )
             assert one.startswith(f"{start} by 0.200 (95% interval ")
+            assert "by the luck of seeds alone: other samples than those of this test" in one
+
+
+def test_advice_on_two_candidates_says_what_its_verdict_doubts():
+    """Red before: that seeds which are lucky for one are unlucky for the other, and of epochs."""
+    values = {"wide/serial": [0.9, 0.91, 0.92], "narrow/serial": [0.72, 0.71, 0.7]}
+    found = {**ranking(values, contestants=values), "measured_in": "epoch", "epoch": 3}
+    rows = studies.contest([Evidence(path="contests/it.json", found=found)], [], [])
+    (said,) = says(results(("contest", rows), contests={"contests/it.json": found}))
+    assert "to the variance: what is lucky for one is unlucky for the other" in said
+    assert "of this epoch may say otherwise, and whether they were the same" in said
 
 
 def test_the_best_of_a_sweep_is_named_where_it_is_no_luck():
@@ -400,7 +411,8 @@ def test_the_best_of_a_sweep_is_named_where_it_is_no_luck():
             sure,
             [
                 "digits: lr a is best of 2, by more than the luck of seeds: acc in the test is "
-                "0.910 (0.885 to 0.935), and 0.710 (0.685 to 0.735) with the next, lr b"
+                "0.910 (0.885 to 0.935), and 0.710 (0.685 to 0.735) with the next, lr b; by the "
+                "luck of seeds alone: other samples than those of this test may say otherwise"
             ],
         ),
         ({**sure, "b": [0.9, 0.92, 0.91]}, []),

@@ -8,10 +8,16 @@ from twinrun.luck.floor import Floor, floors
 from twinrun.luck.standing import standing
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, each_once, listed, sentence
-from twinrun.verdicts.contest import alike_from
+from twinrun.verdicts.contest import OPPOSED, alike_from, pairing
 from twinrun.verdicts.noise import luck, outliers_of
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.sweep import metric_in, not_finite_beside, spread, without_number
+from twinrun.verdicts.sweep import (
+    metric_in,
+    not_finite_beside,
+    of_samples,
+    spread,
+    without_number,
+)
 
 FEWEST_SEEDS = 3  # of which a noise floor is told
 SIDE = 5  # seeds a side
@@ -79,7 +85,10 @@ def _contest(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     than = ", by more than the luck of seeds"
     if found.answer == "not worse":
         than = f" by as much as {measure(ranking['margin'] or 0.0)}, which you would put up with"
-    yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}{aside}")
+    is_opposed = found.bought is not None and found.bought <= -OPPOSED
+    doubt = f"; {pairing(found.bought)}" if is_opposed else ""
+    doubt += of_samples(ranking)
+    yield sentence(row, f"{first} is {row['answer']} than {second}{than}: {by}{doubt}{aside}")
 
 
 def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
@@ -95,7 +104,8 @@ def _best(results: Results, row: VerdictRow) -> Iterator[Sentence]:
         row,
         f"{best}, by more than the luck of seeds: "
         f"{metric_in(ranking)} is {spread(first.scatter)}, and {spread(second.scatter)} with the "
-        f"next, {second.label}{without_number(ranking)}{not_finite_beside(ranking)}",
+        f"next, {second.label}{of_samples(ranking)}{without_number(ranking)}"
+        f"{not_finite_beside(ranking)}",
     )
 
 

@@ -67,7 +67,7 @@ def measured(ranking: Ranking, found: Contest) -> str:
         still = f"; {seeds_still(found.needed, seeds)}"
     else:
         still = "" if found.answer == "not worse" else f"; {_power(found)}"
-    return f"{compared}; {apart}{within}{still}; {_pairing(found.bought)}{aside}"
+    return f"{compared}; {apart}{within}{still}; {pairing(found.bought)}{aside}"
 
 
 def alike_from(seeds: int) -> str:
@@ -114,7 +114,8 @@ def _power(found: Contest) -> str:
     )
 
 
-def _pairing(bought: float | None) -> str:
+def pairing(bought: float | None) -> str:
+    """Say what pairing by seed would do to the variance, which may be a doubt."""
     if bought is not None and bought <= -OPPOSED:
         return (
             f"pairing by seed would add {percent(-bought)} to the variance: what is lucky for one "
