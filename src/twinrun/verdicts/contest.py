@@ -20,6 +20,7 @@ from twinrun.verdicts.sweep import (
 QUESTION = "Is {a} better than {b}?"
 # Where one of them could not run.
 BETTER = "Is it better than the other candidate?"
+SURE = 0.99
 OPPOSED = 0.2  # so much more variance: simulated, Welch's test then errs in 6 % and more
 
 
@@ -108,8 +109,10 @@ def _apart(found: Difference) -> str:
 
 def _power(found: Contest) -> str:
     power = found.power or 0
+    # What is not certain is never rounded to it.
+    shown = "> 0.99" if power > SURE else f"{power:.2f}"
     few = ", which is little: a difference that is found by luck looks too large"
-    return f"as many seeds tell such a difference with probability {power:.2f}" + (
+    return f"as many seeds tell such a difference with probability {shown}" + (
         few if power < POWER else ""
     )
 

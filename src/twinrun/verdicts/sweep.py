@@ -103,11 +103,15 @@ def metric_in(ranking: Ranking) -> str:
     'loss in epoch 3'
     >>> metric_in({**known, "measured_in": "test", "other_samples": True})
     'loss in the test (not of the same samples for all)'
+    >>> metric_in({**known, "epoch": None, "other_samples": False})
+    'loss'
     """
-    where = "in the test" if ranking["measured_in"] == "test" else f"in epoch {ranking['epoch']}"
+    where = " in the test" if ranking["measured_in"] == "test" else f" in epoch {ranking['epoch']}"
+    if ranking["measured_in"] != "test" and ranking["epoch"] is None:
+        where = ""  # none has logged it
     where += " (not of the same samples for all)" if ranking["other_samples"] else ""
     trained = "" if ranking["trained"] is None else f" {ranking['trained']}"
-    return f"{ranking['metric']} {where}{trained}"
+    return f"{ranking['metric']}{where}{trained}"
 
 
 def _floor(ranking: Ranking, noises: Sequence[NoiseTable]) -> Floor | None:
