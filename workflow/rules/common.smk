@@ -41,9 +41,6 @@ if RESULTS != "results":
         "another folder: twinrun run --directory FOLDER"
     )
 
-# The folder of our rules: another workflow may give them other names, but no other scripts.
-RULES = workflow.current_basedir
-
 # The user's: named on the command line, or by the workflow that uses this one as a module.
 CONFIG_FILES = [Path(file) for file in workflow.configfiles]
 
@@ -84,56 +81,6 @@ wildcard_constraints:
     study="[a-z]+",
     seed="[0-9]+(-ulp[1-9][0-9]*)?",  # the same seed, with one weight changed by one ULP
     repeat="[0-9]+",
-
-
-# Before any job
-
-
-def of_script(script, jobs):
-    """Return those of some jobs that execute one of our scripts."""
-    names = (f"../scripts/{script}.py", RULES)
-    return [job for job in jobs if (job.rule.script, job.rule.basedir) == names]
-
-
-def rehearse_workloads():
-    """Take one step of all that the config's workloads do; on Slurm on a node, as they will."""
-    trainings = of_script("train", workflow.dag.jobs)[:1]
-    resources = None
-    if workflow.executor_plugin.name == "slurm":
-        resources = dict(trainings[0].resources.items()) if trainings else {}
-    try:
-        if SETTINGS.config["rehearsal"]:
-            rehearse(SETTINGS, SEARCH_PATH, resources=resources)
-        for job in trainings:
-            job.attempt = job.attempt  # asked anew what it needs, measured by now
-    except TwinrunError as error:
-        discard_judgement()
-        raise WorkflowError(str(error)) from None
-
-
-def check_gate():
-    """Discard what is judged anew, as jobs may fail; refuse a gate that would pass in any case."""
-    is_asked = of_script("require", workflow.dag.jobs)
-    is_refused = is_asked and not SETTINGS.config["require"]
-    if is_refused or of_script("require", workflow.dag.needrun_jobs()):
-        discard_judgement()
-    if is_refused:
-        raise WorkflowError(
-            "require: the gate has nothing to judge; name what must hold, such as "
-            "{deterministic_pair: equal}"
-        )
-
-
-def show_verdicts():
-    """Print the verdicts where the workflow made them, and where the page is."""
-    # Here, as it imports pandas, which no parse should wait for.
-    from twinrun.verdicts.judge import summary_lines
-
-    verdicts, page = Path("results/verdicts.csv"), Path("results/report.html")
-    lines = summary_lines(verdicts) if verdicts.exists() else []
-    if of_script("report", workflow.dag.jobs):
-        lines += ["", f"Report: {page}"]
-    print("", *lines, "", sep="\n", file=sys.stderr)
 
 
 # What is loaded by now stays: the garbage collector need not look through it for each of 2,000 runs.
