@@ -28,7 +28,7 @@ def python_state() -> bytes:
     owner = getattr(random.getstate, "__self__", None)
     # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
     if type(owner) is random.Random and _reads_python():
-        return _python_words(owner) + repr(owner.gauss_next).encode()  # pyrefly: ignore
+        return _python_words(owner) + repr(owner.gauss_next).encode()  # pyrefly: ignore[missing-attribute]
     _, words, gauss = random.getstate()
     return struct.pack(f"={len(words)}I", *words) + repr(gauss).encode()
 

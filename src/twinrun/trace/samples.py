@@ -63,6 +63,7 @@ class Hashed(NamedTuple):
     rows: np.ndarray | list[bytes] | None
     """As `_rows` gives them; of a tensor on a GPU the hash of each, (N, 8) uint8."""
     num_rows: int | None
+    """The length of its first dimension; None where it has none."""
 
 
 def fingerprint_samples(batch: object) -> np.ndarray:

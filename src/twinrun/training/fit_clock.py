@@ -24,10 +24,15 @@ class FitSeconds(TypedDict):
     """What of the seconds of a fit is no training; fields as in `RunSeconds`."""
 
     fit: float
+    """All of it; these are seconds."""
     tracing: float | None
+    """Of it the fingerprints; None on a GPU."""
     compiling: float
+    """Of it torch's compiler."""
     waited: float | None
+    """In which threads had no core; None where the system does not count them."""
     others: float
+    """No seconds: cores that were busy with other processes."""
 
 
 class FitClock:
