@@ -73,6 +73,7 @@ def reproducibility(
     timings: Sequence[Timing],
     missing: Sequence[VariantNotRun],
     untimed: Sequence[VariantNotRun] = (),
+    runs: Sequence[Ended] = (),
 ) -> list[Verdict]:
     """Say for each workload and variant whether it repeats, and what determinism costs."""
     rows = [*repeats(comparisons), *not_run(missing, "repeats", REPEATS)]
@@ -228,36 +229,15 @@ def _timed_study(
             Sequence[Timing],
             Sequence[VariantNotRun],
             Sequence[VariantNotRun],
-        ],
-        list[Verdict],
-    ],
-) -> Callable[[StudyFiles], list[Verdict]]:
-    """Do likewise for a study with timings, which may leave some of its variants out."""
-
-    def judged(files: StudyFiles) -> list[Verdict]:
-        return verdicts(
-            read(files.comparisons, read_comparisons, results=files.results),
-            read(files.timings, _timing, results=files.results),
-            files.missing,
-            files.untimed,
-        )
-
-    return judged
-
-
-def _trained_study(
-    verdicts: Callable[
-        [
-            Sequence[Compared],
-            Sequence[Timing],
-            Sequence[VariantNotRun],
-            Sequence[VariantNotRun],
             Sequence[Ended],
         ],
         list[Verdict],
     ],
 ) -> Callable[[StudyFiles], list[Verdict]]:
-    """Do likewise for a study that also asks how long its whole trainings took."""
+    """Do likewise for a study with timings, which may leave some of its variants out.
+
+    Where it also asks how long its whole trainings took, they are among its files.
+    """
 
     def judged(files: StudyFiles) -> list[Verdict]:
         return verdicts(
@@ -283,11 +263,11 @@ def _of_sweep(files: StudyFiles) -> list[Verdict]:
 
 
 _timing, _scaling = _one(summary.read), _one(epoch_times.read)
-# One signature for all: a study without timings gets an empty list of them.
+# One signature for all: a study without timings or whole trainings gets an empty list of them.
 STUDIES: Mapping[str, Callable[[StudyFiles], list[Verdict]]] = {
     "reproducibility": _timed_study(reproducibility),
-    "devices": _trained_study(devices),
-    "acceleration": _trained_study(acceleration),
+    "devices": _timed_study(devices),
+    "acceleration": _timed_study(acceleration),
     "parallel": _study(parallel, read_comparisons, _scaling),
     "sweep": _of_sweep,
     "contest": _study(contest, _one(read_ranking), _timing),
