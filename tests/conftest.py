@@ -26,8 +26,18 @@ LONG = ("slurm", "workflow")  # folders
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the tests that take longest, so that no process is left alone with them."""
-    items.sort(key=lambda item: not {*LONG} & {*item.path.parts})
+    """Begin with the tests that take longest, so that no process is left alone with them.
+
+    The first makes the finished demo; who needs it too comes last of the long ones, not to wait.
+    """
+    of_demo = {item.path: None for item in items if "demo" in item.fixturenames}
+    first = next(iter(of_demo), None)
+
+    def rank(item):
+        is_long = bool({*LONG} & {*item.path.parts})
+        return (not is_long, item.path != first, item.path in of_demo)
+
+    items.sort(key=rank)
 
 
 def _environment():

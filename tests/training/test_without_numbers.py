@@ -1,8 +1,9 @@
 """A network that has become NaN is known by its weights, whatever it is measured to be."""
 
+
 import pytest
 import torch
-from example_trainings import VARIANT, WORKLOAD, arguments
+from example_trainings import HERE, VARIANT, WORKLOAD, arguments
 from exploding import (
     Averages,
     ByHand,
@@ -29,38 +30,52 @@ NAN_LOSS = "its loss is NaN in each step of its last epoch"
 NO_LOSS = "no step of its last epoch has a finite loss"
 
 
-@pytest.mark.parametrize(
-    ("network", "reason", "doubts"),
-    [
-        (Sorts, None, []),
-        (Masked, None, []),
-        (Explodes, "its weights are NaN or infinite (hidden.bias and 3 more tensors)", []),
-        (Averages, None, ["running is NaN"]),
-        (NormalizesNothing, "its weights are NaN or infinite (norm.running_mean)", []),
-        (LossIsNaN, NAN_LOSS, []),
-        (LossIsInfinite, None, [NO_LOSS]),
-        (HandsOn, None, []),
-        (Skips, None, [NO_LOSS]),
-        (SkipsAFew, None, []),
-        (ByHand, None, []),
-        (Overflows, "all numbers that it predicts are NaN", []),
-    ],
-)
-def test_a_run_says_whether_it_left_a_result(tmp_path, network, reason, doubts):
-    manifest = trained(tmp_path, network)
+EACH = [
+    (Sorts, None, []),
+    (Masked, None, []),
+    (Explodes, "its weights are NaN or infinite (hidden.bias and 3 more tensors)", []),
+    (Averages, None, ["running is NaN"]),
+    (NormalizesNothing, "its weights are NaN or infinite (norm.running_mean)", []),
+    (LossIsNaN, NAN_LOSS, []),
+    (LossIsInfinite, None, [NO_LOSS]),
+    (HandsOn, None, []),
+    (Skips, None, [NO_LOSS]),
+    (SkipsAFew, None, []),
+    (ByHand, None, []),
+    (Overflows, "all numbers that it predicts are NaN", []),
+]
+# Red before: of a training without a whole trace nobody looked at the losses.
+THINNED = [(LossIsNaN, None, NAN_LOSS), (SkipsAFew, {"every": 5}, None)]
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory):
+    """What each left, all trained in one process, by its class and by what of it is traced."""
+    folder = tmp_path_factory.mktemp("each")
+    asked = [(network, {}) for network, *_ in EACH]
+    asked += [(network, {"trace": trace}) for network, trace, _ in THINNED]
+    runs, folders = [], {}
+    for number, (network, variant) in enumerate(asked):
+        place = folders[network, *variant] = folder / str(number)
+        place.mkdir()
+        runs.append(arguments(place, workload_of(network), VARIANT | variant)["run"])
+    variables = environment() | {"PYTHONPATH": HERE}
+    launch("training_together:train_each", {"runs": runs}, variables)
+    return {key: artifacts.read_json(place / "run.json") for key, place in folders.items()}
+
+
+@pytest.mark.parametrize(("network", "reason", "doubts"), EACH)
+def test_a_run_says_whether_it_left_a_result(manifests, network, reason, doubts):
+    manifest = manifests[(network,)]
     assert manifest["ended"] == "finished"
     assert (manifest["no_result"], manifest["doubts"]) == (reason, doubts)
     if network is Explodes:
         assert manifest["metrics"]["test_accuracy"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("network", "trace", "reason"),
-    [(LossIsNaN, None, NAN_LOSS), (SkipsAFew, {"every": 5}, None)],
-)
-def test_losses_are_looked_at_in_every_step_whatever_is_traced(tmp_path, network, trace, reason):
-    """Red before: of a training without a whole trace nobody looked at them."""
-    manifest = trained(tmp_path, network, trace=trace)
+@pytest.mark.parametrize(("network", "trace", "reason"), THINNED)
+def test_losses_are_looked_at_in_every_step_whatever_is_traced(manifests, network, trace, reason):
+    manifest = manifests[network, "trace"]
     assert (manifest["no_result"], manifest["doubts"]) == (reason, [])
 
 
@@ -87,15 +102,21 @@ def test_what_is_refused_keeps_the_words_of_its_refusal(tmp_path):
 
 
 def trained(folder, network, *, epochs=3, **variant):
-    workload = WORKLOAD | {"module": f"exploding:{network.__name__}", "epochs": epochs}
-    environment = environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
-    asked = arguments(folder, workload, VARIANT | variant)
+    asked = arguments(folder, workload_of(network, epochs), VARIANT | variant)
     for is_stopped in [True, False] if "stop" in variant else [False]:
         asked["is_stopped"] = is_stopped
         launch(
-            "twinrun.training.train:train", asked, environment, workers=variant.get("devices", 1)
+            "twinrun.training.train:train", asked, environment(), workers=variant.get("devices", 1)
         )
     return artifacts.read_json(folder / "run.json")
+
+
+def workload_of(network, epochs=3):
+    return WORKLOAD | {"module": f"exploding:{network.__name__}", "epochs": epochs}
+
+
+def environment():
+    return environment_of(seed=1, deterministic=True, threads=VARIANT["threads"])
 
 
 def test_tensors_of_any_kind_are_looked_at():
