@@ -18,7 +18,7 @@ demo: .venv/ready
 	@echo "The report: demo/results/report.html"
 
 test: .venv/ready
-	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto --maxprocesses 4 \
+	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses auto \
 		--dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: .venv/ready

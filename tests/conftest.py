@@ -25,6 +25,11 @@ IGNORED = (
 LONG = ("slurm", "workflow")  # folders
 
 
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores, up to four: much of the time a test waits for a process."""
+    return min(4, (os.cpu_count() or 1) + 1)
+
+
 def pytest_collection_modifyitems(items):
     """Begin with the tests that take longest, so that no process is left alone with them.
 
