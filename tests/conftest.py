@@ -30,6 +30,7 @@ def pytest_xdist_auto_num_workers(config):
     return min(4, (os.cpu_count() or 1) + 1)
 
 
+@pytest.hookimpl(trylast=True)  # behind what takes away the tests that were not asked for
 def pytest_collection_modifyitems(items):
     """Begin with the tests that take longest, so that no process is left alone with them.
 
