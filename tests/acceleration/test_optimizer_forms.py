@@ -1,10 +1,13 @@
 """What an update is done with is looked at, and nothing else than the update."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from twinrun.acceleration.optimizer_forms import OptimizerForms
+from twinrun.acceleration.steps import set_up
 
 
 class Breaks(torch.optim.SGD):
@@ -74,3 +77,16 @@ def test_a_step_whose_closure_breaks_off_leaves_nothing(forms):
         assert _get_current_dispatch_mode() is None
     optimizer.step()
     assert forms.found == {"for-loop (SGD)"}
+
+
+@pytest.mark.parametrize("form", ["foreach", "fused"])
+def test_a_group_that_is_added_later_is_seen_not_to_have_the_form(forms, form):
+    """Red before: the run said that its optimizer was fused, and a group of it was not."""
+    _, optimizer = optimizer_of(torch.optim.Adam)
+    set_up(optimizer, SimpleNamespace(optimizer=form))
+    optimizer.step()
+    assert forms.found == {f"{form} (Adam)"}
+    late, _ = optimizer_of()
+    optimizer.add_param_group({"params": list(late.parameters())})
+    optimizer.step()
+    assert forms.found == {f"{form} (Adam)", "for-loop (some groups of Adam)"}

@@ -130,6 +130,8 @@ class LogsLate(Regression):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)["loss"] * self.beta.clone()
         self.log("beta", self.beta, on_step=False, on_epoch=True)
+        self.log(name="by name", value=self.beta, on_step=False, on_epoch=True)
+        self.log_dict(dictionary={"in a dictionary": self.beta}, on_step=False, on_epoch=True)
         self.log("weight", next(self.parameters()).sum(), on_step=False, on_epoch=True)
         self.beta.mul_(0.9)
         return loss
@@ -149,8 +151,9 @@ def test_what_a_module_changes_under_way_takes_effect(change, tmp_path, monkeypa
 
 
 def test_a_log_is_of_the_moment_when_it_was_logged(tmp_path):
+    """Red before: of values that are given by name, that of the end of the step was logged."""
     with traced_only():
         module, *_ = fitted(LogsLate, POINTS, tmp_path, is_watched=False, compile="step")
     plain, *_ = fitted(LogsLate, POINTS, tmp_path)
-    assert plain.logged.keys() >= {"beta", "weight"}
+    assert plain.logged.keys() >= {"beta", "by name", "in a dictionary", "weight"}
     assert module.logged == pytest.approx(plain.logged, rel=1e-5)

@@ -8,6 +8,7 @@ from example_runs import example_parameters, with_settings, write_run
 from example_trainings import VARIANT
 
 from twinrun.comparison.compare import compare
+from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_size import size_of
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.study_records import read_matrix
@@ -274,3 +275,66 @@ def test_buffers_that_diverge_where_parameters_do_not_are_no_rounding(tmp_path):
         assert found["size"] == size
         assert found["buffers_relative_l2"] == pytest.approx(off, rel=0.1)
         assert "of the buffers that differ" in found["sentence"]
+
+
+DIVERGED = [GRADIENTS, *from_step(1, "parameters", "head.weight"), (2, "loss", None)]
+
+
+@pytest.mark.parametrize(
+    ("planted", "words"),
+    [
+        ((4, "batch", None), "from step 4 the batches are others"),
+        ((5, "random", "numpy"), "from step 5 the RNG states are others"),
+    ],
+)
+def test_what_a_later_step_is_given_otherwise_is_no_rounding(tmp_path, planted, words):
+    """Red before: "rounding", and the advice that no code of the user's has to be at fault."""
+    found = cell(
+        tmp_path, planted=[*DIVERGED, planted], losses=1 + 1e-9, step=2, sample=moving(1e-7)
+    )
+    assert (found["first_step"], found["quantity"]) == (1, "gradients")
+    assert found["size"] == "undecided"
+    assert words in found["sentence"]
+
+
+def test_nor_are_settings_of_the_same_step(tmp_path):
+    """Red before: gradients come first in a step, and hid the rate that it was given."""
+    runs = [
+        with_settings(
+            write_run(
+                tmp_path,
+                repeat,
+                planted=DIVERGED * (repeat - 1),
+                losses=[1.0] * STEPS,
+                sample=moving(1e-7)["cell" if repeat == 2 else "baseline"],
+            ),
+            ["learning rate of group 0"],
+            (1, 0, rate),
+        )
+        for repeat, rate in ((1, 0.1), (2, 0.1 * (1 + 1e-9)))
+    ]
+    summary, _, _ = compared(tmp_path, *runs)
+    assert summary["first_difference"]["quantity"] == "gradients"
+    size = size_of(summary, tmp_path / "seed1.steps.csv")
+    assert size.size == "undecided"
+    assert "from step 1 the optimizer's settings are others" in size.doubt
+
+
+def test_nor_is_another_number_of_steps_behind_it(tmp_path):
+    """Red before: "rounding", and nothing said that one training had ended earlier."""
+    runs = [
+        write_run(
+            tmp_path,
+            repeat,
+            num_steps=steps,
+            planted=DIVERGED[:3] * (repeat - 1),
+            losses=[1.0] * steps,
+            sample=moving(1e-7)["cell" if repeat == 2 else "baseline"][:steps],
+        )
+        for repeat, steps in ((1, STEPS), (2, 4))
+    ]
+    summary, _, _ = compared(tmp_path, *runs)
+    size = size_of(summary, tmp_path / "seed1.steps.csv")
+    assert size.size == "undecided"
+    assert "one training has 6 steps and the other 4" in size.doubt
+    assert "the runs have 6 and 4 steps" in conditions(summary)

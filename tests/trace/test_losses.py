@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from twinrun.trace.loss import Losses
+from twinrun.trace.loss import Losses, loss_of
 from twinrun.trace.step_tracer import Tracer
 
 NAN, INF = math.nan, math.inf
@@ -69,10 +69,17 @@ def test_a_loss_may_be_any_number(value):
     assert losses.least() > 0
 
 
-def test_several_values_are_no_loss():
+@pytest.mark.parametrize(
+    "value", [torch.ones(2), torch.ones(0), torch.tensor(1j), torch.ones(2, 1).to_sparse()], ids=str
+)
+def test_several_values_are_no_loss(value):
+    """Red before: what a training says of its progress failed on them, in its first step."""
     losses = Losses()
-    losses.note(1, torch.ones(2))
+    for outputs in (value, {"loss": value}):
+        assert loss_of(outputs) is None
+        losses.note(1, loss_of(outputs))
     assert losses.least() is None
+    assert math.isnan(losses.last())
 
 
 def test_a_tracer_keeps_them_in_its_checkpoint():

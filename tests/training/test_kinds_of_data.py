@@ -13,7 +13,7 @@ from twinrun.process.launching import environment_of, launch
 
 KINDS = [
     *("Streams", "DrawingStreams", "ContinuingStreams", "SilentStreams", "StatefulLoaders"),
-    *("OwnLoaders", "Several", "Combined", "MaxSize", "Cycle"),
+    *("OwnLoaders", "Several", "Combined", "MaxSize", "Cycle", "PassedOver"),
 ]
 DEFAULT = {"accelerator": "cpu", "deterministic": False}
 
@@ -38,12 +38,14 @@ def weights_of_script(kind):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=() if kind == "Several" else pytest.mark.exhaustive)
+        pytest.param(
+            kind, marks=() if kind in ("Several", "PassedOver") else pytest.mark.exhaustive
+        )
         for kind in KINDS
     ],
 )
 def test_a_run_is_the_training_of_a_script(tmp_path, kind):
-    """Red before: a loader without a length was refused."""
+    """Red before: a loader without a length was refused, and a batch that is None broke the run."""
     workload = {**WORKLOAD, "module": "streams:Reads", "data": f"streams:{kind}"}
     asked = arguments(
         tmp_path, workload, {**VARIANT, **DEFAULT, "threads": torch.get_num_threads()}
@@ -57,6 +59,8 @@ def test_a_run_is_the_training_of_a_script(tmp_path, kind):
     run = artifacts.read_json(tmp_path / "run.json")
     assert run["ended"] == "finished"
     assert not run["not_evaluated"]
+    if kind == "PassedOver":  # 9 batches an epoch, of which 2 are None
+        assert run["steps"] == 7 * WORKLOAD["epochs"]
     if kind == "Several":
         assert set(run["metrics"]) == {f"test_loss/dataloader_idx_{i}" for i in range(2)}
         predicted = artifacts.read_tensors(tmp_path / "predictions.safetensors")

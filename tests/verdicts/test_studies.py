@@ -218,7 +218,7 @@ class TestResume:
         )
         assert lightning["measured"] == (
             "1 of 2 kinds of stop loses nothing; differs: between two mini-batches of an epoch; "
-            "not run: just before validation"
+            "not run: just before validation (lost at before_validation)"
         )
         assert (twinrun["key"], twinrun["answer"]) == ("resumes_twinrun", "equal")
         assert twinrun["measured"] == "3 of 3 kinds of stop lose nothing"
@@ -241,6 +241,23 @@ class TestResume:
         assert row["measured"].startswith(measured)
         named = {word for word in answers if word != "equal"}
         assert all(f"; {word}: " in row["measured"] for word in named)
+
+    def test_why_a_stop_never_happened_is_said_and_what_failed_is_not_equal(self):
+        """Red before: `equal`, and of refused checkpoints and a failed training their names."""
+        stops = ("mid_epoch", "last_batch", "before_validation", "after_validation")
+        found = self.table(twinrun=dict.fromkeys(stops, "not run") | {"epoch_end": "equal"})
+        for stop, why in zip(stops, ("refused", "refused", "no validation", "x"), strict=True):
+            next(row for row in found.found["stops"] if row["stop"] == stop)["lost"] = why
+        (row,) = studies.resume([found], [], [])
+        assert (row["answer"], row["measured"]) == (
+            "equal",
+            "1 of 1 kind of stop loses nothing; not run: between two mini-batches of an epoch and "
+            "after the last mini-batch of an epoch (refused), just before validation (no "
+            "validation), just after validation (x)",
+        )
+        found.found["stops"][3]["failed"] = True
+        (row,) = studies.resume([found], [], [])
+        assert row["answer"] == "not run"
 
     def test_a_stop_that_never_happened_is_no_answer(self):
         """Red at b8e0cc1: no row at all."""

@@ -76,7 +76,8 @@ class Recorder(pl.Callback):
         self.shapes.add(shapes_of(batch))
         # Lightning hands on the loss divided by accumulate_grad_batches, to all trainings alike.
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        if isinstance(loss, torch.Tensor):
+        # As `trace.loss` has it: a module that steps by itself may return anything.
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.is_complex():
             name = f"{LOSS}step {self.steps}"
             self.evidence.numbers[name] = float(loss)
             if self._is_updated:

@@ -168,7 +168,7 @@ class OptimizerForms:
         form = forms[0] if forms else "for-loop"
         name = type(optimizer).__name__
         self.found.add(f"{form} ({name})")
-        if forms and any(group.get(form) is False for group in optimizer.param_groups):
+        if forms and any(_is_otherwise(group, form) for group in optimizer.param_groups):
             self.found.add(f"for-loop (some groups of {name})")
 
     def _unwatched(self, value: object) -> object:
@@ -187,6 +187,16 @@ class OptimizerForms:
             return result
 
         return closure
+
+
+def _is_otherwise(group: Mapping[str, object], form: str) -> bool:
+    """Say whether a group is not updated in a form in which others of its optimizer are."""
+    asked = group.get(form)
+    if asked is not None:
+        return not asked
+    # One that was added later has what torch chooses by itself: lists on a GPU, and never fused.
+    parameters = cast("list[torch.Tensor]", group["params"])
+    return form == "fused" or all(parameter.is_cpu for parameter in parameters)
 
 
 def _form(optimizer: torch.optim.Optimizer) -> Form:

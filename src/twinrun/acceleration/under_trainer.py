@@ -10,7 +10,7 @@ no compilation would pay for: `predict_step` stays the module's own. What a comp
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytorch_lightning as pl
 import torch
@@ -27,6 +27,7 @@ from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.run_records import CompilationCounts
 
+Arguments = TypeVar("Arguments", tuple[object, ...], dict[str, object])
 # Hooks of the module that are ours while its steps are fast.
 REPLACED = ("optimizer_step", "backward", "optimizer_zero_grad")
 
@@ -218,11 +219,11 @@ class Speed(pl.Callback):
     def _collect_log(self, *arguments: object, **options: object) -> None:
         # A log keeps no graph unless `enable_graph` is set; and it is of now: the step may change
         # the buffer, and the update the parameter, before Lightning is handed it.
-        self._logged.append(("log", _as_of_now(arguments), options))
+        self._logged.append(("log", _as_of_now(arguments), _as_of_now(options)))
 
     def _collect_log_dict(self, *arguments: object, **options: object) -> None:
-        self._logged.append(("log_dict", _as_of_now(arguments), options))
+        self._logged.append(("log_dict", _as_of_now(arguments), _as_of_now(options)))
 
 
-def _as_of_now(arguments: tuple[object, ...]) -> tuple[object, ...]:
+def _as_of_now(arguments: Arguments) -> Arguments:
     return tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), arguments)

@@ -194,6 +194,8 @@ def _compared(
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
+    if len({manifest["steps"] for manifest in manifests}) > 1 and not reason:
+        compared["steps_of_runs"] = [manifest["steps"] for manifest in manifests]
     traced = traced_clause(run_files.variant_of(manifests[0]).traced, compared["steps"])
     clauses = [traced, None if compared["first_difference"] else _hashed_apart(tables)]
     if any(clauses) and not reason:

@@ -15,7 +15,7 @@ from twinrun.wording import some
 
 def conditions(found: Comparison) -> list[str]:
     """Return the clauses, none of an answer that needs no more to be said."""
-    return [*resumptions(found), *beside_resumptions(found)]
+    return [*resumptions(found), *_lengths(found), *beside_resumptions(found)]
 
 
 def resumptions(found: Comparison) -> list[str]:
@@ -99,6 +99,12 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
     if not others:
         return f"{noun} {last}"
     return f"{noun}s {', '.join(others)} and {last}"
+
+
+def _lengths(found: Comparison) -> Iterator[str]:
+    """Say how many steps each run has, where it is not the same number."""
+    if "steps_of_runs" in found:
+        yield f"the runs have {listed('step', found['steps_of_runs']).partition(' ')[2]} steps"
 
 
 def _losses(runs: Sequence[NonFiniteLoss | None]) -> Iterator[str]:

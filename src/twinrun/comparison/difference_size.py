@@ -14,8 +14,9 @@ Where gradients were equal, and the optimizer made something else of them, the p
 step tell more than the next loss. Each is compared with what rounding explains there (see
 `rounding`). `algorithmic` and `rounding` are said where the witnesses agree, else `undecided`, with
 what each says. Buffers may differ where no parameter feels it (a moving average that only
-predicts): where parameters end with half of their digits equal, buffers must, too. `rounding` says
-no more than that it suffices: in a low precision much hides behind rounding.
+predicts): where parameters end with half of their digits equal, buffers must, too. Nor is it said
+to be rounding where a later step was given something else: see `given_later`. `rounding` says no
+more than that it suffices: in a low precision much hides behind rounding.
 """
 
 import math
@@ -30,6 +31,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison import rounding
 from twinrun.comparison.causes import GIVEN
+from twinrun.comparison.given_later import GIVEN_TO_STEPS, given_otherwise
 from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import Comparison, FirstDifference
 from twinrun.comparison.tensors import buffers_apart
@@ -38,7 +40,7 @@ from twinrun.run_records import RunManifest
 
 STEPS_LOOKED_AT = 2
 OF_FORWARD_PASS = ("buffers", "loss")  # quantities that the loss of their own step shows
-OF_STEPS = ["step", "loss_difference", "relative_l2", "parameters_equal"]
+OF_STEPS = ["step", "loss_difference", "relative_l2", "parameters_equal", *GIVEN_TO_STEPS]
 BLIND = "no step shows what the updates made of it"
 
 
@@ -115,6 +117,9 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     judged = _together(by_loss, by_update, is_forward=first["quantity"] in OF_FORWARD_PASS)
     if judged.size != "rounding":
         return judged
+    other = given_otherwise(found, artifacts.read_csv(steps, OF_STEPS))
+    if other is not None:
+        return _undecided(judged, f"{judged.numbers()}; but {other}")
     return _with_buffers(judged, found, (runs[0], runs[1]))
 
 

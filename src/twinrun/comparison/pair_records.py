@@ -127,6 +127,8 @@ class Comparison(TypedDict):
     """How many runs."""
     steps: int
     """Steps of the first run."""
+    steps_of_runs: NotRequired[list[int]]
+    """Steps of each run, where not all have as many; absent where they have."""
     parameters: Counts
     """Learnable tensors."""
     buffers: Counts

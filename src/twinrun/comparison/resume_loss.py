@@ -88,7 +88,7 @@ def _row(pair: StopPair, folder: Path) -> StoppedRun:
     for which, run in (("whole", pair["whole"]), ("stopped", pair["stopped"])):
         failure = run_files.failure_of(run)
         if failure is not None:
-            row["lost"] = f"the {which} training failed: {failure}"
+            row["lost"], row["failed"] = f"the {which} training failed: {failure}", True
             return row
     manifest = run_files.read_run(pair["stopped"])
     reason = why_not_resumed(manifest)

@@ -101,6 +101,8 @@ class StoppedRun(TypedDict):
     """Steps of the resumed run, with those before the stop."""
     lost: str
     """What resuming lost, or why there is no answer."""
+    failed: NotRequired[bool]
+    """Whether that is a training that failed; absent where none did."""
     outputs: list[str]
     """Where the weights are the same: which of logged values, test metrics and predictions are
     not."""

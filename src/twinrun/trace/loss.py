@@ -19,9 +19,15 @@ class Now(NamedTuple):
 
 
 def loss_of(outputs: object) -> torch.Tensor | None:
-    """Return the loss that a training step returned, alone or in a mapping; None for neither."""
+    """Return the loss that a training step returned, alone or in a mapping; None for neither.
+
+    ASSUME several values, or a complex one, are no loss: where a module steps by itself it may
+    return them.
+    """
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-    return loss if isinstance(loss, torch.Tensor) else None
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
+        return None
+    return loss
 
 
 def value_of(loss: torch.Tensor | None) -> float:
@@ -49,8 +55,7 @@ class Losses:
         if epoch != self._epoch_of_least:
             self._epoch_of_least, self._least = epoch, None
         self._last = None if loss is None else loss.detach()
-        # ASSUME several values are no loss: to return them is free where a module steps by itself.
-        if self._last is None or self._last.numel() != 1:
+        if self._last is None:
             return
         found = self._last.reshape(())
         is_fraction = found.is_floating_point() or found.is_complex()

@@ -165,7 +165,7 @@ def number_of(loss: torch.Tensor | None) -> float | Pending[float]:
     """Return the number that a loss is, NaN without one; of one on a GPU a pending one."""
     if loss is None:
         return float("nan")
-    if not is_on_gpu(loss) or loss.numel() != 1:
+    if not is_on_gpu(loss):
         return float(loss)
     found = elements_of(loss.detach().reshape(1).to(torch.float64))
     return together([found], lambda elements: float(elements[0][0]))

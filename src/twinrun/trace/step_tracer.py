@@ -225,6 +225,8 @@ class Tracer(pl.Callback):
         batch_idx: int,
     ) -> None:
         """Add the step's row."""
+        if batch is None:  # Lightning passes over it: no step has begun
+            return
         loss = loss_of(outputs)
         self.losses.note(trainer.current_epoch + 1, loss)
         if not self._is_traced:

@@ -1,6 +1,6 @@
 """Verdicts on resuming: does a training that was stopped give what one gives that was not?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from twinrun.comparison.study_records import ResumeTable, StoppedRun
 from twinrun.config.resume_variants import RESUMES, STOPS
@@ -42,15 +42,17 @@ def resumes(
 def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
     """Count the stops that lose nothing, and name the others.
 
-    A stop that never happened, since the training has no such point, answers nothing: it is named,
-    and where there is no other one, nothing was run.
+    A stop that never happened, since the training has no such point or its checkpoint was refused,
+    answers nothing: it is named with the reason, and where there is no other one, nothing was run.
+    Where a training failed, the others do not speak for it.
     """
     stops_of = {
         answer: [_named(stop) for stop in stops if stop["answer"] == answer]
-        for answer in ("equal", "differs", "not comparable", "not run")
+        for answer in ("equal", "differs", "not comparable")
     }
+    without = [stop for stop in stops if stop["answer"] == "not run"]
     # Of the kinds of stop that happened: one that the training has not is no loss.
-    number = len(stops) - len(stops_of["not run"])
+    number = len(stops) - len(without)
     if not number:
         # Each reason once; dict.fromkeys keeps their order.
         return "not run", "; ".join(dict.fromkeys(stop["lost"] for stop in stops))
@@ -60,12 +62,23 @@ def _resumed(stops: Sequence[StoppedRun]) -> tuple[Answer, str]:
         answer = "differs"
     elif stops_of["not comparable"]:
         answer = "not comparable"
+    elif any("failed" in stop for stop in without):
+        answer = "not run"
     equal = len(stops_of["equal"])
     lose = verb("lose", equal, number)
     clauses = [f"{equal} of {plural(number, 'kind')} of stop {lose} nothing"]
-    for name in ("differs", "not comparable", "not run"):
+    for name in ("differs", "not comparable"):
         clauses += [f"{name}: {', '.join(stops_of[name])}"] if stops_of[name] else []
+    clauses += [f"not run: {', '.join(_with_reasons(without))}"] if without else []
     return answer, "; ".join(clauses)
+
+
+def _with_reasons(stops: Sequence[StoppedRun]) -> Iterator[str]:
+    """Name stops that never happened, those of one reason together."""
+    named: dict[str, list[str]] = {}
+    for stop in stops:
+        named.setdefault(stop["lost"], []).append(_named(stop))
+    return (f"{' and '.join(of)} ({why})" for why, of in named.items())
 
 
 def _named(stop: StoppedRun) -> str:
