@@ -139,7 +139,7 @@ class StatefulLoaders(Streams):
 
 
 class PassedOver(Streams):
-    """Has no use for some batches, the first of each epoch among them: None, as Lightning allows."""
+    """Gives None in the place of some batches, the first of each epoch among them."""
 
     def train_dataloader(self):
         useless = (self.inputs[0], self.inputs[20])
@@ -149,7 +149,8 @@ class PassedOver(Streams):
                 return None
             return default_collate(rows)
 
-        return DataLoader(TensorDataset(self.inputs, self.targets), batch_size=8, collate_fn=collate)
+        rows = TensorDataset(self.inputs, self.targets)
+        return DataLoader(rows, batch_size=8, collate_fn=collate)
 
 
 class Batches:

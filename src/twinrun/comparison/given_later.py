@@ -41,7 +41,6 @@ def _of_steps(steps: pd.DataFrame) -> Iterator[str]:
 
 
 def _of_number(found: Comparison) -> Iterator[str]:
-    of_runs = found.get("steps_of_runs", [])
-    if len({*of_runs}) > 1:
-        first, second = of_runs
+    if "steps_of_runs" in found:
+        first, second = found["steps_of_runs"]
         yield f"one training has {plural(first, 'step')} and the other {count(second)}"
