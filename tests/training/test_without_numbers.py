@@ -1,6 +1,5 @@
 """A network that has become NaN is known by its weights, whatever it is measured to be."""
 
-
 import pytest
 import torch
 from example_trainings import HERE, VARIANT, WORKLOAD, arguments
