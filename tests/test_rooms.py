@@ -39,6 +39,7 @@ ORDER = (
         "optimizer_attributes",
         "batches",
         "parameters",
+        "returned_loss",
         "containers",
         "plain_tensors",
         "formatting",

@@ -21,6 +21,7 @@ from twinrun import artifacts, run_files, run_records
 from twinrun.comparison import resume_loss
 from twinrun.comparison.compare import compare
 from twinrun.comparison.difference_size import losses_apart, size_of
+from twinrun.comparison.given_later import GIVEN_TO_STEPS
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.ranking import rank
 from twinrun.comparison.replay import save_start
@@ -150,9 +151,8 @@ def swept(runs, folder):
 
 def divergence(runs, folder):
     """A comparison of two runs that diverge in a loss, and its table of steps."""
-    table = pd.DataFrame(
-        {"step": range(1, 7), "loss_difference": 0.1, "relative_l2": 0.1, "parameters_equal": False}
-    )
+    apart = {"loss_difference": 0.1, "relative_l2": 0.1, "parameters_equal": False}
+    table = pd.DataFrame({"step": range(1, 7), **apart, **dict.fromkeys(GIVEN_TO_STEPS, True)})
     artifacts.write_csv(folder / "steps.csv", table)
     first = {"step": 2, "quantity": "loss", "tensor": None, "cause": "forward"}
     found = {"first_difference": first, "runs": [str(run.parent) for run in runs]}

@@ -337,4 +337,4 @@ def test_nor_is_another_number_of_steps_behind_it(tmp_path):
     size = size_of(summary, tmp_path / "seed1.steps.csv")
     assert size.size == "undecided"
     assert "one training has 6 steps and the other 4" in size.doubt
-    assert "the runs have 6 and 4 steps" in conditions(summary)
+    assert "the runs end at steps 6 and 4" in conditions(summary)

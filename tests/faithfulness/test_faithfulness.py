@@ -18,7 +18,7 @@ from twinrun.acceleration.evidence import Recorder
 from twinrun.acceleration.proof import compare
 from twinrun.config.definitions import TrainerArguments, Training, Variant, Workload
 from twinrun.errors import TwinrunError
-from twinrun.trace.loss import loss_of
+from twinrun.returned_loss import loss_of
 from twinrun.training.assemble import assembled, trainer_of
 from twinrun.training.prove import prove
 

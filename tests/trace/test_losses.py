@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from twinrun.trace.loss import Losses, loss_of
+from twinrun.returned_loss import loss_of
+from twinrun.trace.loss import Losses
 from twinrun.trace.step_tracer import Tracer
 
 NAN, INF = math.nan, math.inf

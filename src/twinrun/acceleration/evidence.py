@@ -1,6 +1,5 @@
 """What a short training leaves to be compared: losses, logs, and its state when it ends."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytorch_lightning as pl
@@ -11,6 +10,7 @@ from twinrun.acceleration.compilation import Shapes, shapes_of
 from twinrun.acceleration.roundings import EPSILONS, epsilon_of, perturb
 from twinrun.optimizer_attributes import values_beside
 from twinrun.parameters import parameters_of
+from twinrun.returned_loss import loss_of
 
 # How the names of these values begin.
 LOSS, PARAMETER, RATE = "the loss of ", "parameter ", "the final rate of "
@@ -75,9 +75,8 @@ class Recorder(pl.Callback):
         self.steps += 1
         self.shapes.add(shapes_of(batch))
         # Lightning hands on the loss divided by accumulate_grad_batches, to all trainings alike.
-        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        # As `trace.loss` has it: a module that steps by itself may return anything.
-        if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.is_complex():
+        loss = loss_of(outputs)
+        if loss is not None:
             name = f"{LOSS}step {self.steps}"
             self.evidence.numbers[name] = float(loss)
             if self._is_updated:

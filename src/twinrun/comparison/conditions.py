@@ -102,9 +102,9 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
 
 
 def _lengths(found: Comparison) -> Iterator[str]:
-    """Say how many steps each run has, where it is not the same number."""
+    """Say at which step each run ends, where it is not the same one."""
     if "steps_of_runs" in found:
-        yield f"the runs have {listed('step', found['steps_of_runs']).partition(' ')[2]} steps"
+        yield f"the runs end at {listed('step', found['steps_of_runs'])}"
 
 
 def _losses(runs: Sequence[NonFiniteLoss | None]) -> Iterator[str]:

@@ -102,7 +102,8 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
         return DifferenceSize(size="undecided", judged_by="losses", doubt=unseen)
     if first["quantity"] in GIVEN:
         return DifferenceSize(size="algorithmic", judged_by="cause")
-    table = _consecutive(steps)
+    every = artifacts.read_csv(steps, OF_STEPS)
+    table = _consecutive(every)
     runs = tuple(run_files.read_run(Path(run, "run.json")) for run in found["runs"])
     losses = _losses_looked_at(found, first, table)
     if first["cause"] == "optimizer":
@@ -117,7 +118,7 @@ def size_of(found: Comparison, steps: Path) -> DifferenceSize | None:
     judged = _together(by_loss, by_update, is_forward=first["quantity"] in OF_FORWARD_PASS)
     if judged.size != "rounding":
         return judged
-    other = given_otherwise(found, artifacts.read_csv(steps, OF_STEPS))
+    other = given_otherwise(found, every)
     if other is not None:
         return _undecided(judged, f"{judged.numbers()}; but {other}")
     return _with_buffers(judged, found, (runs[0], runs[1]))
@@ -171,13 +172,12 @@ def losses_apart(found: Comparison, steps: Path) -> float | None:
     first = found["first_difference"]
     if first is None or "since" in first:
         return None
-    looked = _losses_looked_at(found, first, _consecutive(steps))
+    looked = _losses_looked_at(found, first, _consecutive(artifacts.read_csv(steps, OF_STEPS)))
     return max((size.apart or 0 for size in looked), default=None)
 
 
-def _consecutive(steps: Path) -> pd.DataFrame:
+def _consecutive(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table as far as every step was traced: a row's index is its step's, from 0."""
-    table = artifacts.read_csv(steps, OF_STEPS)
     return table[table["step"].to_numpy() == np.arange(1, len(table) + 1)]
 
 

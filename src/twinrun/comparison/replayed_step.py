@@ -18,9 +18,9 @@ from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
 from twinrun.comparison.step_state import StepState, set_progress, set_state
 from twinrun.parameters import parameters_of
+from twinrun.returned_loss import loss_of
 from twinrun.trace.data_flow import Region
 from twinrun.trace.fingerprints import Print, fingerprint_rng_states
-from twinrun.trace.loss import loss_of
 from twinrun.trace.op_rows import OpRow, Phase
 from twinrun.trace.op_tracer import OpTracer
 from twinrun.trace.pending import fetch, value_of

@@ -34,7 +34,7 @@ from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.moved_tensors import MovedTensors
 from twinrun.parallel.own_request import exchange_for_trainer
 from twinrun.parallel.whole_steps import WholeSteps
-from twinrun.trace.loss import loss_of
+from twinrun.returned_loss import loss_of
 
 # With which micro-batch a hook is called; others Lightning calls once for a mini-batch by itself.
 When = Literal["first", "last", "as always"]

@@ -30,8 +30,8 @@ from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.workers import Workers
 from twinrun.parameters import unheld_parameters
+from twinrun.returned_loss import loss_of
 from twinrun.trace.fingerprints import join, joined
-from twinrun.trace.loss import loss_of
 from twinrun.trace.pending import fetch, kind_of, value_of
 from twinrun.trace.step_fingerprints import StepFingerprints
 

@@ -8,7 +8,7 @@ import torch
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.moved_tensors import MovedTensors
-from twinrun.trace.loss import loss_of
+from twinrun.returned_loss import loss_of
 from twinrun.trace.step_tracer import Tracer
 
 

@@ -18,18 +18,6 @@ class Now(NamedTuple):
     """NaN of a step that gave none."""
 
 
-def loss_of(outputs: object) -> torch.Tensor | None:
-    """Return the loss that a training step returned, alone or in a mapping; None for neither.
-
-    ASSUME several values, or a complex one, are no loss: where a module steps by itself it may
-    return them.
-    """
-    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
-        return None
-    return loss
-
-
 def value_of(loss: torch.Tensor | None) -> float:
     """Return the number; NaN without a loss."""
     return float("nan") if loss is None else float(loss)

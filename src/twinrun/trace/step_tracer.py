@@ -25,12 +25,13 @@ from torch.utils.hooks import RemovableHandle
 
 from twinrun.config.traced_steps import TracedSteps
 from twinrun.parameters import parameters_of, tensors_of_module, with_unheld
+from twinrun.returned_loss import loss_of
 from twinrun.run_records import PER_STEP
 from twinrun.trace.batch_prints import BatchPrints
 from twinrun.trace.between_steps import BetweenSteps
 from twinrun.trace.columns import fingerprints_of
 from twinrun.trace.fingerprints import Print, fingerprint_rng_states, joined
-from twinrun.trace.loss import Losses, Now, loss_of
+from twinrun.trace.loss import Losses, Now
 from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
