@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from twinrun.acceleration.compilation import compiler_switches, traced_only
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError
 
 POINTS = [points(seed=1), points(seed=2)]
 IMAGES = [images(seed=1), images(seed=2)]
@@ -95,6 +96,25 @@ def other_step(module):
     return step
 
 
+def other_groups(optimizer):
+    return [{**group, "lr": 20 * group["lr"]} for group in optimizer.param_groups]
+
+
+def another_list(module):
+    optimizer = module.optimizers(use_pl_optimizer=False)
+    optimizer.param_groups = other_groups(optimizer)
+
+
+def another_group(module):
+    optimizer = module.optimizers(use_pl_optimizer=False)
+    optimizer.param_groups[:] = other_groups(optimizer)
+
+
+def sign_gradients(module, optimizer):
+    for parameter in module.hidden.parameters():
+        parameter.grad.sign_()
+
+
 # What a module may change in itself when the second epoch begins.
 CHANGES = {
     "another step": lambda module: setattr(module, "training_step", other_step(module)),
@@ -105,6 +125,13 @@ CHANGES = {
         module,
         "on_before_optimizer_step",
         lambda optimizer: [p.grad.sign_() for p in module.hidden.parameters()],
+    ),
+    # Red before: the rates went on to be read from the groups that were there first.
+    "another list of groups": another_list,
+    "another group in the list": another_group,
+    # Red before: hooks of the class were looked at when the training began.
+    "a hook of the class": lambda module: setattr(
+        type(module), "on_before_optimizer_step", sign_gradients
     ),
 }
 
@@ -140,14 +167,46 @@ class LogsLate(Regression):
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_module_changes_under_way_takes_effect(change, tmp_path, monkeypatch):
     monkeypatch.setattr(Changing, "change", change)
+    # Put back in the end, and once before, since one of the changes patches the class.
+    monkeypatch.setattr(
+        Changing, "on_before_optimizer_step", pl.LightningModule.on_before_optimizer_step
+    )
     with traced_only():
         module, *_, speed = fitted(Changing, POINTS, tmp_path, is_watched=False, compile="step")
     assert speed.counts()["calls"] > 0
+    Changing.on_before_optimizer_step = pl.LightningModule.on_before_optimizer_step
     plain, *_ = fitted(Changing, POINTS, tmp_path)
     unchanged, *_ = fitted(Regression, POINTS, tmp_path)
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-4, atol=1e-5)
     assert any(not torch.equal(v, unchanged.state_dict()[n]) for n, v in plain.state_dict().items())
+
+
+class Tripled(Regression):
+    """What a module turns into, or is patched with."""
+
+    def training_step(self, batch, batch_idx):
+        return 3 * super().training_step(batch, batch_idx)["loss"]
+
+
+class Turning(Regression):
+    def on_train_epoch_start(self):
+        if self.current_epoch == 1:
+            self.__class__ = Tripled
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compile": "step"},
+        {"compile": "module"},
+        {"layout": "channels_last"},
+    ],
+)
+def test_a_step_that_a_class_exchanges_under_way_is_refused(changes, tmp_path):
+    """Red before: the step of the first epoch was done to the end."""
+    with traced_only(), pytest.raises(TwinrunError, match="training_step of Tripled is not"):
+        fitted(Turning, POINTS, tmp_path, is_watched=False, **changes)
 
 
 def test_a_log_is_of_the_moment_when_it_was_logged(tmp_path):

@@ -66,6 +66,18 @@ def of_module(module: pl.LightningModule) -> list[str]:
     return [name for name in OF_MODULE if is_overridden(name, module, pl.LightningModule)]
 
 
+def of_class(module_class: type[pl.LightningModule]) -> list[object]:
+    """List the hooks between the passes that a class has, its own or Lightning's."""
+    return [getattr(module_class, name) for name in OF_MODULE]
+
+
+def exchanged(before: Sequence[object], module_class: type[pl.LightningModule]) -> Iterator[str]:
+    """List the hooks that a class has others of than before: a patch, or another class."""
+    for name, hook in zip(OF_MODULE, before, strict=True):
+        if getattr(module_class, name) is not hook:
+            yield name
+
+
 def of_unheld(module: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> Iterator[str]:
     """Say where `backward` would fill gradients that no update reads."""
     held = {id(parameter) for parameter in parameters}

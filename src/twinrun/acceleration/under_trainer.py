@@ -49,8 +49,10 @@ class Speed(pl.Callback):
         if variant.compile != "none" or variant.cuda_graph or variant.layout != "default":
             # Not of a plain variant, for which a module may take the loader's iterator.
             self._own_step = with_index(module.training_step)
+            self._class_step = type(module).training_step
         # Read before any of them is replaced below.
         self._overridden = between.of_module(module)
+        self._class_hooks = between.of_class(type(module))
         self._zero_grad, self._backward = module.optimizer_zero_grad, module.backward
         self._optimizer_step = module.optimizer_step
         # Instance attributes, which Lightning finds before the class's methods.
@@ -116,7 +118,21 @@ class Speed(pl.Callback):
         if self._fast is not None and state_dict:
             self._fast.load_state_dict(cast(FormState, state_dict))
 
+    def _check_class(self) -> None:
+        """Refuse to go on with a step that the class no longer has.
+
+        Raises:
+            TwinrunError: if the module, or its class, was given another one under way.
+        """
+        found = type(self._module)
+        if found.training_step is not self._class_step:
+            raise TwinrunError(
+                f"training_step of {found.__name__} is not the one that the training began with; "
+                f"a fast step would go on with that: leave compile, layout and cuda_graph out"
+            )
+
     def _plain(self, batch: object, batch_idx: int) -> object:
+        self._check_class()
         return self._own_step(lay_out_batch(batch, self._variant.layout), batch_idx)
 
     def _training_step(self, batch: object, batch_idx: int) -> object:
@@ -124,6 +140,7 @@ class Speed(pl.Callback):
         assert self._fast is not None  # noqa: S101  set where this is put in place
         if self._form == "plain":
             return self._plain(batch, batch_idx)
+        self._check_class()
         # Outside of the compiled function, which keeps a graph for each set of strides.
         batch = lay_out_batch(batch, self._variant.layout)
         with self._collected():
@@ -168,7 +185,8 @@ class Speed(pl.Callback):
         is_replaced = own.get("training_step") != self._training_step
         # What the module puts in place of a hook under way; three of them are ours.
         late = (name for name in own if name in between.OF_MODULE and name not in REPLACED)
-        names = chain(self._overridden, ["training_step"] * is_replaced, late)
+        patched = between.exchanged(self._class_hooks, type(self._module))
+        names = chain(self._overridden, ["training_step"] * is_replaced, late, patched)
         return chain(
             (f"{name} of {type(self._module).__name__}" for name in names),
             between.of_trainer(self._module.trainer),

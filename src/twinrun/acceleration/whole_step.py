@@ -83,9 +83,11 @@ class WholeStep:
             self._graph = CudaGraph(self._with_logs, self._update.baked)
 
     def is_of(self, optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> bool:
-        """Tell whether the optimizer still has these parameters, and the state that it had."""
+        """Tell whether the optimizer still has these parameters, its groups and its state."""
         return (
             optimizer is self.optimizer
+            # Rates are read from the groups of this list.
+            and optimizer.param_groups is self._update.groups
             # `load_state_dict` gives an optimizer a new dict for its state.
             and optimizer.state is self._update.double.state
             and len(parameters) == len(self.parameters)
@@ -180,7 +182,7 @@ class Update:
         # Without the wrapper that calls step hooks; there are none (see `between`).
         # Unwrapped it lacks torch's switch of gradients, too: callers are under `no_grad`.
         self.step = inspect.unwrap(type(optimizer).step)
-        self._groups = optimizer.param_groups
+        self.groups = optimizer.param_groups
         # `__init__` would make a new state.
         self.double = object.__new__(type(optimizer))
         vars(self.double).update(vars(optimizer))
@@ -213,7 +215,7 @@ class Update:
 
     def read_rates(self) -> None:
         """Take over the rates, which schedulers and hooks set in the optimizer itself."""
-        for group, double in zip(self._groups, self.double.param_groups, strict=True):
+        for group, double in zip(self.groups, self.double.param_groups, strict=True):
             if isinstance(double["lr"], torch.Tensor):
                 double["lr"].fill_(group["lr"])
             else:
@@ -223,7 +225,7 @@ class Update:
         """Return the rates that a capture takes as they are: those that are not on its device."""
         return tuple(
             group["lr"]
-            for group, double in zip(self._groups, self.double.param_groups, strict=True)
+            for group, double in zip(self.groups, self.double.param_groups, strict=True)
             # What a capture reads of a tensor on the CPU is part of its launches.
             if getattr(double["lr"], "device", None) != group["params"][0].device
         )
