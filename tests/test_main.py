@@ -55,6 +55,19 @@ def test_check_rehearses_anew_and_shows_what_was_seen(tmp_path, monkeypatch, cap
     assert len(asked) == 1
 
 
+def test_check_says_what_cannot_run_here(tmp_path, monkeypatch, capfd):
+    """Red before: "its workloads can take a step", of which none was rehearsed."""
+    monkeypatch.chdir(tmp_path)
+    asked = "studies: [reproducibility]\nreproducibility: {workloads: [peaks], variants: [half]}\n"
+    (tmp_path / "mine.yaml").write_text(f"{asked}variants: {{half: {{precision: 16-mixed}}}}\n")
+    monkeypatch.setattr("twinrun.commands.check.count_gpus", lambda: 0)
+    assert main(["check", "mine.yaml"]) == 0
+    out, said = capfd.readouterr()
+    assert "peaks: not rehearsed, since none of its variants can run on this machine" in out
+    assert "can take a step" not in out
+    assert "the variant half is not run: 16-mixed needs a GPU" in said
+
+
 def test_without_a_command_the_commands_are_named(capsys):
     with pytest.raises(SystemExit) as ended:
         main([])

@@ -77,8 +77,9 @@ def test_a_mistake_is_a_sentence_before_any_job(bad_ones, file):
 # What is right
 
 
-def config_of(folder, *, widths=(), variant=None, **change):
+def config_of(folder, *, widths=(), variant=None, others=None, **change):
     """A config of one workload, swept over widths; `change` has its module, data and the like."""
+    variants = {"serial": variant or {}, **(others or {})}
     workload = {
         "module": "wrong_modules:Net",
         "data": "wrong_modules:Points",
@@ -89,8 +90,8 @@ def config_of(folder, *, widths=(), variant=None, **change):
     config = {
         "studies": ["reproducibility"],
         "workloads": {"mine": workload},
-        "reproducibility": {"workloads": ["mine"], "variants": ["serial"]},
-        "variants": {"serial": variant or {}},
+        "reproducibility": {"workloads": ["mine"], "variants": list(variants)},
+        "variants": variants,
     }
     if widths:
         trials = [{"width": widths}]
@@ -147,6 +148,15 @@ def right_ones(tmp_path_factory):
         "frozen": {"module": "wrong_modules:Frozen"},
         "skipping": {"module": "wrong_modules:Skipping"},
         "by hand": {"module": "wrong_modules:OwnSteps"},
+        "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
+        "stopped": {
+            "others": {
+                "middle": {"stop": "mid_epoch"},
+                "parts": {"stop": "mid_accumulation", "accumulate": 2},
+                "end": {"stop": "epoch_end", "optimizer": "fused"},
+            },
+            "trainer": {"max_steps": 6},
+        },
         "sweep": {"module": "wrong_modules:Ending", "widths": [99, 4, 5]},
         "needing": {
             "module": "needing:Net",
@@ -183,6 +193,12 @@ def test_a_module_may_skip_its_first_batches(right_ones):
     (found,) = right_ones["skipping"]
     assert found["mistakes"] == found["notes"] == []
     assert found["logged"] == ["train_loss", "val_loss"]
+
+
+def test_what_other_variants_ask_for_is_met(right_ones):
+    for (found,) in (right_ones["kept"], right_ones["stopped"]):
+        assert found["mistakes"] == found["notes"] == []
+    assert right_ones["kept"][0]["logged"] == ["train_loss", "val_loss"]
 
 
 def test_manual_optimization_needs_no_optimizer_of_lightnings(right_ones):

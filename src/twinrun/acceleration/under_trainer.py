@@ -119,7 +119,7 @@ class Speed(pl.Callback):
             self._fast.load_state_dict(cast(FormState, state_dict))
 
     def _check_class(self) -> None:
-        """Refuse to go on with a step that the class no longer has.
+        """Refuse a further step where the class no longer has the one that is fast.
 
         Raises:
             TwinrunError: if the module, or its class, was given another one under way.
@@ -128,7 +128,7 @@ class Speed(pl.Callback):
         if found.training_step is not self._class_step:
             raise TwinrunError(
                 f"training_step of {found.__name__} is not the one that the training began with; "
-                f"a fast step would go on with that: leave compile, layout and cuda_graph out"
+                f"a fast step would still be that one: leave compile, layout and cuda_graph out"
             )
 
     def _plain(self, batch: object, batch_idx: int) -> object:

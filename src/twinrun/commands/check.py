@@ -44,7 +44,17 @@ def check_config(files: Sequence[str | Path]) -> None:
     others = len([p for p in found if p["sizes"] and not p["key"].startswith("workloads.")])
     if others:
         print(f"{others} of their trials and sizes took a step too.")
-    print("The config is right, and its workloads can take a step.")
+    seen = {part["key"] for part in found}
+    unseen = [name for name in settings.active_workloads() if f"workloads.{name}" not in seen]
+    for name in unseen:
+        print(f"{name}: not rehearsed, since none of its variants can run on this machine")
+    if not found:
+        for said in settings.notes:  # else said by the rehearsal
+            say(said)
+        print("The config is right. Nothing of it can run on this machine.")
+        return
+    which = "the others" if unseen else "its workloads"
+    print(f"The config is right, and {which} can take a step.")
 
 
 def lines_of(part: Rehearsed) -> list[str]:

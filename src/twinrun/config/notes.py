@@ -15,10 +15,15 @@ if TYPE_CHECKING:  # settings import this module
 
 
 def notes_on(settings: "Settings") -> Iterator[str]:
-    """Say what no timing measures, what no study trains, and which study can decide nothing."""
+    """Say what cannot run here, what no timing measures, what no study trains or can decide."""
     for study in settings.studies:
+        for name, why in settings.not_run_of(study).items():
+            yield f"{study}: the variant {name} is not run: {why}"
         for name, why in settings.untimed_of(study).items():
             yield f"{study}: the variant {name} is trained and not timed: {why}"
+    for cell in settings.listed_cells():
+        if cell["not_run"] is not None:
+            yield f"matrix: the cell {cell['name']} is not run: {cell['not_run']}"
     # Of ours most configs leave some out; of the user's own nobody means to.
     named = {*_standard()["workloads"], *settings.active_workloads()}
     for name in settings.config["workloads"]:

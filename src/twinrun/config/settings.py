@@ -258,6 +258,8 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
         )
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
+    if variant.precision == "16-mixed" and not variant.gpus:
+        return "16-mixed needs a GPU, on a CPU Lightning trains in bf16-mixed in its place"
     if variant.cuda_graph and not variant.gpus:
         return "a CUDA graph needs a GPU"
     if variant.layout == "features_first" and variant.gpus:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.connectors.logger_connector.result import _ResultCollection
 from torch.utils._pytree import tree_leaves
 
 from twinrun.batches import num_bytes
@@ -33,9 +34,13 @@ class FirstStep(pl.Callback):
         """Batches that were taken: one, and those before it that the module skipped."""
         self.logged: set[str] = set()
         """Metrics of training and validation."""
+        self.logged_in_validation: set[str] = set()
+        """Those of validation alone."""
         self.backward_passes = 0
         """Of the last batch; an optimizer may have its closure do several."""
         self.has_validated = False
+        self.batches: int | None = None
+        """Of an epoch, as the loader gives them; None for a stream without a length."""
         self.steps_per_epoch: int | None = None
         """Of the optimizer; None for a stream without a length."""
         self.batch_bytes = self.optimizer_bytes = 0
@@ -59,6 +64,7 @@ class FirstStep(pl.Callback):
         """Keep what is going to be learned."""
         batches = trainer.num_training_batches
         if isinstance(batches, int):
+            self.batches = batches
             self.steps_per_epoch = -(-batches // trainer.accumulate_grad_batches)
         else:
             self.notes.append(
@@ -124,6 +130,7 @@ class FirstStep(pl.Callback):
         """Note what is under way, and keep what was logged."""
         self._begin("what follows validation")
         self.logged |= set(trainer.callback_metrics)
+        self.logged_in_validation = _names_in(trainer._results)
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note what is under way."""
@@ -152,6 +159,7 @@ class FirstStep(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the metrics: at the end of its epoch the module logs after all callbacks."""
         self.logged |= set(trainer.callback_metrics)
+        self.logged_in_validation -= _names_in(trainer.fit_loop.epoch_loop._results)
 
     def mistakes(
         self, trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule
@@ -175,6 +183,11 @@ class FirstStep(pl.Callback):
                 f"{name}: the first step changes no parameter, as with a learning rate that "
                 f"begins at 0"
             )
+
+
+def _names_in(results: _ResultCollection | None) -> set[str]:
+    """Return the names under which callbacks find what one loop of Lightning's has logged."""
+    return set() if results is None else set(results.metrics(on_step=False)["callback"])
 
 
 def _has_parameters(trainer: pl.Trainer) -> bool:

@@ -63,10 +63,8 @@ class Part:
     """What the module must log."""
     study: str = "sweep"
     """The study whose `metric` that is."""
-    data_workers: dict[str, int] = field(default_factory=dict)
-    """Keys of the config that ask for data workers."""
-    accumulate: dict[str, int] = field(default_factory=dict)
-    """Keys of the config that ask for gradients to be accumulated."""
+    used: dict[str, Variant] = field(default_factory=dict)
+    """The variants that it is trained under, each by its key in the config."""
     is_thorough: bool = False
     """Whether the workload's contract is looked at too (see `contract`)."""
 
@@ -128,8 +126,7 @@ def _of_workload(
             whole.training,
             variant=replace(whole.training.variant, logging=all(v.logging for v in variants)),
         ),
-        data_workers={f"{k}.data_workers": v.data_workers for k, v in used.items()},
-        accumulate={f"{k}.accumulate": v.accumulate for k, v in used.items()},
+        used=dict(used),
         metric=settings.config["contest"]["metric"] if _is_candidate(settings, name) else None,
         study="contest",
     )

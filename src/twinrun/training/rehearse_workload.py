@@ -10,7 +10,7 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from twinrun.training.assemble import of_run_in
 from twinrun.training.batch_clock import BatchClock
 from twinrun.training.build_workload import build_data, build_module, wrong_values
 from twinrun.training.contract import deviations
-from twinrun.training.evaluate import evaluate
+from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_failure import booleans_as_texts
 from twinrun.training.first_step import FirstStep, sizes_of, trainer_of_first_step
 from twinrun.training.load_workload import (
@@ -39,6 +39,7 @@ from twinrun.training.load_workload import (
 from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
+from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
 from twinrun.training.without_checkpoints import without_checkpoints
 
@@ -142,11 +143,12 @@ def _of_run_arguments(part: Part, takers: Takers) -> Iterator[str]:
     add = "add it, or name its own in from_run.data_workers"
     if "num_workers" in takers[receiver(workload)]:
         add = "say `from_run: {data_workers: num_workers}`"
-    for key, count in part.data_workers.items():
-        if count and "data_workers" not in taken:
+    for key, variant in part.used.items():
+        if variant.data_workers and "data_workers" not in taken:
             yield (
                 f"{'data' if workload.data else 'module'}: "
-                f"{not_taken(workload, 'data_workers')}, which {key}: {count} asks for; "
+                f"{not_taken(workload, 'data_workers')}, which {key}.data_workers: "
+                f"{variant.data_workers} asks for; "
                 f"{add}, or take 0"
             )
 
@@ -176,7 +178,7 @@ def _of_step(
     if workload.data is None:
         data = _data_of(training, module)
     if not module.automatic_optimization:
-        yield from _of_accumulation_by_hand(part)
+        yield from of_hand(part)
         if workload.trainer.accumulation() != 1:
             return  # Lightning takes no step
     if data is None:
@@ -193,9 +195,9 @@ def _of_step(
         yield failure(step.phase, error, part, takers)
         return
     yield from step.mistakes(trainer, module, data)
-    yield from _of_closure(part, trainer, step)
+    yield from of_step(part, trainer, step)
     if step.count:
-        yield from _of_monitors([*vars(trainer)["callbacks"], *left_out], module, step.logged)
+        yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
     found["notes"] += step.notes
     found["steps_per_epoch"] = step.steps_per_epoch
     say("one test and prediction batch")
@@ -205,58 +207,20 @@ def _of_step(
     found["sizes"] = sizes_of(module, step, clock)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:
         found["notes"] += [f"{part.label}: {text}" for text in deviations(training, say)]
+    if part.metric not in evaluation.metrics:
+        yield from of_metric(part, trainer, step)
     if part.metric is not None and part.metric not in found["logged"] and step.count:
-        known = ", ".join(found["logged"]) or "nothing"
-        failed = evaluation.missing.get("test")
-        because = f" (its test failed: {failed})" if failed else ""
-        yield from _of_metric(part, module, f"{workload.module} logs {known}{because}", found)
-
-
-def _of_accumulation_by_hand(part: Part) -> Iterator[str]:
-    """Say which accumulation a module that optimizes by hand cannot have."""
-    by_hand = f"{part.training.workload.module} optimizes by hand"
-    yield from _of_accumulation(part, by_hand)
-    if part.training.workload.trainer.accumulation() != 1:
-        yield (
-            f"module: {by_hand}, for which Lightning has no accumulate_grad_batches; leave it out "
-            f"of `trainer`"
-        )
-
-
-def _of_closure(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator[str]:
-    """Say the same of an optimizer that would compute the last micro-batch again."""
-    if trainer.lightning_module.automatic_optimization and step.backward_passes > 1:
-        name = f"{type(trainer.optimizers[0]).__name__} of {part.training.workload.module}"
-        yield from _of_accumulation(part, f"{name} computes the gradients of a step several times")
-
-
-def _of_accumulation(part: Part, why: str) -> Iterator[str]:
-    """Say which accumulation a module cannot have."""
-    for key, count in part.accumulate.items():
-        if count > 1:
-            yield f"module: {why}, so that {key}: {count} cannot accumulate its gradients; take 1"
-
-
-def _of_monitors(
-    callbacks: list[pl.Callback], module: pl.LightningModule, logged: Collection[str]
-) -> Iterator[str]:
-    """Name callbacks that wait for a metric which nothing logs: Lightning fails in mid-training."""
-    files = [entry["file"] for entry in imported_files().values()]
-    for callback in callbacks:
-        monitor, is_strict = getattr(callback, "monitor", None), getattr(callback, "strict", True)
-        if not isinstance(monitor, str) or monitor in logged or not is_strict:
-            continue
-        if not may_be_logged(monitor, module, files):
-            yield (
-                f"module: {type(callback).__name__} monitors {monitor!r}, which is not logged; "
-                f"{type(module).__name__} logs {', '.join(sorted(logged)) or 'nothing'}"
-            )
+        yield from _of_metric(part, module, evaluation, found)
 
 
 def _of_metric(
-    part: Part, module: pl.LightningModule, logged: str, found: Rehearsed
+    part: Part, module: pl.LightningModule, evaluation: Evaluation, found: Rehearsed
 ) -> Iterator[str]:
     """Say that a metric was not logged: a mistake where nothing can log it in a later epoch."""
+    failed = evaluation.missing.get("test")
+    because = f" (its test failed: {failed})" if failed else ""
+    known = ", ".join(found["logged"]) or "nothing"
+    logged = f"{part.training.workload.module} logs {known}{because}"
     files = [entry["file"] for entry in imported_files().values()]
     metric = str(part.metric)
     if part.training.workload.epochs == 1 or not may_be_logged(metric, module, files):

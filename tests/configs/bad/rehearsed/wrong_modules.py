@@ -117,6 +117,40 @@ class Validating(Net):
         self.log("val_loss", self(batch[0]).mean() / len(batch[7]))
 
 
+class Validated(Net):
+    """Right, where its validation takes place."""
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val_loss", self(batch[0]).mean())
+
+
+class Kept(Validated):
+    """Right: without validation Lightning keeps checkpoints by the clock alone."""
+
+    def configure_callbacks(self):
+        return [pl.callbacks.ModelCheckpoint(monitor="val_loss")]
+
+
+class Early(Validated):
+    def configure_callbacks(self):
+        return [pl.callbacks.EarlyStopping("val_loss")]
+
+
+class OnPlateau(Validated):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "monitor": "val_loss"},
+        }
+
+
+class ByRms(Net):
+    def configure_optimizers(self):
+        return torch.optim.RMSprop(self.parameters(), lr=self.learning_rate)
+
+
 class ByHand(Net):
     def __init__(self, width=1):
         super().__init__(width)
@@ -154,6 +188,13 @@ class Points(pl.LightningDataModule):
         return DataLoader(points, batch_size=self.batch_size, drop_last=True)
 
     val_dataloader = train_dataloader
+
+
+class Uneven(Points):
+    """Right: of ten points the last batch has one."""
+
+    def train_dataloader(self):
+        return DataLoader(super().train_dataloader().dataset, batch_size=3)
 
 
 class Seeded(Points):
