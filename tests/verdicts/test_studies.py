@@ -140,8 +140,9 @@ class TestMatrix:
     def matrix(self, *answers, **changes):
         """A matrix whose changes have these answers."""
         cells = [
-            {"cell": f"change-{number}", "label": f"change {number}", "answer": answer}
-            | {"reason": "no GPU" if answer == "not run" else None}
+            {"cell": f"change-{number}", "label": f"change {number}"}
+            | {"answer": answer, "reason": "no GPU" if answer == "not run" else None}
+            | ({"answer": "not run", "tried": True} if answer == "failed" else {})
             for number, answer in enumerate(answers, start=1)
         ]
         cells.append(
@@ -176,6 +177,8 @@ class TestMatrix:
                 "1 of 1 change leaves it equal; not comparable: change 2",
             ),
             (["equal", "not run"], "yes", "1 of 1 change leaves it equal; not run: change 2"),
+            # Red before: "yes", beside a change under which training had failed.
+            (["equal", "failed"], "undecided", "1 of 1 change leaves it equal; not run: change 2"),
             (["not run", "not run"], "not run", "no GPU"),
             (["not comparable"], "not comparable", "no setting was changed"),
         ],

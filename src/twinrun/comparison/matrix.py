@@ -142,6 +142,8 @@ def _row(
         # The repeat is the doubt itself: its cell shows how far the baseline is from its own
         # repeat.
         _fill(row, comparison, doubt=None if cell["name"] == "repeat" else doubt)
+        if row["answer"] == "not run":
+            row["tried"] = True
     row["sentence"] = sentence(row)
     return row
 

@@ -60,6 +60,9 @@ class MatrixCell(TypedDict):
     """The step from which it may differ, where those up to the first one were not traced."""
     traced: NotRequired[str]
     """Which steps were traced, in a clause; absent where all were."""
+    tried: NotRequired[bool]
+    """Whether a cell that is `not run` was tried: it failed, was refused or never stopped. Absent
+    where it has an answer, or cannot run on the machine."""
     sentence: str
     """All of it but the label, for a reader."""
 

@@ -124,7 +124,7 @@ def _is_about(row: VerdictRow, requirement: str, wanted: str) -> bool:
     if requirement == "resume":
         # What Lightning's own checkpoints lose is for the report; what is required is the remedy.
         return row["key"] == "resumes_twinrun"
-    # To be equal a pair must be so in all of it; it differs where its parameters do.
+    # To be equal a pair must be so in all of it; it differs where its weights or steps do.
     keys = PAIR_KEYS if wanted == "equal" else ("repeats",)
     is_pair = row["study"] == "reproducibility" and row["key"] in keys
     return is_pair and row["variant"] == requirement.removesuffix(PAIR)

@@ -92,9 +92,10 @@ def _changes(found: MatrixTable) -> tuple[Answer, str]:
         reasons = dict.fromkeys(cell["reason"] for cell in changed if cell["reason"])
         reason = found["reason"] or "; ".join(reasons) or "no setting was changed"
         return "not comparable" if labels["not comparable"] else "not run", reason
-    # A change that could not be compared may break equality; one that could not run is not asked of
-    # this machine.
-    answer: Answer = "undecided" if labels["not comparable"] else "yes"
+    # A change that could not be compared, or failed, may break equality; one that cannot run is not
+    # asked of this machine.
+    is_open = labels["not comparable"] or any(cell.get("tried") for cell in changed)
+    answer: Answer = "undecided" if is_open else "yes"
     # One change that breaks equality is enough, whatever could not be compared.
     if labels["differs"]:
         answer = "no"
