@@ -301,6 +301,19 @@ def test_a_checkpoint_after_the_last_step_keeps_the_whole_table():
     }
 
 
+def test_a_training_that_tries_steps_and_takes_them_back_is_not_resumed(tmp_path, monkeypatch):
+    """Red before: `resumed_at` was [0], and every comparison said so."""
+    monkeypatch.chdir(tmp_path)  # LearningRateFinder saves there what it goes back to
+    tracer = Tracer()
+    finder = pl.callbacks.LearningRateFinder(num_training_steps=4, update_attr=False)
+    fit([finder, tracer])
+    assert tracer.resumed_at == []
+    assert tracer.steps == len(rows_of(tracer)) == 10
+    again = Tracer()
+    again.load_state_dict(tracer.state_dict())
+    assert again.resumed_at == [10]
+
+
 class Scheduled(Line):
     """The rate goes down by step, and a second group comes in the second epoch."""
 

@@ -12,6 +12,7 @@ then (see `step_fingerprints`, which names the one step that is copied whole).
 """
 
 import shutil
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +63,7 @@ class Tracer(pl.Callback):
         """Classes of what batches hold and nobody could look into."""
         self.resumed_at: list[int] = []
         """The steps done at each resumption of the training."""
+        self._identity = uuid.uuid4().hex
         self.host_step: int | None = None
         """The step that is fingerprinted on the host; None for the first one that is traced."""
         self.own_kind = 0
@@ -285,13 +287,16 @@ class Tracer(pl.Callback):
     def state_dict(self) -> dict[str, Any]:
         """Return the tables so far, for a checkpoint: tensors and plain values."""
         state = {"tables": self._tables.state(), "losses": self.losses.state()}
-        return {**state, "resumed_at": self.resumed_at}
+        return {**state, "resumed_at": self.resumed_at, "saved_by": self._identity}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the tables of a checkpoint."""
         self._tables.load(state_dict["tables"])
         self.losses.load(state_dict["losses"])
-        self.resumed_at = [*state_dict["resumed_at"], self.steps]
+        self.resumed_at = list(state_dict["resumed_at"])
+        # A training that goes back to where it was, as LearningRateFinder does, is not resumed.
+        if state_dict["saved_by"] != self._identity:
+            self.resumed_at.append(self.steps)
 
 
 def _details_of(parameters: Mapping[str, torch.Tensor], module: pl.LightningModule) -> int:
