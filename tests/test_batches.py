@@ -386,6 +386,31 @@ class Augmented(UserDict):
         return super().__getitem__(key) + torch.randn(()) + np.random.random() + random.random()
 
 
+class Transform:
+    def __init__(self):
+        self.drawn = np.random.RandomState(5)
+
+
+class AugmentedByItsOwn(UserDict):
+    def __init__(self, **items):
+        self.torchs = torch.Generator().manual_seed(1)
+        self.numpys, self.pythons = np.random.default_rng(2), random.Random(3)
+        self.transform = Transform()
+        super().__init__(**items)
+
+    def __getitem__(self, key):
+        drawn = self.numpys.random() + self.pythons.random() + self.transform.drawn.random()
+        return super().__getitem__(key) + torch.randn((), generator=self.torchs) + drawn
+
+
+def test_looking_at_a_batch_leaves_its_own_generators_as_they_were():
+    """Red before: only the global ones were put back."""
+    seen, unseen = (AugmentedByItsOwn(x=torch.ones(2)) for _ in range(2))
+    fingerprint_tree([seen])
+    num_bytes(seen)
+    assert seen["x"].tolist() == unseen["x"].tolist()
+
+
 def test_looking_at_a_batch_that_draws_when_it_is_asked_draws_nothing():
     """Red before: a training that was looked at drew other augmentations."""
     batch = Augmented(x=torch.ones(2))

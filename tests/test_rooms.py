@@ -40,6 +40,7 @@ ORDER = (
         "batches",
         "parameters",
         "returned_loss",
+        "generators",
         "containers",
         "plain_tensors",
         "formatting",

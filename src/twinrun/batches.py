@@ -18,10 +18,10 @@ from typing import TypeVar, cast
 
 import numpy as np
 import torch
-from pytorch_lightning.utilities.seed import isolate_rng
 from torch.utils import _pytree
 
 from twinrun.containers import is_really
+from twinrun.generators import undrawn
 from twinrun.plain_tensors import plain_tensors
 
 Batch = TypeVar("Batch")
@@ -136,7 +136,7 @@ def _is_its_own(value: object, item: object) -> bool:
         return True
     if not (isinstance(value, Mapping) and isinstance(item, Mapping)):
         return False
-    with isolate_rng(include_cuda=torch.cuda.is_initialized()):  # see `children`
+    with undrawn(value):  # see `children`
         keys = list(item.keys())
         return keys == list(value.keys()) and all(item[key] is value[key] for key in keys)
 
@@ -145,13 +145,13 @@ def children(value: object) -> list[tuple[str, object]] | None:
     """Return what a container holds, by name; None for anything else, and where it refuses.
 
     One that makes what it holds when it is asked, such as an augmented image, may draw random
-    numbers for it: the generators are put back, and the training draws the same ones.
+    numbers for it: the generators, its own too, are put back, and the training draws the same ones.
     """
     makes = getattr(type(value), "__getitem__", None)
     try:
         if makes in PLAIN_READS or issubclass(type(value), LEAVES):
             return _children(value)
-        with isolate_rng(include_cuda=torch.cuda.is_initialized()):
+        with undrawn(value):
             return _children(value)
     except Exception:  # of whatever class: the object is a user's
         return None

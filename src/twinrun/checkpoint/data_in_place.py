@@ -24,9 +24,10 @@ from twinrun.checkpoint.reached import (
 )
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
-from twinrun.checkpoint.unsaved_state import GENERATORS, OURS
+from twinrun.checkpoint.unsaved_state import OURS
 from twinrun.checkpoint.walk import PLAIN, Reached
 from twinrun.containers import is_hidden_iterator
+from twinrun.generators import GENERATORS
 
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 

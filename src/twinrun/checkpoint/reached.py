@@ -15,9 +15,10 @@ import torch
 
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.stream_position import Stateful
-from twinrun.checkpoint.unsaved_state import GENERATORS, OURS
+from twinrun.checkpoint.unsaved_state import OURS
 from twinrun.checkpoint.walk import DEEPEST, PLAIN, Reached, Walk, attributes_seen, is_users
 from twinrun.containers import is_hidden_iterator
+from twinrun.generators import GENERATORS
 
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")

@@ -12,7 +12,6 @@ optimizers what changes beside their `state_dict`.
 import hashlib
 import io
 import pickle
-import random
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,9 +29,9 @@ from twinrun.containers import (
     is_hidden_iterator,
     size_of,
 )
+from twinrun.generators import GENERATORS
 from twinrun.optimizer_attributes import iterators_beside, set_by, values_beside
 
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator

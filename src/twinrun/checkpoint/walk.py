@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from twinrun.checkpoint.stream_position import told_anew
-from twinrun.checkpoint.unsaved_state import GENERATORS, MOST_LOOKED_AT, OURS, WRAPPED
+from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, WRAPPED
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -26,6 +26,7 @@ from twinrun.containers import (
     is_hidden_iterator,
     size_of,
 )
+from twinrun.generators import GENERATORS
 from twinrun.process.import_path import OURS_AS_USERS
 
 PLAIN = (bool, int, float, str, bytes, type(None))

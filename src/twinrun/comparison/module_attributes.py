@@ -9,7 +9,6 @@ generators of random numbers; of other objects (a logger, a file) nobody knows t
 """
 
 import copy
-import random
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
@@ -18,6 +17,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 
+from twinrun.generators import set_state, state_of
 from twinrun.optimizer_attributes import own_attributes
 from twinrun.trace.fingerprints import fingerprint_tree
 
@@ -63,7 +63,7 @@ def attributes_of(
             own = {
                 n: v for n, v in own.items() if _is_changed(f"{path}.{n}", prints, changed_since)
             }
-        states = {name: _state(value) for name, value in own.items()}
+        states = {name: state_of(value) for name, value in own.items()}
         plain = {name: value for name, value in own.items() if _is_plain(value, taken, ())}
         found[path] = Attributes(
             names=names,
@@ -105,7 +105,7 @@ def set_attributes(
             if not _refilled(own.get(name), value):
                 own[name] = value
         for name, state in found["generators"].items():
-            _set_state(own.get(name), state)
+            set_state(own.get(name), state)
 
 
 def _parts(
@@ -134,7 +134,7 @@ def _taken(module: torch.nn.Module) -> set[int]:
 def _prints(path: str, own: Mapping[str, object], taken: set[int]) -> dict[str, int]:
     found = {}
     for name, value in own.items():
-        state = _state(value)
+        state = state_of(value)
         if state is not None or _is_plain(value, taken, ()):
             found[f"{path}.{name}"] = fingerprint_tree(value if state is None else state)
     return found
@@ -187,21 +187,3 @@ def _refilled(own: object, value: object) -> bool:
         case _:
             return False
     return True
-
-
-def _state(value: object) -> object | None:
-    """Return the state of a generator; None for anything else."""
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, np.random.Generator):
-        return copy.deepcopy(value.bit_generator.state)
-    return value.getstate() if isinstance(value, random.Random) else None
-
-
-def _set_state(value: object, state: object) -> None:
-    if isinstance(value, torch.Generator) and isinstance(state, torch.Tensor):
-        value.set_state(state)
-    elif isinstance(value, np.random.Generator) and isinstance(state, dict):
-        value.bit_generator.state = copy.deepcopy(state)
-    elif isinstance(value, random.Random) and isinstance(state, tuple):
-        value.setstate(state)

@@ -260,3 +260,9 @@ class StepTables:
 
     def _spool(self, name: str, dtype: Any) -> Spool:
         return Spool(dtype, None if self._folder is None else self._folder / name)
+
+
+def details_of(parameters: Mapping[str, torch.Tensor], module: torch.nn.Module) -> int:
+    """Count the fingerprints of single tensors and generators that a step has."""
+    # Of the generators of GPUs it knows nothing: the runs of a pair must keep the same steps.
+    return 3 * len(parameters) + len(list(module.buffers())) + 6

@@ -37,7 +37,7 @@ from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
 from twinrun.trace.step_row import StepRow
-from twinrun.trace.step_tables import StepTables
+from twinrun.trace.step_tables import StepTables, details_of
 
 if TYPE_CHECKING:  # a run imports it when it writes its tables
     import pandas as pd
@@ -128,7 +128,7 @@ class Tracer(pl.Callback):
             self._tables.set_initial(
                 initial=fingerprints_of(parameters), initial_buffers=fingerprints_of(buffers)
             )
-        self._tables.begin(most=self.traced.per_tensor, of_step=_details_of(parameters, pl_module))
+        self._tables.begin(most=self.traced.per_tensor, of_step=details_of(parameters, pl_module))
         self._between = BetweenSteps(trainer, pl_module)
         # A module that optimizes manually may have torch's own optimizer step, around Lightning's
         # hooks. In automatic optimization a hook would have compiled steps done in parts.
@@ -293,13 +293,6 @@ class Tracer(pl.Callback):
         """Take the tables of a checkpoint."""
         self._tables.load(state_dict["tables"])
         self.losses.load(state_dict["losses"])
-        self.resumed_at = list(state_dict["resumed_at"])
         # A training that goes back to where it was, as LearningRateFinder does, is not resumed.
-        if state_dict["saved_by"] != self._identity:
-            self.resumed_at.append(self.steps)
-
-
-def _details_of(parameters: Mapping[str, torch.Tensor], module: pl.LightningModule) -> int:
-    """Count the fingerprints of single tensors and generators that a step has."""
-    # Of the generators of GPUs it knows nothing: the runs of a pair must keep the same steps.
-    return 3 * len(parameters) + len(list(module.buffers())) + 6
+        is_own = state_dict["saved_by"] == self._identity
+        self.resumed_at = [*state_dict["resumed_at"], *([] if is_own else [self.steps])]

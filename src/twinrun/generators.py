@@ -1,0 +1,69 @@
+"""Random number generators of the user's own, beside the global ones: reading and setting them."""
+
+import copy
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from pytorch_lightning.utilities.seed import isolate_rng
+
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+
+
+def state_of(value: object) -> object | None:
+    """Return a copy of a generator's state; None for anything else."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, np.random.Generator):
+        return copy.deepcopy(value.bit_generator.state)
+    if isinstance(value, np.random.RandomState):
+        return value.get_state()
+    return value.getstate() if isinstance(value, random.Random) else None
+
+
+def set_state(value: object, state: object) -> None:
+    """Set a generator to what `state_of` returned; anything else stays as it is."""
+    if isinstance(value, torch.Generator) and isinstance(state, torch.Tensor):
+        value.set_state(state)
+    elif isinstance(value, np.random.Generator) and isinstance(state, dict):
+        value.bit_generator.state = copy.deepcopy(state)
+    elif isinstance(value, np.random.RandomState) and isinstance(state, tuple):
+        value.set_state(state)
+    elif isinstance(value, random.Random) and isinstance(state, tuple):
+        value.setstate(state)
+
+
+@contextmanager
+def undrawn(owner: object) -> Iterator[None]:
+    """Put generators back that reading an object may draw from.
+
+    The global ones, and those that the object holds, itself or in an object that it holds.
+    """
+    states = [(found, state_of(found)) for found in _held(owner)]
+    try:
+        with isolate_rng(include_cuda=torch.cuda.is_initialized()):
+            yield
+    finally:
+        for found, state in states:
+            set_state(found, state)
+
+
+def _held(owner: object) -> Iterator[object]:
+    for value in _attributes(owner):
+        for found in (value, *_attributes(value)):
+            if isinstance(found, GENERATORS):
+                yield found
+
+
+def _attributes(owner: object) -> list[object]:
+    slots = [name for kind in type(owner).__mro__ for name in _slots(kind)]
+    return [*getattr(owner, "__dict__", {}).values()] + [
+        getattr(owner, name) for name in slots if hasattr(owner, name)
+    ]
+
+
+def _slots(kind: type) -> list[str]:
+    found = vars(kind).get("__slots__", ())
+    return [found] if isinstance(found, str) else [name for name in found if name != "__dict__"]
