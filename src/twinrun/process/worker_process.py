@@ -25,6 +25,7 @@ from twinrun.process import messages
 from twinrun.process.job import note, say
 from twinrun.process.machine import SET_BY_US
 from twinrun.process.messages import FailureMessage, ProgressMessage
+from twinrun.process.parent import STARTED_BY, this_process
 
 POLL_SECONDS = 0.1
 SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
@@ -59,6 +60,8 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             env={
                 **inherited,
+                # srun starts its processes from elsewhere.
+                **({} if prefix else {STARTED_BY: this_process()}),
                 "PYTHONPATH": search,
                 **environment,
                 # So that what this process inherited is told from what it was given.

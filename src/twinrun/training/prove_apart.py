@@ -12,9 +12,7 @@ short trainings are done one after the other in the fresh process.
 """
 
 import contextlib
-import ctypes
 import multiprocessing
-import signal
 import sys
 import tempfile
 import traceback
@@ -34,6 +32,7 @@ from twinrun.process.forked import death
 from twinrun.process.imported_code import Imported, imported_files
 from twinrun.process.launching import launch
 from twinrun.process.machine_faults import SENT, is_machine_fault
+from twinrun.process.parent import end_with_parent, this_process
 from twinrun.proof_records import Proof
 from twinrun.training.load_workload import load_workload
 from twinrun.training.prove import (
@@ -153,7 +152,9 @@ class _ShortTrainings:
             return train_shortly(asked)
         with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
             file = Path(folder, "trained.pt")
-            process = multiprocessing.get_context("fork").Process(target=_train, args=(asked, file))
+            process = multiprocessing.get_context("fork").Process(
+                target=_train, args=(asked, file, this_process())
+            )
             process.start()
             process.join()
             if not file.exists():
@@ -171,10 +172,9 @@ class _ShortTrainings:
         raise ERRORS[found["failed"] or "other"](found["why"] or "")
 
 
-def _train(asked: ShortTraining, file: Path) -> None:
+def _train(asked: ShortTraining, file: Path, parent: str) -> None:
     """Train in the forked process, and write what was found, or the failure, to a file."""
-    pr_set_pdeathsig = 1  # the system ends it with the process that started it
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    end_with_parent(parent)
     found: Forked = {"trained": None, "failed": None, "why": None, "code": {}}
     try:
         found["trained"] = train_shortly(asked)
