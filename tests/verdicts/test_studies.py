@@ -207,6 +207,15 @@ class TestResume:
         found = {"workload": "digits", "variant": "serial", "stops": stops}
         return Evidence(path="resumes/digits/serial.json", found=found)
 
+    def test_a_whole_run_that_was_resumed_itself_is_said(self):
+        """Red before: nothing said that both sides may have lost the same."""
+        table = self.table(twinrun={"mid_epoch": "equal"})
+        table.found["whole_resumed_at"] = [6]
+        (verdict,) = studies.resume([table], [], [])
+        assert (
+            "was itself resumed after step 6, so that what both lose alike" in verdict["measured"]
+        )
+
     def test_each_checkpoint_has_its_key(self):
         answers = {"mid_epoch": "differs", "last_batch": "equal", "before_validation": "not run"}
         found = self.table(lightning=answers, twinrun=dict.fromkeys(answers, "equal"))
@@ -451,7 +460,11 @@ class TestContest:
     def test_the_answer_is_of_the_first(self, a, b, answer, measured):
         values = {self.A: a, self.B: b}
         found = Evidence(path="x.json", found=ranking(values, contestants=values))
+        found.found["trials"][-1]["resumed_at"] = [6]  # red before: no contest said so
         (row,) = studies.contest([found], [], [])
+        assert row["measured"].endswith(
+            f"; resumed: {found.found['trials'][-1]['label']} after step 6"
+        )
         assert (row["key"], row["workload"], row["variant"]) == ("contest", "wide", "serial")
         assert row["answer"] == answer
         assert measured in row["measured"]
