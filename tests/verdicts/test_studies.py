@@ -424,6 +424,14 @@ class TestSweep:
 class TestContest:
     A, B = "wide/serial", "narrow/serial"
 
+    def test_who_was_resumed_is_said(self):
+        """Red before: no contest said so."""
+        values = {self.A: [0.9, 0.8], self.B: [0.7, 0.75]}
+        found = ranking(values, contestants=values)
+        found["trials"][-1]["resumed_at"] = [6]
+        (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
+        assert row["measured"].endswith("; resumed: lr narrow/serial, seed 2 after step 6")
+
     @pytest.mark.parametrize(
         ("a", "b", "answer", "measured"),
         [
@@ -460,11 +468,7 @@ class TestContest:
     def test_the_answer_is_of_the_first(self, a, b, answer, measured):
         values = {self.A: a, self.B: b}
         found = Evidence(path="x.json", found=ranking(values, contestants=values))
-        found.found["trials"][-1]["resumed_at"] = [6]  # red before: no contest said so
         (row,) = studies.contest([found], [], [])
-        assert row["measured"].endswith(
-            f"; resumed: {found.found['trials'][-1]['label']} after step 6"
-        )
         assert (row["key"], row["workload"], row["variant"]) == ("contest", "wide", "serial")
         assert row["answer"] == answer
         assert measured in row["measured"]

@@ -49,7 +49,8 @@ def job(snakemake: Script, *, threads: int = 1) -> Iterator[None]:
         try:
             require_threads(threads, granted=snakemake.threads)
             yield
-        except Exception as error:  # every failure must leave one sentence and its traceback
+        # Every failure must leave one sentence and its traceback, and so must Ctrl-C.
+        except (Exception, KeyboardInterrupt) as error:
             sentence = sentence_of(error)
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
