@@ -83,6 +83,15 @@ def by_lightning(error):
         (ValueError("Invalid learning rate: 9"), False),
         (TwinrunError("hyperparameters.lr: Module has no parameter of that name"), False),
         (RuntimeError("DataLoader worker raised: KeyError"), False),
+        # Red before, these four: the disk was full under a checkpoint or a cache of the user's.
+        (
+            RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
+            True,
+        ),
+        (RuntimeError("unable to write to file </torch_7>: No space left on device (28)"), True),
+        (Exception("Error while serializing: I/O error: No space left on device"), True),
+        (RuntimeError("database or disk is full"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:145] . failed reading archive"), False),
         (SIGTERMException(), True),  # red before, as the next line: "the code ends the program"
         (by_lightning(KeyboardInterrupt()), True),
         (by_lightning(ValueError("Invalid learning rate: 9")), False),

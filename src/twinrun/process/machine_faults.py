@@ -17,6 +17,13 @@ OF_THE_MACHINE = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
 }
 NO_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
+# What a library in another language says of the same without an OSError: of shared memory for data
+# workers, torch.save (whose message says nothing of the disk), safetensors, SQLite.
+SAID = (
+    *("no space left on device", "disk quota exceeded", "input/output error"),
+    *("too many open files", "stale file handle", "database or disk is full"),
+    *("pytorchstreamwriter failed writing", ". unexpected pos"),
+)
 # https://github.com/pytorch/pytorch/blob/v2.11.0/torch/utils/data/_utils/signal_handling.py
 LOST_WORKER = ("killed by signal", "exited unexpectedly")
 # Signals of the system, of a cluster or of a user, who end a process whatever it computes.
@@ -34,7 +41,7 @@ def is_machine_fault(error: BaseException | None) -> bool:
     elif _is_of_worker(error):
         is_fault = _is_lost(error)
     else:
-        is_fault = lacks_memory(error)
+        is_fault = lacks_memory(error) or _is_said(error)
     return is_fault or is_machine_fault(error.__cause__)
 
 
@@ -49,7 +56,7 @@ def is_disturbance(error: BaseException | None) -> bool:
     if isinstance(error, OSError):
         is_fault = error.errno in OF_THE_MACHINE - {errno.ENOMEM}
     else:
-        is_fault = _is_of_worker(error) and _is_lost(error)
+        is_fault = _is_lost(error) if _is_of_worker(error) else _is_said(error)
     return is_fault or is_disturbance(error.__cause__)
 
 
@@ -62,6 +69,11 @@ def lacks_memory(error: BaseException) -> bool:
 
 def _is_of_worker(error: BaseException) -> bool:
     return "dataloader worker" in str(error).lower()
+
+
+def _is_said(error: BaseException) -> bool:
+    text = str(error).lower()
+    return any(words in text for words in SAID)
 
 
 def _is_lost(error: BaseException) -> bool:
