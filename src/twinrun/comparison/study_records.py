@@ -148,7 +148,7 @@ class Trial(TypedDict):
     metrics: dict[str, float]
     """Everything else that was logged last; `logged lr` where `lr` is in the point."""
     fit_seconds: float | None
-    """Training and validation; None of one that was resumed, whose last process alone is known."""
+    """Training and validation; None for one that was resumed: its last process alone is known."""
     ended: str
     """`finished`, or why it ended otherwise."""
     run: str

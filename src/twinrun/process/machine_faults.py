@@ -1,7 +1,7 @@
 """Which failures are the machine's, and not those of what a job computes.
 
 The job of such a failure fails and is run again, perhaps with more memory. Any other failure of a
-training is a result (see `training.failed_run`). Whoever keeps the failure of a part (a test, a
+training is a result (see `training.failed_run`). What keeps the failure of a part (a test, a
 proof, a resumed training, a variant of a timing) asks here first.
 """
 
