@@ -27,6 +27,7 @@ OF_TRIAL = {
     "predicted_on": None,
     "tested": {},
     "doubts": [],
+    "resumed_at": [],
 }
 
 
@@ -55,6 +56,7 @@ def ranking(
             "run": f"{name}/{seed}",
             "weights_sha256": f"{'' if are_same else name}{seed}",
             "doubts": [],
+            "resumed_at": [],
             "predictions_sha256": f"{'' if are_same else name}{seed}",
             "predicted_on": "samples",
             "tested": {},

@@ -57,7 +57,7 @@ LONGEST_MODULE, LONGEST_FUNCTION = 300, 60
 LONGER_MODULES = {}
 LONGER_FUNCTIONS = {
     "twinrun.timing.measure.measure": "one flat sequence, a third of it the record",
-    "twinrun.training.train.train": "one flat sequence: assemble, fit, write",
+    "twinrun.training.train._train": "one flat sequence: assemble, fit, write",
 }
 
 

@@ -13,10 +13,24 @@ class JobError(TwinrunError):
     """
 
 
+def signal_behind(error: BaseException) -> str | None:
+    """Return the signal that an exception is of, also where Lightning ends the program for it.
+
+    It raises a SIGTERMException, and exits with code 1 where it meets a KeyboardInterrupt.
+    """
+    met = error.__context__ if isinstance(error, SystemExit) else error
+    if isinstance(met, KeyboardInterrupt):
+        return "SIGINT (Ctrl-C)"
+    is_term = isinstance(error, SystemExit) and type(error).__name__ == "SIGTERMException"
+    return "SIGTERM" if is_term else None
+
+
 def sentence_of(error: BaseException) -> str:
     """Say an exception in one sentence."""
     if isinstance(error, TwinrunError):
         return str(error)
+    if (name := signal_behind(error)) is not None:
+        return f"interrupted by {name}"
     if isinstance(error, SystemExit):
         return f"the code ends the program (sys.exit({error.code!r}))"
     first = str(error).strip().split("\n")[0]

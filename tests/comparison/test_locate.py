@@ -1,5 +1,6 @@
 """A pair that differs is replayed, and the operation that made it diverge is named."""
 
+import errno
 import json
 
 import msgspec
@@ -73,12 +74,17 @@ def test_what_cannot_be_replayed_is_an_answer_and_no_failed_job(tmp_path, monkey
     assert "Not located, because " in found["sentence"]
 
 
-def test_a_fault_of_the_machine_is_no_answer(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [JobError("killed by signal 9"), OSError(errno.ENOSPC, "No space left on device")]
+)
+def test_a_fault_of_the_machine_is_no_answer(tmp_path, monkeypatch, error):
+    """Red before: "Not located, because No space left on device"."""
+
     def refuse(*_, **__):
-        raise JobError("killed by signal 9")
+        raise error
 
     monkeypatch.setattr("twinrun.comparison.locate.launch", refuse)
-    with pytest.raises(JobError):
+    with pytest.raises(type(error)):
         located(tmp_path, [(3, "gradients", "encoder.bias")])
 
 

@@ -335,6 +335,25 @@ def test_what_is_nan_beside_the_metric_is_named(tmp_path):
     assert best["measured"].endswith("; but of lr 0.9, seed 3 test_loss is no number")
 
 
+def test_runs_that_were_resumed_are_named(tmp_path):
+    """Red before: no sweep and no contest said so, and seconds were of the last process alone."""
+    runs = [
+        write_trial(tmp_path, rate, rate + seed / 100, seed=seed)
+        for rate in (0.1, 0.9)
+        for seed in (1, 2, 3)
+    ]
+    vouch(runs[-1], artifacts.read_json(runs[-1]) | {"resumed_at": [6, 9]})
+    found = ranked(tmp_path, runs)
+    seconds = {trial["label"]: trial["fit_seconds"] for trial in found["trials"]}
+    assert [label for label, of in seconds.items() if of is None] == ["lr 0.9, seed 3"]
+    _, best = studies.sweep([Evidence(path="x", found=found)], [], [])
+    assert best["measured"].endswith("; resumed: lr 0.9, seed 3 after steps 6 and 9")
+    for trial in found["trials"]:
+        trial["resumed_at"] = [6]
+    _, best = studies.sweep([Evidence(path="x", found=found)], [], [])
+    assert best["measured"].endswith("; 6 of 6 runs were resumed")
+
+
 @pytest.mark.parametrize(
     ("predicted", "on", "f1", "are_same"),
     [

@@ -364,7 +364,8 @@ def test_a_stop_that_loses_outputs_has_lost_something(tmp_path, options, lost):
     plain = {"predictions": {"scores": torch.ones(3)}}
     resumed = {"metrics": {"test_loss": 1.0}, "resumed_at": [3], "was_stopped": True}
     resumed |= {"settings.variant.stop": "mid_epoch"} | options.get("changes", {})
-    whole = write_run(tmp_path / "whole", changes={"metrics": {"test_loss": 1.0}}, **plain)
+    first = {"metrics": {"test_loss": 1.0}, "resumed_at": [2]}
+    whole = write_run(tmp_path / "whole", changes=first, **plain)
     stopped = write_run(tmp_path / "stopped", **plain | options | {"changes": resumed})
     diagnose_pair(
         tmp_path,
@@ -378,3 +379,5 @@ def test_a_stop_that_loses_outputs_has_lost_something(tmp_path, options, lost):
     assert row["answer"] == "differs"
     assert row["measured"].startswith("0 of 1 kind of stop loses nothing; differs: between two")
     assert f"(in {lost})" in row["measured"]
+    # Red before: nobody said so.
+    assert "itself resumed after step 2" in row["measured"]

@@ -43,6 +43,20 @@ def run(kind, label="", *, answer="differs", reason=None, lacks=None, **values):
     }
 
 
+def test_runs_that_were_resumed_are_named():
+    """Red before: no sentence of the study noise said so."""
+    perturbed = run("perturbation", "+1 ULP (2)", accuracy=0.9, scores=0.39)
+    perturbed |= {"resumed_at": [6]}
+    changed = run("change", "threads: 2", accuracy=0.9, scores=0.5) | {"resumed_at": [3, 9]}
+    found = table(changed)
+    found["runs"] += [perturbed]
+    scale = scale_of(found)
+    assert "; resumed: +1 ULP (2) after step 6" in ground(found, scale)
+    assert "resumed after steps 3 and 9" in clause(changed, weigh(scale, changed))
+    stopped = {**changed, "study": "resume"}
+    assert "resumed" not in clause(stopped, weigh(scale, stopped))
+
+
 def table(*changes, rounding=ROUNDING, seeds=SEEDS, accuracy=ACCURACY):
     perturbed = zip(rounding, accuracy["perturbation"], strict=False)
     others = zip(seeds, accuracy["seed"], strict=False)

@@ -52,6 +52,14 @@ def test_a_failure_is_one_line_on_the_terminal_and_a_traceback_in_the_log(tmp_pa
     assert log.startswith("Traceback")
 
 
+def test_an_interruption_is_one_line_on_the_terminal(tmp_path):
+    """Red before: a traceback, and no word in the log."""
+    code, _, err, log = run_job(tmp_path, "raise KeyboardInterrupt")
+    assert code == 1
+    assert err == f"train seed=1: interrupted by SIGINT (Ctrl-C) (log: {tmp_path}/logs/train.log)\n"
+    assert log.endswith("train seed=1: interrupted by SIGINT (Ctrl-C)\n")
+
+
 def test_fewer_threads_than_needed_are_refused(tmp_path):
     code, _, err, _ = run_job(tmp_path, 'print("the body ran")', threads=4)
     assert code == 1

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import snakemake.shell
 
-from twinrun.errors import TwinrunError
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.machine import ARITHMETIC
@@ -61,6 +61,20 @@ def note_signals(path):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: Path(path).write_text(str(number)))
     Path(path).write_text("started")
+    while True:
+        time.sleep(0.05)
+
+
+def fail_at_signal(ends):
+    """Fail where a signal comes, as a module does whose own processes were sent it, too."""
+
+    def end(number, frame):
+        if ends:
+            sys.exit(1)
+        raise ValueError("my helper is gone")
+
+    signal.signal(signal.SIGTERM, end)
+    os.kill(os.getppid(), signal.SIGTERM)
     while True:
         time.sleep(0.05)
 
@@ -141,6 +155,22 @@ def test_cublas_is_configured_by_a_deterministic_variant_else_inherited(
 def test_failures_are_one_sentence(kind, sentence):
     with pytest.raises(TwinrunError, match=sentence):
         launch("test_launching:fail", {"kind": kind}, {})
+
+
+@pytest.mark.parametrize(
+    ("ends", "sentence"),
+    [
+        (False, r"^ValueError: my helper is gone \(after SIGTERM, which ends a job\)$"),
+        (
+            True,
+            r"^the code ends the program \(sys.exit\(1\)\) \(after SIGTERM, which ends a job\)$",
+        ),
+    ],
+)
+def test_what_fails_behind_a_signal_says_nothing_of_what_was_called(ends, sentence):
+    """Red before: it was kept, for good, as what a training or the replay of a step had come to."""
+    with pytest.raises(JobError, match=sentence):
+        launch("test_launching:fail_at_signal", {"ends": ends}, {})
 
 
 def test_workers_know_their_place(tmp_path, monkeypatch):

@@ -154,6 +154,17 @@ def test_an_import_that_breaks_off_is_not_remembered(project, end):
     assert "sister.loss" in discover(["unfinished"], ["mine"], memory)
 
 
+def test_an_import_that_was_killed_is_done_again(project):
+    """Red before: jobs were planned without the user's code, and done anew at the next start."""
+    (project / "mine/killed.py").write_text(
+        "import os, signal\nfrom pathlib import Path\n"
+        "if not Path('here').exists():\n"
+        "    Path('here').touch()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert "killed" in discover(["killed"], ["mine"], project / "imports.json")
+
+
 def test_what_is_installed_decides_what_is_imported(project, monkeypatch):
     memory = project / "imports.json"
     discover(["my_model"], ["mine"], memory)

@@ -65,6 +65,18 @@ def test_speed_up_and_efficiency_are_against_the_first_variant(scaling):
     assert partitioned["low"] < 1 < partitioned["high"]
 
 
+def test_a_run_that_was_resumed_is_named_and_left_out(tmp_path):
+    """Red before: the epoch with which its later process began counted as a steady one."""
+    runs = [write_run(tmp_path, variant, repeat) for variant in VARIANTS[:2] for repeat in (1, 2)]
+    for run, steps in ((runs[0], [40]), (runs[2], [20]), (runs[3], [60])):
+        write_manifest(run, artifacts.read_json(run) | {"resumed_at": steps})
+    summarise(runs, epochs=tmp_path / "digits.csv", summary=tmp_path / "digits.json")
+    found = artifacts.read_json(tmp_path / "digits.json")
+    assert [(row["variant"], row["epochs"]) for row in found["medians"]] == [("one-worker", 4)]
+    (skipped,) = found["skipped"]
+    assert (skipped["variant"], skipped["reason"][:14]) == ("two-workers", "it was resumed")
+
+
 def test_an_only_epoch_is_measured_for_want_of_others(tmp_path):
     run = write_run(tmp_path, "one-worker", epochs=1)
     summarise([run], epochs=tmp_path / "digits.csv", summary=tmp_path / "digits.json")

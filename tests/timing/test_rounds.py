@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from example_trainings import VARIANT
 
 from twinrun import artifacts
 from twinrun.config.definitions import Timing, TimingFiles, Variant, Workload
+from twinrun.errors import JobError, TwinrunError
 from twinrun.timing.measure import measure
 from twinrun.timing.round_length import steps_of_round
 from twinrun.timing.summary import read
@@ -172,6 +174,40 @@ def test_a_size_that_gives_the_batches_of_another_is_no_size(clocked, order):
 )
 def test_a_round_is_long_enough_for_the_fastest_and_not_too_long_for_the_slowest(seconds, expected):
     assert steps_of_round(10, seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "is_kept"),
+    [
+        (JobError("its short training was ended by SIGTERM"), False),
+        (JobError("out of memory (bad_alloc): give the job more memory"), True),
+        (TwinrunError("optimizer: fused was not proven"), True),
+    ],
+)
+def test_a_proof_that_was_killed_is_no_reason_to_skip_a_variant(
+    clocked, monkeypatch, error, is_kept
+):
+    """Red before: the variant had no times for good."""
+
+    def proof_of(_):
+        raise error
+
+    monkeypatch.setattr("twinrun.timing.rounds.proof_of", proof_of)
+    fast = replace(PLAIN, optimizer="foreach")
+    with nullcontext() if is_kept else pytest.raises(JobError):
+        _, summary = clocked(["train"], slow=fast)
+        assert [row["reason"] for row in summary["skipped"]] == [str(error)]
+
+
+def test_a_disturbance_is_no_reason_to_skip_a_phase(clocked, monkeypatch):
+    """Red before: the phase had no times for good."""
+
+    def warm_up(*_):
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    monkeypatch.setattr("twinrun.timing.rounds.TimedVariant.warm_up", warm_up)
+    with pytest.raises(RuntimeError, match="is killed by signal"):
+        clocked(["train"])
 
 
 def test_a_clock_too_coarse_for_a_step_leaves_a_round_finite():

@@ -1,11 +1,13 @@
 """A training that fails is a result; what the machine does to a job is none."""
 
 import errno
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from example_trainings import VARIANT, WORKLOAD, arguments
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from twinrun import run_files
 from twinrun.config.definitions import Identity
@@ -56,6 +58,17 @@ def test_an_operation_without_a_deterministic_form_is_a_result(tmp_path):
     assert "use another operation in its place" in failure
 
 
+def by_lightning(error):
+    """Have Lightning, or a module, end the program where an exception is met."""
+    try:
+        try:
+            raise error
+        except BaseException:
+            sys.exit(1)
+    except SystemExit as end:
+        return end
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -70,6 +83,19 @@ def test_an_operation_without_a_deterministic_form_is_a_result(tmp_path):
         (ValueError("Invalid learning rate: 9"), False),
         (TwinrunError("hyperparameters.lr: Module has no parameter of that name"), False),
         (RuntimeError("DataLoader worker raised: KeyError"), False),
+        # Red before, these four: the disk was full under a checkpoint or a cache of the user's.
+        (
+            RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"),
+            True,
+        ),
+        (RuntimeError("unable to write to file </torch_7>: No space left on device (28)"), True),
+        (Exception("Error while serializing: I/O error: No space left on device"), True),
+        (RuntimeError("database or disk is full"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:145] . failed reading archive"), False),
+        (SIGTERMException(), True),  # red before, as the next line: "the code ends the program"
+        (by_lightning(KeyboardInterrupt()), True),
+        (by_lightning(ValueError("Invalid learning rate: 9")), False),
+        (SystemExit(0), False),
     ],
 )
 def test_faults_of_the_machine_are_told_from_those_of_the_training(error, expected):

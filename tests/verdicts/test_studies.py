@@ -210,6 +210,15 @@ class TestResume:
         found = {"workload": "digits", "variant": "serial", "stops": stops}
         return Evidence(path="resumes/digits/serial.json", found=found)
 
+    def test_a_whole_run_that_was_resumed_itself_is_said(self):
+        """Red before: nothing said that both sides may have lost the same."""
+        table = self.table(twinrun={"mid_epoch": "equal"})
+        table.found["whole_resumed_at"] = [6]
+        (verdict,) = studies.resume([table], [], [])
+        assert (
+            "was itself resumed after step 6, so that what both lose alike" in verdict["measured"]
+        )
+
     def test_each_checkpoint_has_its_key(self):
         answers = {"mid_epoch": "differs", "last_batch": "equal", "before_validation": "not run"}
         found = self.table(lightning=answers, twinrun=dict.fromkeys(answers, "equal"))
@@ -417,6 +426,14 @@ class TestSweep:
 
 class TestContest:
     A, B = "wide/serial", "narrow/serial"
+
+    def test_who_was_resumed_is_said(self):
+        """Red before: no contest said so."""
+        values = {self.A: [0.9, 0.8], self.B: [0.7, 0.75]}
+        found = ranking(values, contestants=values)
+        found["trials"][-1]["resumed_at"] = [6]
+        (row,) = studies.contest([Evidence(path="x.json", found=found)], [], [])
+        assert row["measured"].endswith("; resumed: lr narrow/serial, seed 2 after step 6")
 
     @pytest.mark.parametrize(
         ("a", "b", "answer", "measured"),

@@ -21,11 +21,16 @@ from twinrun.errors import TwinrunError
 from twinrun.process.environment import planned_identity
 from twinrun.process.gpus import count_gpus
 from twinrun.process.import_log import state_of
+from twinrun.process.parent import name_workflow
 from twinrun.process.planned_code import hash_of_code, modules_beside
 from twinrun.training.start_rehearsal import rehearse
 
 # A job on a cluster parses this file again, on its node: what `auto` means is decided once, here.
 os.environ.setdefault("TWINRUN_GPUS", str(count_gpus()))
+
+
+# On Linux a job ends with the Snakemake that has parsed this file last, though it is killed.
+name_workflow()
 
 
 envvars:

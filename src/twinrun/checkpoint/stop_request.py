@@ -7,10 +7,13 @@ end there. The file is removed when it has been obeyed.
 
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytorch_lightning as pl
+
+from twinrun.errors import JobError, sentence_of
 
 FILE = -1  # beside the numbers of signals
 LOOK_SECONDS = 0.5  # between two looks for the file
@@ -32,6 +35,30 @@ class Stop(pl.Callback):
         self._signal = 0
         self._looked = time.monotonic()
         self._listen()
+
+    @property
+    def heard(self) -> str | None:
+        """The name of the signal that has come, whether or not it has been obeyed."""
+        return signal.Signals(self._signal).name if self._signal else None
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Take what fails behind a signal for the machine's fault, and for no result.
+
+        A cluster sends SIGTERM to all processes, those among them that a module has started.
+
+        Raises:
+            JobError: for any other exception of the body, where a signal has come.
+        """
+        try:
+            yield
+        except JobError:
+            raise
+        except Exception as error:
+            if self.heard is None:
+                raise
+            sentence = f"{sentence_of(error)} (after {self.heard}, which ends a job)"
+            raise JobError(sentence) from error
 
     def asked(self) -> int:
         """Say whether a stop was asked for: a signal's number, FILE, or 0."""

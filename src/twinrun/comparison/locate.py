@@ -34,6 +34,7 @@ from twinrun.errors import JobError
 from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.formatting import plural
 from twinrun.process.launching import environment_of, launch
+from twinrun.process.machine_faults import is_machine_fault
 
 REPEATS = 20  # of the step by each of two processes
 # Quantities that an operation of the step decides.
@@ -139,6 +140,8 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         raise  # the machine's fault: another start may do better
     # A replay is less than a training: what cannot be replayed must not cost the study its answers.
     except Exception as error:
+        if is_machine_fault(error):
+            raise
         found["sentence"] = f"{beginning(first)}. Not located, because {sentence_of_error(error)}."
         return found, []
     _judge(found, first, replayed, run)

@@ -147,8 +147,7 @@ def _measured(first: _Run, *, predicts: bool) -> Iterator[tuple[Measure, str]]:
             floor = 1 / (2 * len(array))  # half of one prediction
             yield Measure(name=name, kind="rows", floor=floor), name
             # They need not be scores: coordinates may double, and the largest stay where it is.
-            numbers = f"{name}{AS_NUMBERS}"
-            yield Measure(name=numbers, kind="numbers", floor=ROUNDING), name
+            yield Measure(name=f"{name}{AS_NUMBERS}", kind="numbers", floor=ROUNDING), name
         elif outputs.is_floating(array):
             yield Measure(name=name, kind="numbers", floor=ROUNDING), name
         else:
@@ -210,6 +209,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         run=listed["run"],
         answer="equal" if is_equal else "differs",
         reason=run.manifest["no_result"],
+        resumed_at=run.manifest["resumed_at"],
         values=values,
         lacks={
             name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"

@@ -4,7 +4,7 @@ JSON that is checked where it is written and where it is read, as for `study_rec
 """
 
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from twinrun import artifacts
 from twinrun.config.rule_records import KindOnScale
@@ -42,6 +42,8 @@ class NoiseRun(TypedDict):
     """By the name of a measure: a metric's value, or the distance to the reference."""
     lacks: dict[str, str]
     """Measures that it has no number of, and why."""
+    resumed_at: NotRequired[list[int]]
+    """The steps after which it was resumed; absent of one that left no network."""
     not_finite: list[str]
     """Those of them that are NaN or infinite, where the reference has a number."""
 

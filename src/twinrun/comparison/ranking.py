@@ -262,7 +262,7 @@ def _trial(
         value=value,
         lacks=lacks,
         metrics={_apart(name, point): found for name, found in measured.others_of(index).items()},
-        fit_seconds=left["seconds"]["fit"] if left else None,
+        fit_seconds=left["seconds"]["fit"] if left and not left["resumed_at"] else None,
         ended=manifest["ended"],
         run=path.as_posix(),
         weights_sha256=left["weights_sha256"] if left else None,
@@ -270,6 +270,7 @@ def _trial(
         predicted_on=left["evaluated_on"]["in_order"].get("predict") if left else None,
         tested=measured.tested[index],
         doubts=left["doubts"] if left else [],
+        resumed_at=left["resumed_at"] if left else [],
     )
 
 

@@ -59,18 +59,18 @@ def diagnose(
     rows = [_row(pair, Path(folder)) for pair in pairs]
     # ASSUME all pairs share the whole run: they differ in stop and type of checkpoint alone.
     whole = pairs[0]["whole"]
-    is_whole = run_files.failure_of(whole) is None
+    manifest = None if run_files.failure_of(whole) else run_files.read_run(whole)
     artifacts.write_csv(table, pd.DataFrame(rows)[COLUMNS])
-    write_stops(
-        summary,
-        ResumeTable(
-            workload=workload,
-            variant=variant,
-            seed=seed,
-            steps=run_files.read_run(whole)["steps"] if is_whole else 0,
-            stops=rows,
-        ),
+    found = ResumeTable(
+        workload=workload,
+        variant=variant,
+        seed=seed,
+        steps=manifest["steps"] if manifest else 0,
+        stops=rows,
     )
+    if manifest and manifest["resumed_at"]:
+        found["whole_resumed_at"] = manifest["resumed_at"]
+    write_stops(summary, found)
 
 
 def _row(pair: StopPair, folder: Path) -> StoppedRun:

@@ -124,6 +124,8 @@ class ResumeTable(TypedDict):
     """The seed of all runs."""
     steps: int
     """Steps of the whole run; 0 if it failed."""
+    whole_resumed_at: NotRequired[list[int]]
+    """The steps after which the whole run was itself resumed; absent where it never was."""
     stops: list[StoppedRun]
     """By stop and checkpoint type."""
 
@@ -149,7 +151,7 @@ class Trial(TypedDict):
     metrics: dict[str, float]
     """Everything else that was logged last; `logged lr` where `lr` is in the point."""
     fit_seconds: float | None
-    """Training and validation."""
+    """Training and validation; None for one that was resumed: its last process alone is known."""
     ended: str
     """`finished`, or why it ended otherwise."""
     run: str
@@ -164,6 +166,8 @@ class Trial(TypedDict):
     """All that its test logged."""
     doubts: list[str]
     """What raises a doubt whether the network computes numbers."""
+    resumed_at: list[int]
+    """The steps after which it was resumed."""
 
 
 class Choice(TypedDict):

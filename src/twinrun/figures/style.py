@@ -23,8 +23,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from twinrun.artifacts import atomic
-from twinrun.errors import JobError, sentence_of
+from twinrun.errors import sentence_of
 from twinrun.formatting import power_of_ten
+from twinrun.process.machine_faults import is_machine_fault
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#d1d9e0", "#ffffff"
 WIDTH_INCHES = 5.0
@@ -175,13 +176,13 @@ def reason_instead(output: str | Path) -> Iterator[None]:
         output: path of the SVG that the body draws.
 
     Raises:
-        JobError: as it came: a corrupt file is named, to be made again.
+        Exception: a fault of the machine, as it came: a corrupt file is named, to be made again.
     """
     try:
         yield
-    except JobError:
-        raise
     except Exception as error:
+        if is_machine_fault(error):
+            raise
         # The page has room for one sentence only; this is for mending it.
         traceback.print_exc()
         empty(output, title="This figure could not be drawn", reason=sentence_of(error))

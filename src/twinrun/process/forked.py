@@ -4,7 +4,6 @@ A user's module may end its process, hang, or be killed: the process that forked
 it is told of that, and continues. What the forked one prints is thrown away.
 """
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -15,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from twinrun.errors import TwinrunError
+from twinrun.process.parent import end_with_parent, this_process
 
 # On macOS a forked process may crash in Apple's libraries: there each imports anew.
 CONTEXT = (
@@ -50,7 +50,7 @@ def messages_of(
         TwinrunError: if it died of itself.
     """
     receiver, sender = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=_work, args=(sender, function))
+    process = CONTEXT.Process(target=_work, args=(sender, function, this_process()))
     process.start()
     sender.close()
     deadline = time.monotonic() + limit if limit is not None else None
@@ -74,10 +74,10 @@ def messages_of(
         raise TwinrunError(death(process.exitcode))
 
 
-def _work(sender: Connection, function: Callable[[Callable[[object], None]], None]) -> None:
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1  # the system ends it with the process that started it
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+def _work(
+    sender: Connection, function: Callable[[Callable[[object], None]], None], parent: str
+) -> None:
+    end_with_parent(parent)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)

@@ -8,7 +8,6 @@ progress or with the sentence of an error. What the function itself prints goes 
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -27,6 +26,7 @@ from twinrun.process import messages
 from twinrun.process.import_record import record_imports
 from twinrun.process.machine_faults import is_machine_fault
 from twinrun.process.messages import FailureMessage, Message, ProgressMessage
+from twinrun.process.parent import STARTED_BY, end_with_parent
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
 # transports, and the store at which the workers meet. NCCL names itself in every error, its own
@@ -72,9 +72,7 @@ def rebuilt(function: Callable[..., object], arguments: Mapping[str, object]) ->
 def _work(function: str) -> NoReturn:
     """Be the fresh process."""
     global _channel
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    end_with_parent(os.environ.pop(STARTED_BY, None))
     _rank_by_slurm()
     record_imports()
     arguments = json.load(sys.stdin)

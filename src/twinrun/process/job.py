@@ -9,9 +9,7 @@ result.
 """
 
 import contextlib
-import ctypes
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from twinrun.errors import JobError, sentence_of
+from twinrun.process.parent import ended_with_workflow
 
 
 class Script(Protocol):
@@ -46,11 +45,12 @@ def job(snakemake: Script, *, threads: int = 1) -> Iterator[None]:
     """
     name = " ".join([snakemake.rule, *(f"{k}={v}" for k, v in snakemake.wildcards.items())])
     log = Path(snakemake.log[0])
-    with _output_into(log), _ended_with_parent():
+    with _output_into(log), ended_with_workflow():
         try:
             require_threads(threads, granted=snakemake.threads)
             yield
-        except Exception as error:  # every failure must leave one sentence and its traceback
+        # Every failure must leave one sentence and its traceback, and so must Ctrl-C.
+        except (Exception, KeyboardInterrupt) as error:
             sentence = sentence_of(error)
             with contextlib.suppress(OSError):  # a full disk takes no log either
                 traceback.print_exc()
@@ -85,24 +85,6 @@ def require_threads(needed: int, *, granted: int) -> None:
             f"a run's identity, so run with --cores {needed} or more, or lower the variant's "
             f"`threads`"
         )
-
-
-@contextmanager
-def _ended_with_parent() -> Iterator[None]:
-    """Have Linux kill this process when its parent ends; other systems cannot.
-
-    See https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
-    """
-    if sys.platform != "linux":
-        yield
-        return
-    pr_set_pdeathsig = 1  # linux/prctl.h
-    prctl = ctypes.CDLL(None).prctl
-    prctl(pr_set_pdeathsig, signal.SIGKILL)
-    try:
-        yield
-    finally:
-        prctl(pr_set_pdeathsig, 0)
 
 
 _terminal: int | None = None  # the descriptor of the stderr from before `_output_into`

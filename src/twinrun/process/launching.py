@@ -90,15 +90,21 @@ def launch(
                     threads = int(environment["OMP_NUM_THREADS"])
                     prefix = srun_of_workers(workers, nodes, threads)
                 started.append(WorkerProcess(prefix, function, arguments, {**environment, **rank}))
-            with ended_by_signals(started) if ends_with_us else signals_passed_on(started):
+            heard = ended_by_signals if ends_with_us else signals_passed_on
+            with heard(started) as signals:
                 watch(started, GRACE_SECONDS if nodes == 1 else SRUN_SECONDS)
         finally:
             for worker in started:
                 worker.kill()
                 worker.process.wait()
     failure = failure_of(function, started)
-    if failure is not None:
-        raise failure
+    if failure is None:
+        return
+    # A cluster sends SIGTERM to all processes: what a module has started died of it too, and the
+    # module then fails in any way.
+    if signals and not isinstance(failure, JobError):
+        failure = JobError(f"{failure} (after {signals[0]}, which ends a job)")
+    raise failure
 
 
 def _check_nodes(workers: int, nodes: int) -> None:

@@ -27,6 +27,7 @@ from twinrun.process.import_record import PACKAGE, is_outside
 from twinrun.process.importable import folders_of, modules_in
 from twinrun.process.imported_code import Imported, changed_since, distributions_hash
 from twinrun.process.job import say
+from twinrun.process.machine_faults import SENT
 from twinrun.process.source_hash import find_source, may_name_code, sources_hash
 
 MEMORY = Path(".snakemake/twinrun/imports.json")  # beside Snakemake's own memory of the folder
@@ -110,7 +111,9 @@ def discover(modules: Sequence[str], search_path: Sequence[str], memory: Path) -
     return told["imported"]
 
 
-def _imported_elsewhere(modules: Sequence[str], folders: Sequence[str]) -> _Told:
+def _imported_elsewhere(
+    modules: Sequence[str], folders: Sequence[str], *, is_again: bool = False
+) -> _Told:
     """Import modules in a process of its own; say what is waited for."""
     search_path = os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
@@ -132,6 +135,10 @@ def _imported_elsewhere(modules: Sequence[str], folders: Sequence[str]) -> _Told
                 patience *= 2
     finally:
         process.kill()  # where this one is interrupted
+    # The system, say, where memory runs out. The jobs would be planned without the user's code, and
+    # be done anew at the next start.
+    if -process.returncode in SENT and not is_again:
+        return _imported_elsewhere(modules, folders, is_again=True)
     if process.returncode != 0:  # a module that kills its process
         return {"imported": {}, "is_whole": False}
     return msgspec.json.decode(output, type=_Told)

@@ -25,6 +25,7 @@ from twinrun.process import messages
 from twinrun.process.job import note, say
 from twinrun.process.machine import SET_BY_US
 from twinrun.process.messages import FailureMessage, ProgressMessage
+from twinrun.process.parent import STARTED_BY, this_process
 
 POLL_SECONDS = 0.1
 SIGNALLED = 128  # a shell's or srun's exit code of a process that a signal ended, less the signal
@@ -59,6 +60,8 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             env={
                 **inherited,
+                # srun starts its processes from elsewhere.
+                **({} if prefix else {STARTED_BY: this_process()}),
                 "PYTHONPATH": search,
                 **environment,
                 # So that what this process inherited is told from what it was given.
@@ -131,30 +134,39 @@ def watch(workers: Sequence[WorkerProcess], grace_seconds: float) -> None:
 
 
 @contextmanager
-def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[None]:
-    """Pass the first SIGINT or SIGTERM on to the workers; a second one of either ends them."""
-    was_asked = False
+def signals_passed_on(workers: Sequence[WorkerProcess]) -> Iterator[list[str]]:
+    """Pass the first SIGINT or SIGTERM on to the workers; a second one of either ends them.
+
+    Yields:
+        The names of the signals that have come.
+    """
+    came: list[str] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        nonlocal was_asked
         for worker in workers:
             # Who escalates from one to the other means it too.
-            if was_asked:
+            if came:
                 worker.kill()
             elif worker.is_running():
                 worker.process.send_signal(number)
-        was_asked = True
+        came.append(signal.Signals(number).name)
 
     with _handled(lambda before: pass_on):
-        yield
+        yield came
 
 
 @contextmanager
-def ended_by_signals(workers: Sequence[WorkerProcess]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM end the workers, and then do what they do without them."""
+def ended_by_signals(workers: Sequence[WorkerProcess]) -> Iterator[list[str]]:
+    """Have SIGINT and SIGTERM end the workers, and then do what they do without them.
+
+    Yields:
+        Their names, as they come.
+    """
+    came: list[str] = []
 
     def ending(before: Handlers) -> Handler:
         def end(number: int, frame: FrameType | None) -> None:
+            came.append(signal.Signals(number).name)
             for worker in workers:
                 worker.kill()
             signal.signal(number, before[number])
@@ -163,7 +175,7 @@ def ended_by_signals(workers: Sequence[WorkerProcess]) -> Iterator[None]:
         return end
 
     with _handled(ending):
-        yield
+        yield came
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TypeAlias, cast
 import pandas as pd
 from markupsafe import Markup
 
+from twinrun.comparison.conditions import listed
 from twinrun.process.environment import Context
 from twinrun.report.results import ReportedRun, Results
 from twinrun.run_files import workload_of
@@ -55,8 +56,16 @@ def _remarks(run: ReportedRun) -> list[str]:
         *lacks,
         *([] if run["no_result"] is None else [f"no result: {run['no_result']}"]),
         *(f"in doubt: {doubt}" for doubt in run["doubts"]),
+        *_resumed(run),
         *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
     ]
+
+
+def _resumed(run: ReportedRun) -> list[str]:
+    if not run["resumed_at"]:
+        return []
+    steps = listed("step", run["resumed_at"])
+    return [f"resumed after {steps}: its seconds are those of its last process alone"]
 
 
 def environments(results: Results) -> list[dict[str, object]]:

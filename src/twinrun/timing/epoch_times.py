@@ -93,7 +93,8 @@ def summarise(runs: Sequence[str | Path], *, epochs: str | Path, summary: str | 
     failures = {run: run_files.failure_of(run) for run in runs}
     # A training that failed has no seconds. `_skipped` names a variant of which all runs failed.
     manifests = [run_files.read_run(run) for run in runs if failures[run] is None]
-    found = [row for manifest in manifests for row in _epochs(manifest)]
+    # A process begins slowly, and which epochs began one is not known.
+    found = [row for run in manifests if not run["resumed_at"] for row in _epochs(run)]
     rows = pd.DataFrame(found, columns=COLUMNS)
     artifacts.write_csv(epochs, rows)
     baseline = identities[0]["variant"]
@@ -139,6 +140,8 @@ def _skipped(
     for run, failure in zip(runs, failures, strict=True):
         if run["variant"] in started:
             why = "its runs have one epoch each, and the first epoch of a run is left out"
+        elif failure is None and run_files.left_network(run) and run["resumed_at"]:
+            why = "it was resumed, and some of its epochs began a process"
         else:
             why = failure or "it ended before its first epoch"
         if run["variant"] not in measured:

@@ -5,7 +5,6 @@ the timing, each with its reason. A variant with fast steps proves them before i
 computes something else is refused.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -13,21 +12,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
+from twinrun.acceleration.placement import device_of
 from twinrun.acceleration.steps import calls_to_warm_up, is_fast
 from twinrun.config.definitions import Timing, Training, Variant
-from twinrun.errors import TwinrunError, sentence_of
+from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.process.determinism import State
 from twinrun.process.fresh_process import report_progress
+from twinrun.process.machine_faults import is_disturbance, lacks_memory
 from twinrun.timing.agreement import Outputs, agreement
 from twinrun.timing.conditions import conditions
 from twinrun.timing.initial_state import InitialState
 from twinrun.timing.round_length import steps_of_round
+from twinrun.timing.round_progress import RoundProgress
 from twinrun.timing.summary import Agreement, Compilation, Extent, Had, Skipped, TimedProof
 from twinrun.timing.timed_variant import MOST_BATCHES, Phase, Row, TimedVariant
 from twinrun.training.prove import OtherComputationError
 from twinrun.training.remembered_proofs import proof_of
 
-PROGRESS_SECONDS = 10.0
 # The order in which phases are prepared: predictions are made by the module that `train` prepared.
 ORDER: Sequence[Phase] = ("trainer", "train", "predict")
 # The Trainer's steps are compared with the bare ones of the same variant.
@@ -93,6 +94,8 @@ def measure_size(
     try:
         initial = InitialState(training, before)
     except Exception as error:  # a size may be too large, or none that the workload has
+        if is_disturbance(error):
+            raise
         traceback.print_exc()
         reason = sentence_of(error)
         return Measured(
@@ -136,7 +139,7 @@ class Rounds:
         for name in list(self._phases):
             report_progress(f"{self._label}: first call of {name}")
             self._enter(name, outputs, compares=compares)
-        progress = _Progress(self._label, self._timing.rounds)
+        progress = RoundProgress(self._label, self._timing.rounds)
         for number in range(1, self._timing.rounds + 1):
             steps = self._steps_of_round()
             for name in _rotated(list(self._timed), number):
@@ -171,6 +174,8 @@ class Rounds:
                 continue
             report_progress(f"{self._label}: proof of {name}")
             proof, refusal = None, None
+            if self._attempt(name, None, partial(device_of, variant)) is None:
+                continue
             try:
                 # Its process inherits the variable by which cuBLAS sizes its workspaces.
                 with conditions(variant):
@@ -179,6 +184,9 @@ class Rounds:
                 refusal = str(error)
                 self._drop(name, None, f"refused: {error}")
             except TwinrunError as error:
+                # It was killed, say, and another start may prove it; what is too large never will.
+                if isinstance(error, JobError) and not lacks_memory(error):
+                    raise
                 self._drop(name, None, str(error))
                 continue
             self._measured.proofs.append(
@@ -235,6 +243,8 @@ class Rounds:
         try:
             return act()
         except Exception as error:  # a user's module, a compiler or a device may raise anything
+            if is_disturbance(error):
+                raise
             traceback.print_exc()
             self._drop(name, phase, sentence_of(error))
             return None
@@ -281,20 +291,3 @@ def _rotated(names: Sequence[str], number: int) -> Iterator[str]:
     """Begin with another one in each round: caches depend on which variant ran before."""
     start = number % len(names) if names else 0
     yield from [*names[start:], *names[:start]]
-
-
-class _Progress:
-    """Says every few seconds how far the rounds are."""
-
-    def __init__(self, label: str, rounds: int) -> None:
-        self._label, self._rounds = label, rounds
-        self._started = self._said = time.monotonic()
-
-    def say(self, done: int) -> None:
-        now = time.monotonic()
-        if now - self._said >= PROGRESS_SECONDS:
-            self._said = now
-            left = (now - self._started) * (self._rounds / done - 1)
-            report_progress(
-                f"{self._label}: round {done} of {self._rounds}, about {left:.0f} s left"
-            )

@@ -1,8 +1,9 @@
 """What a trained network gives on the test and the prediction data.
 
 A training is never thrown away because its test or its prediction fails: what cannot be measured or
-kept is named with the reason, and the run stands. A first signal ends neither: the training is
-over, and its run is whole when they are.
+kept is named with the reason, and the run stands. A fault of the machine is no such reason: the run
+would lack for good what the next attempt measures, and differ in it from its pair. A first signal
+ends neither: the training is over, and its run is whole when they are.
 """
 
 import traceback
@@ -15,10 +16,12 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
+from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.class_paths import code_of
 from twinrun.config.definitions import Workload
 from twinrun.errors import sentence_of
 from twinrun.process.import_path import user_line
+from twinrun.process.machine_faults import is_machine_fault
 from twinrun.run_records import SampleHashes
 from twinrun.training.evaluated_samples import SeenSamples, no_samples
 from twinrun.training.kept_predictions import keep
@@ -47,12 +50,24 @@ def evaluate(
     module: pl.LightningModule,
     data: pl.LightningDataModule,
     workload: Workload,
+    stop: Stop | None = None,
 ) -> Evaluation:
-    """Test and predict as far as module and data module can, and the workload wants it."""
+    """Test and predict as far as module and data module can, and the workload wants it.
+
+    Args:
+        trainer: that has trained.
+        module: what it has trained.
+        data: what to test on, and to predict.
+        workload: what is wanted.
+        stop: hears signals. What fails behind one is no fault of the module's.
+
+    Raises:
+        Exception: a fault of the machine, as it came.
+    """
     found = Evaluation()
     seen = SeenSamples()
     vars(trainer)["callbacks"] = [*vars(trainer)["callbacks"], seen]
-    attempt = partial(_attempt, found, code_of(workload))
+    attempt = partial(_attempt, found, code_of(workload), stop)
     if workload.test:
         found.metrics = attempt("test", lambda: _test(trainer, module, data), {})
     if workload.predict:
@@ -68,6 +83,7 @@ def evaluate(
 def _attempt(
     found: Evaluation,
     users: Sequence[str],
+    stop: Stop | None,
     name: str,
     act: Callable[[], Result],
     otherwise: Result,
@@ -75,6 +91,8 @@ def _attempt(
     try:
         return act()
     except (Exception, SystemExit) as error:  # a user's module may raise anything
+        if is_machine_fault(error) or (stop is not None and stop.heard):
+            raise
         traceback.print_exc()
         where = user_line(error, users)
         found.missing[name] = sentence_of(error) + (f" ({where})" if where else "")

@@ -24,9 +24,10 @@ from twinrun.acceleration.steps import check
 from twinrun.acceleration.under_trainer import Speed
 from twinrun.config.definitions import Training, Variant
 from twinrun.config.trainer_arguments import TrainerArguments
-from twinrun.errors import TwinrunError, sentence_of
+from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.accumulation import accumulate
 from twinrun.process.determinism import SWITCHES, determinism
+from twinrun.process.machine_faults import is_machine_fault
 from twinrun.proof_records import Proof
 from twinrun.training.assemble import build, trainer_of
 from twinrun.training.few_batches import BATCHES, shorten
@@ -113,6 +114,7 @@ def prove(
         except TwinrunError:
             raise
         except Exception as error:  # a module or a device may know no float64
+            _raise_of_machine(error)
             traceback.print_exc()
             not_in_float64 = _told(error)
     # Counters and rates alone widen no bound.
@@ -122,6 +124,7 @@ def prove(
     except TwinrunError:
         raise
     except Exception as error:  # a user's module or a compiler may raise anything
+        _raise_of_machine(error)
         raise TwinrunError(f"{named(own)} was not proven: {_told(error)}") from error
     found.append(leg)
     if all(leg.why_none for leg in found):
@@ -185,6 +188,12 @@ def _leg(
                 f"{named(own)} does not compute what the plain step computes: {error}"
             ) from error
     return judgement, found
+
+
+def _raise_of_machine(error: Exception) -> None:
+    """Raise a fault of the machine, which says nothing of the steps, as a JobError."""
+    if is_machine_fault(error):
+        raise JobError(_told(error)) from error
 
 
 def _told(error: Exception) -> str:

@@ -12,9 +12,7 @@ short trainings are done one after the other in the fresh process.
 """
 
 import contextlib
-import ctypes
 import multiprocessing
-import signal
 import sys
 import tempfile
 import traceback
@@ -28,11 +26,13 @@ from msgspec import convert
 
 from twinrun import artifacts
 from twinrun.config.definitions import Training
-from twinrun.errors import JobError, TwinrunError, sentence_of
+from twinrun.errors import JobError, TwinrunError, sentence_of, signal_behind
 from twinrun.process.compiler_cache import own_cache
 from twinrun.process.forked import death
 from twinrun.process.imported_code import Imported, imported_files
 from twinrun.process.launching import launch
+from twinrun.process.machine_faults import SENT, is_machine_fault
+from twinrun.process.parent import end_with_parent, this_process
 from twinrun.proof_records import Proof
 from twinrun.training.load_workload import load_workload
 from twinrun.training.prove import (
@@ -152,12 +152,16 @@ class _ShortTrainings:
             return train_shortly(asked)
         with tempfile.TemporaryDirectory(prefix="twinrun-") as folder:
             file = Path(folder, "trained.pt")
-            process = multiprocessing.get_context("fork").Process(target=_train, args=(asked, file))
+            process = multiprocessing.get_context("fork").Process(
+                target=_train, args=(asked, file, this_process())
+            )
             process.start()
             process.join()
             if not file.exists():
                 why = f"its short training {death(process.exitcode or 0)}"
-                raise JobError(why) if process.exitcode == -signal.SIGKILL else BrokenOffError(why)
+                # What computes something wrong crashes (SIGSEGV); nothing sends itself these.
+                is_sent = -(process.exitcode or 0) in SENT
+                raise JobError(why) if is_sent else BrokenOffError(why)
             found = convert(torch.load(file, weights_only=True), Forked)
         self.code |= found["code"]
         if found["trained"] is None and NOT_IN_A_FORK in (found["why"] or ""):
@@ -168,18 +172,22 @@ class _ShortTrainings:
         raise ERRORS[found["failed"] or "other"](found["why"] or "")
 
 
-def _train(asked: ShortTraining, file: Path) -> None:
+def _train(asked: ShortTraining, file: Path, parent: str) -> None:
     """Train in the forked process, and write what was found, or the failure, to a file."""
-    pr_set_pdeathsig = 1  # the system ends it with the process that started it
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    end_with_parent(parent)
     found: Forked = {"trained": None, "failed": None, "why": None, "code": {}}
     try:
         found["trained"] = train_shortly(asked)
-    except Exception as error:  # a user's module or a compiler may raise anything
+    # A user's module or a compiler may raise anything, and Lightning ends the program by a signal.
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, SystemExit) and signal_behind(error) is None:
+            raise
         traceback.print_exc()
         found["failed"], found["why"] = "other", sentence_of(error)
-        if isinstance(error, TwinrunError):
-            found["failed"] = "job" if isinstance(error, JobError) else "mend"
+        if is_machine_fault(error):
+            found["failed"] = "job"
+        elif isinstance(error, TwinrunError):
+            found["failed"] = "mend"
     found["code"] = imported_files()
     # Whole or not at all: a process that dies here has left nothing.
     torch.save(_plain(found), file.with_suffix(".part"))

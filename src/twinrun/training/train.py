@@ -14,7 +14,7 @@ a process, and the first writes. The network of the last iteration is kept.
 import shutil
 import time
 import traceback
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytorch_lightning as pl
@@ -25,12 +25,13 @@ from twinrun.acceleration.steps import is_fast
 from twinrun.checkpoint import interrupt
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
-from twinrun.config.definitions import Run, RunFiles, Variant
+from twinrun.config.definitions import Run, Variant
 from twinrun.errors import JobError, sentence_of
 from twinrun.parallel.team import check_same_parameters
 from twinrun.parameters import uncompared_weights
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.fresh_process import report_progress
+from twinrun.process.machine_faults import is_machine_fault
 from twinrun.run_records import Origin, RunManifest
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.training.assemble import Assembly, assembled, trainer_of
@@ -46,7 +47,9 @@ from twinrun.training.unsupported import Supported
 from twinrun.training.what_happened import WhatHappened
 from twinrun.training.without_numbers import why_no_result, without_numbers
 from twinrun.training.write_run import (
+    absolute,
     entries_of,
+    moved,
     origin_of,
     peak_memory_mb,
     tensors_of,
@@ -68,11 +71,15 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         JobError: if a signal stopped it, after its files have been written to the folder `stopped`
             beside its manifest.
     """
+    run = absolute(run)
+    stop = Stop(Path(run.files.manifest).with_name("STOP"))
+    with stop.blamed():
+        _train(run, stop, is_stopped=is_stopped)
+
+
+def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
     started = time.perf_counter()
-    run = _absolute(run)
-    folder = Path(run.files.manifest).parent
-    stopped = folder / "stopped"
-    stop = Stop(folder / "STOP")
+    stopped = Path(run.files.manifest).parent / "stopped"
     origin = origin_of(run)
 
     # Prove fast steps, in processes of their own: nothing of a proof is left in this one.
@@ -104,7 +111,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         # A failure after the training was resumed on purpose is itself the result: it is reported.
         is_result = was_stopped and last is not None
         failure = refusal or _fit(
-            trainer, module, data, last, run.identity.variant, variant, is_result
+            trainer, module, data, last, run.identity.variant, variant, is_result, stop
         )
         fit_seconds = clock.stop()
         check_same_parameters(module, workers)
@@ -114,7 +121,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
         entries = entries_of(tensors)
         not_compared = uncompared_weights(module, trainer.optimizers)
         broken = without_numbers(tensors) - watchers.happened.without_numbers
-        files = _moved(run.files, stopped) if stop.is_by_signal else run.files
+        files = moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
             if is_whole:
                 told = run.training.workload.trainer
@@ -123,7 +130,9 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
             write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
         evaluation = (
-            evaluate(trainer, module, data, run.training.workload) if is_whole else Evaluation()
+            evaluate(trainer, module, data, run.training.workload, stop)
+            if is_whole
+            else Evaluation()
         )
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
@@ -259,19 +268,6 @@ def _watch(
     )
 
 
-def _absolute(run: Run) -> Run:
-    """Return the same run, whose files lie where they do though a module changes its folder."""
-    files = {name: str(Path(file).absolute()) for name, file in asdict(run.files).items()}
-    checkpoints = str(Path(run.checkpoints).absolute())
-    return replace(run, files=replace(run.files, **files), checkpoints=checkpoints)
-
-
-def _moved(files: RunFiles, folder: Path) -> RunFiles:
-    """Return the same files in another folder."""
-    names = {name: str(folder / Path(file).name) for name, file in asdict(files).items()}
-    return replace(files, **names)
-
-
 def _fit(
     trainer: pl.Trainer,
     module: pl.LightningModule,
@@ -280,6 +276,7 @@ def _fit(
     name: str,
     variant: Variant,
     is_result: bool,
+    stop: Stop,
 ) -> str | None:
     """Train; return the sentence of a failure that is a result, raise any other.
 
@@ -291,6 +288,8 @@ def _fit(
     except Stopped:
         pass  # the network so far is kept; what follows a whole training is left out
     except Exception as error:
+        if stop.heard or is_machine_fault(error):  # neither says anything of the training
+            raise
         if not is_result:
             explain_refusal(error, name)
             if not is_fast(variant) or variant.devices > 1:

@@ -3,6 +3,8 @@
 import resource
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pytorch_lightning as pl
@@ -36,6 +38,19 @@ def origin_of(run: Run) -> Origin:
         "data": {"path": dataset, "sha256": dataset_files.sha256(dataset)} if dataset else None,
         "source_sha256": run.source_sha256,
     }
+
+
+def absolute(run: Run) -> Run:
+    """Return the same run, whose files lie where they do though a module changes its folder."""
+    files = {name: str(Path(file).absolute()) for name, file in asdict(run.files).items()}
+    checkpoints = str(Path(run.checkpoints).absolute())
+    return replace(run, files=replace(run.files, **files), checkpoints=checkpoints)
+
+
+def moved(files: RunFiles, folder: Path) -> RunFiles:
+    """Return the same files in another folder."""
+    names = {name: str(folder / Path(file).name) for name, file in asdict(files).items()}
+    return replace(files, **names)
 
 
 def write_arrays(

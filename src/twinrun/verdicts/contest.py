@@ -12,6 +12,7 @@ from twinrun.verdicts.sweep import (
     not_finite_beside,
     of_samples,
     p_value,
+    resumed_beside,
     seeds_still,
     spread,
     without_number,
@@ -51,6 +52,7 @@ def measured(ranking: Ranking, found: Contest) -> str:
         f"{spread(found.second)} of {b['label']}"
     )
     aside = of_samples(ranking) + without_number(ranking) + not_finite_beside(ranking)
+    aside += resumed_beside(ranking)
     if seeds < 2:
         luck = "from one seed only, so this may be luck: list more under contest.seeds"
         return f"{compared}; {luck}{aside}"

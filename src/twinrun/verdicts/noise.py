@@ -3,6 +3,7 @@
 from statistics import median
 from typing import get_args
 
+from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
 from twinrun.formatting import count, digits_for, measure, percent, plural
 from twinrun.luck.floor import Floor, floors
@@ -86,6 +87,12 @@ def ground(table: NoiseTable, scale: Scale) -> str:
         clauses.append(
             f"{count(scale.absorbed)} of {plural(number, 'perturbation')} came to nothing"
         )
+    resumed = [
+        f"{run['label']} after {listed('step', at)}"
+        for run in table["runs"]
+        if run["kind"] != "change" and (at := run.get("resumed_at"))
+    ]
+    clauses += [f"resumed: {', '.join(resumed)}"] if resumed else []
     clauses += [OTHER_DATA[phase] for phase in table["other_data"]]
     clauses += [f"{name} is not measured: {why}" for name, why in table["not_measured"].items()]
     if scale.diverged:
@@ -155,6 +162,9 @@ def clause(run: NoiseRun, of: Weighed) -> str:
     ]
     if of.answer == "undecided" and of.waits_for is not None:
         said.append(needed(of))
+    # Of the stops of the study resume the label says so.
+    if run["study"] != "resume" and (at := run.get("resumed_at")):
+        said.append(f"resumed after {listed('step', at)}")
     return f"{run['label']} ({', '.join(said)})" if said else run["label"]
 
 

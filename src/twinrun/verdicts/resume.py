@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from twinrun.comparison.conditions import listed
 from twinrun.comparison.study_records import ResumeTable, StoppedRun
 from twinrun.config.resume_variants import RESUMES, STOPS
 from twinrun.formatting import plural, verb
@@ -24,6 +25,11 @@ def resumes(
             if not stops:
                 continue
             answer, measured = _resumed(stops)
+            if (at := table.found.get("whole_resumed_at")) and answer != "not run":
+                measured += (
+                    f"; but the run that they are compared with was itself resumed after "
+                    f"{listed('step', at)}, so that what both lose alike is not seen"
+                )
             rows.append(
                 {
                     "key": key,

@@ -8,6 +8,7 @@ is called the best.
 import math
 from collections.abc import Sequence
 
+from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.comparison.ranking import NOT_LOGGED
 from twinrun.comparison.study_records import Ranking
@@ -233,7 +234,7 @@ def _beside(ranking: Ranking, found: Standing) -> str:
     """Name the choices and the seeds that are not compared."""
     text = "".join(f"; {label} is not comparable ({why})" for label, why in found.beside[:3])
     text += f"; nor are {len(found.beside) - 3} more" if len(found.beside) > 3 else ""
-    return text + without_number(ranking) + not_finite_beside(ranking)
+    return text + without_number(ranking) + not_finite_beside(ranking) + resumed_beside(ranking)
 
 
 def of_samples(ranking: Ranking) -> str:
@@ -268,6 +269,18 @@ def not_finite_beside(ranking: Ranking) -> str:
         for what, of in found.items()
     ]
     return f"; but {'; '.join(named)}" if named else ""
+
+
+def resumed_beside(ranking: Ranking) -> str:
+    """Name the trials that were resumed: what no checkpoint holds may have moved their values."""
+    named = [
+        f"{trial['label']} after {listed('step', trial['resumed_at'])}"
+        for trial in ranking["trials"]
+        if trial["resumed_at"]
+    ]
+    if len(named) > MOST_NAMED:
+        return f"; {count(len(named))} of {plural(len(ranking['trials']), 'run')} were resumed"
+    return f"; resumed: {', '.join(named)}" if named else ""
 
 
 def _verdict(
