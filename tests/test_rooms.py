@@ -46,6 +46,7 @@ ORDER = (
         "formatting",
         "wording",
         "errors",
+        "signals",
     ),
 )
 # What is trained, and on what: as a user's own, they know nothing of the package.

@@ -1,5 +1,7 @@
 """What a user can mend, in one sentence; and any exception in one."""
 
+from twinrun.signals import signal_behind
+
 
 class TwinrunError(Exception):
     """Something the user can mend: one sentence naming the key or file, its value and the cure."""
@@ -11,18 +13,6 @@ class JobError(TwinrunError):
     A training that fails is a result, which is kept. A training that was killed, that read a
     corrupt file or found no GPU is none: its job fails and is to be run again.
     """
-
-
-def signal_behind(error: BaseException) -> str | None:
-    """Return the signal that an exception is of, also where Lightning ends the program for it.
-
-    It raises a SIGTERMException, and exits with code 1 where it meets a KeyboardInterrupt.
-    """
-    met = error.__context__ if isinstance(error, SystemExit) else error
-    if isinstance(met, KeyboardInterrupt):
-        return "SIGINT (Ctrl-C)"
-    is_term = isinstance(error, SystemExit) and type(error).__name__ == "SIGTERMException"
-    return "SIGTERM" if is_term else None
 
 
 def sentence_of(error: BaseException) -> str:

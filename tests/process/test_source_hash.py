@@ -54,6 +54,7 @@ def test_imports_are_followed_inside_the_package():
         "keys.py",
         "load_workload.py",
         "one_lightning.py",
+        "signals.py",
         "traced_steps.py",
         "unmet_requirements.py",
         "trainer_arguments.py",

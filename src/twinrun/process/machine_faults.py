@@ -8,7 +8,8 @@ proof, a resumed training, a variant of a timing) asks here first.
 import errno
 import signal
 
-from twinrun.errors import JobError, signal_behind
+from twinrun.errors import JobError
+from twinrun.signals import signal_behind
 
 # What a disk, a limit of the system or a dying machine answers. Any other OSError, such as a file
 # of the user's that is not there, is the fault of the code that asked.

@@ -26,7 +26,7 @@ from msgspec import convert
 
 from twinrun import artifacts
 from twinrun.config.definitions import Training
-from twinrun.errors import JobError, TwinrunError, sentence_of, signal_behind
+from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.process.compiler_cache import own_cache
 from twinrun.process.forked import death
 from twinrun.process.imported_code import Imported, imported_files
@@ -34,6 +34,7 @@ from twinrun.process.launching import launch
 from twinrun.process.machine_faults import SENT, is_machine_fault
 from twinrun.process.parent import end_with_parent, this_process
 from twinrun.proof_records import Proof
+from twinrun.signals import signal_behind
 from twinrun.training.load_workload import load_workload
 from twinrun.training.prove import (
     BrokenOffError,
