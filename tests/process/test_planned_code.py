@@ -53,6 +53,15 @@ def test_a_module_that_cannot_be_imported_is_left_to_who_says_so(project):
     assert set(found) <= {"broken"}
 
 
+def test_a_module_that_parses_the_command_line_gets_none(project):
+    """Red before: argparse met Twinrun's own arguments, and ended the program."""
+    (project / "mine/parsing.py").write_text(
+        "import argparse\nargparse.ArgumentParser().parse_args()\n"
+        "import importlib\nimportlib.import_module('sister.loss')\n"
+    )
+    assert "sister.loss" in discover(["parsing"], ["mine"], project / "imports.json")
+
+
 def test_a_slow_import_is_said_once(project, monkeypatch, capfd):
     """Red before: said again after twice the time, and after four times."""
     (project / "mine/slow_model.py").write_text("import time\ntime.sleep(1)\n")

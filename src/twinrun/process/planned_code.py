@@ -41,7 +41,7 @@ import importlib, json, os, sys
 started = os.getcwd()
 from twinrun.process.one_lightning import unite
 unite()  # as in a run
-modules, folders = json.loads(sys.argv[1])
+modules, folders = json.loads(sys.argv.pop())  # as in a run: they may read the command line
 sys.path[:0] = folders
 out, sys.stdout = sys.stdout, sys.stderr
 is_whole = True
