@@ -42,6 +42,7 @@ ORDER = (
         "returned_loss",
         "containers",
         "plain_tensors",
+        "pandas_values",
         "formatting",
         "wording",
         "errors",
