@@ -14,7 +14,7 @@ def parts_of(value: object) -> list[tuple[str, object]] | None:
     if pandas is None or not hasattr(pandas, "Index"):  # or is on its way
         return None
     if isinstance(value, pandas.DataFrame):
-        columns = [(str(place), value.iloc[:, place]) for place in range(value.shape[1])]
+        columns = [(str(column), value.iloc[:, column]) for column in range(value.shape[1])]
         named = [("columns", value.columns), ("index", value.index), ("attrs", value.attrs)]
         return [*named, *columns]
     if isinstance(value, pandas.Series):
