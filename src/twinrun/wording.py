@@ -55,17 +55,13 @@ def meant_path(text: str) -> str:
     elif not colon:
         module, _, name = module.rpartition(".")
     path = f"{module.removeprefix('src.')}:{name}"
-    if _is_path(path):
+    usual = re.sub("[- ]", "_", path) if name.isidentifier() else path
+    if not all(part.isidentifier() for part in usual.replace(":", ".").split(".")):
+        return ""
+    if usual == path:
         return f", did you mean {path}{which}?"
-    usual = re.sub("[- ]", "_", path)
-    if _is_path(usual) and usual.partition(":")[2] == name:
-        file = usual.partition(":")[0].rpartition(".")[2]
-        return f"; Python imports no module of such a name: name the file {file}.py, say {usual}"
-    return ""
-
-
-def _is_path(path: str) -> bool:
-    return all(part.isidentifier() for part in path.replace(":", ".").split("."))
+    file = usual.partition(":")[0].rpartition(".")[2]
+    return f"; Python imports no module of such a name: name the file {file}.py, say {usual}"
 
 
 def some(names: Sequence[str]) -> str:

@@ -192,7 +192,7 @@ def test_a_prefix_of_results_is_refused(project, tmp_path):
     """Else a gate, a page and the failures would be looked for where they do not lie."""
     folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
     text = (folder / "Snakefile").read_text()
-    prefixed = text.replace("config: config", 'config: config\n    prefix: "audit"')
+    prefixed = text.replace(A_PART, 'config\n    prefix: "audit"')
     (folder / "Snakefile").write_text(prefixed)
     done = snakemake("-n", cwd=folder)
     assert done.returncode == 1

@@ -12,7 +12,8 @@ def of_script(script, jobs):
 
 def check_environment():
     """Refuse an environment in whose folder no job could be started."""
-    if not workflow.deployment_settings.deployment_method:  # else a job has another Python
+    # Where software is deployed, a job has another Python.
+    if not workflow.deployment_settings.deployment_method:
         try:
             check_python(sys.executable)
         except TwinrunError as error:
