@@ -24,6 +24,10 @@ class Net(nn.Module):
         return self.output(self.activation(self.hidden(inputs)))
 
 
+def made():
+    return Net()
+
+
 class Spaced(Small):
     """Takes its hyperparameters as the first examples of Lightning did, in one namespace."""
 

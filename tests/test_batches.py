@@ -9,6 +9,7 @@ from collections import UserDict, UserList, namedtuple
 from collections.abc import MutableMapping
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils import _pytree
@@ -158,6 +159,16 @@ WRAPS = {
     "nested": lambda a: torch.nested.nested_tensor(
         [torch.from_numpy(a[:100]).float(), torch.from_numpy(a[100:]).float()]
     ),
+    # Red before: opaque, so that no answer about their batches was without a "but".
+    "index": lambda a: pd.Index(a, name="columns"),
+    "names": lambda a: pd.Index([str(v) for v in a]),
+    "table": lambda a: pd.DataFrame({"a": a, "b": [str(v) for v in a]}),
+    "column": lambda a: pd.Series(a, index=a[::-1]),
+    "nullable": lambda a: pd.Series(a, dtype="Int64"),
+    "categories": lambda a: pd.Series(a).astype("category"),
+    "times": lambda a: pd.Series(pd.to_datetime(a, unit="s", utc=True)),
+    "days": lambda a: pd.period_range("2020", periods=len(a), freq="D") + a,
+    "levels": lambda a: pd.MultiIndex.from_arrays([a, a]),
     "packed": lambda a: torch.nn.utils.rnn.pack_sequence([torch.from_numpy(a).float()]),
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from twinrun.__main__ import main
 from twinrun.config.reference import SCHEMA
 from twinrun.config.settings import resolve
 from twinrun.config.with_standard import with_standard
@@ -15,7 +16,13 @@ from twinrun.gate.gate import EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+CONFIGURATION = ROOT / "config/README.md"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    CONFIGURATION,
+    *sorted(ROOT.glob("docs/*.md")),
+]
 
 
 def test_the_thread_to_follow_leads_through_what_there_is():
@@ -96,6 +103,24 @@ def test_the_page_on_own_modules_quotes_the_example():
         "validation-false",
         "seed",
     ]
+
+
+def test_the_page_on_configs_shows_what_init_writes(tmp_path, monkeypatch):
+    """Its Snakefile is that of tests/workflow/test_layout.py."""
+    page = CONFIGURATION.read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    workload = resolved(yaml.safe_load(example)).workloads["mine"]
+    (module, data) = re.search(r"`twinrun init (\S+) (\S+)`", page).groups()
+    assert (workload.module, workload.data) == (module, data)
+    package = tmp_path / module.partition(".")[0]
+    package.mkdir()
+    shown = "from twinrun.workloads.peaks import Peaks as MyModule, PeaksGrid as MyData\n"
+    for path in (module, data):
+        (tmp_path / f"{path.partition(':')[0].replace('.', '/')}.py").write_text(shown)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", module, data]) == 0
+    written = yaml.safe_load((tmp_path / "config/config.yaml").read_text())
+    assert resolved(written).workloads["my-module"].module == module
 
 
 def resolved(config):

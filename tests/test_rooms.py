@@ -43,6 +43,7 @@ ORDER = (
         "generators",
         "containers",
         "plain_tensors",
+        "pandas_values",
         "formatting",
         "wording",
         "errors",

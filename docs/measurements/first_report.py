@@ -10,6 +10,7 @@ options by its own variables (PIP_CONSTRAINT, PIP_INDEX_URL).
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -35,9 +36,9 @@ def main() -> None:
     (wheel,) = folder.glob("*.whl")
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     rows = {}
-    for command in (f"pip install --quiet {wheel}", *commands):
+    for command in (f"pip install --quiet {shlex.quote(str(wheel))}", *commands):
         started = time.perf_counter()
-        program, *arguments = command.split()
+        program, *arguments = shlex.split(command)
         subprocess.run(  # noqa: S603
             [programs / program, *arguments], cwd=repository, env=environment, check=True
         )

@@ -22,19 +22,13 @@ from torch.utils import _pytree
 
 from twinrun.containers import is_really
 from twinrun.generators import undrawn
+from twinrun.pandas_values import parts_of
 from twinrun.plain_tensors import plain_tensors
 
 Batch = TypeVar("Batch")
 PLAIN = (
-    str,
-    bytes,
-    bytearray,
-    numbers.Number,
-    bool,
-    type(None),
-    np.generic,
-    torch.dtype,
-    torch.device,
+    *(str, bytes, bytearray, numbers.Number, bool, type(None)),
+    *(np.generic, torch.dtype, torch.device),
 )
 # Attributes by which torch's compiler marks the tensors that it was given, and Python's own.
 MARKS = ("_dynamo", "_has_dynamo", "_specialize_on", "__")
@@ -114,7 +108,7 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     is_torchs = type(value).__module__.split(".")[0] == "torch"
     if is_torchs and type(value) not in (torch.Tensor, torch.nn.Parameter):
         return []
-    if _is_registered(value):
+    if _is_registered(value) or parts_of(value) is not None:  # or are the caches of pandas
         return []
     found = dict(getattr(value, "__dict__", {}))
     for slots in (vars(base).get("__slots__", ()) for base in type(value).__mro__):
@@ -179,6 +173,8 @@ def _children(value: object) -> list[tuple[str, object]] | None:
         return [(str(index), item) for index, item in enumerate(sorted(value, key=repr))]
     if isinstance(value, type | torch.nn.Module):  # code, not content
         return None
+    if (parts := parts_of(value)) is not None:
+        return parts
     # Nothing but its attributes, if they are worth a look.
     return [] if _holds_tensors([item for _, item in attributes(value)]) else None
 

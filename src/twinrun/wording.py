@@ -4,6 +4,7 @@ Like `errors`, in every closure and in no result but as words: see `source_hash`
 """
 
 import difflib
+import re
 from collections.abc import Sequence
 
 LONGEST_VALUE = 60  # letters of a value that a sentence shows
@@ -43,6 +44,8 @@ def meant_path(text: str) -> str:
     (', did you mean acme.net:Net?', ', did you mean acme.net:Net?', '')
     >>> meant_path("my.py"), meant_path("my: Net")
     (', did you mean my:Class, with the name of your class?', ', did you mean my:Net?')
+    >>> meant_path("my-nets.py:Net")
+    '; Python imports no module of such a name: name the file my_nets.py, say my_nets:Net'
     """
     module, colon, name = (part.strip() for part in text.partition(":"))
     is_file, which = module.endswith(".py") and not colon, ""
@@ -52,8 +55,13 @@ def meant_path(text: str) -> str:
     elif not colon:
         module, _, name = module.rpartition(".")
     path = f"{module.removeprefix('src.')}:{name}"
-    is_path = all(part.isidentifier() for part in path.replace(":", ".").split("."))
-    return f", did you mean {path}{which}?" if is_path else ""
+    usual = re.sub("[- ]", "_", path) if name.isidentifier() else path
+    if not all(part.isidentifier() for part in usual.replace(":", ".").split(".")):
+        return ""
+    if usual == path:
+        return f", did you mean {path}{which}?"
+    file = usual.partition(":")[0].rpartition(".")[2]
+    return f"; Python imports no module of such a name: name the file {file}.py, say {usual}"
 
 
 def some(names: Sequence[str]) -> str:

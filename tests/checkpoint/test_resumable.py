@@ -793,6 +793,27 @@ def test_a_module_that_saves_other_weights_than_it_trains_is_resumed(tmp_path, m
     assert fit(tmp_path / "killed") == (rows, hashes, [10], [])
 
 
+def test_a_module_finds_its_hyperparameters_in_the_checkpoint_that_it_completes(
+    tmp_path, monkeypatch
+):
+    """Red before: they had been taken out, and the hook ended the training by a KeyError."""
+    own = Restless.on_save_checkpoint
+
+    def on_save_checkpoint(self, checkpoint):
+        own(self, checkpoint)
+        checkpoint["hyper_parameters"].update({"width": checkpoint["hyper_parameters"]["rate"]})
+
+    def configure_optimizers(self, made=Restless.configure_optimizers):
+        self.save_hyperparameters({"rate": 0.5, "kind": Restless, "number": np.float64(1)})
+        return made(self)
+
+    monkeypatch.setattr(Restless, "on_save_checkpoint", on_save_checkpoint)
+    monkeypatch.setattr(Restless, "configure_optimizers", configure_optimizers)
+    rows, hashes, _, _ = fit(tmp_path / "whole")
+    fit(tmp_path / "killed", kill=12)
+    assert fit(tmp_path / "killed") == (rows, hashes, [10], [])
+
+
 @pytest.mark.parametrize("name", ["state_dict", "on_save_checkpoint"])
 def test_what_a_module_takes_out_of_its_checkpoint_is_kept(tmp_path, monkeypatch, name):
     """Red before: the resumed training went on with the weights of the beginning."""

@@ -1,5 +1,6 @@
 """`twinrun init`: a config for a module of one's own."""
 
+import sys
 import textwrap
 
 import pytest
@@ -44,8 +45,10 @@ MODEL = """
 DATA = """
     import pytorch_lightning as pl
 
+    SIZES = [[8, 8]] * 2
+
     class Data(pl.LightningDataModule):
-        def __init__(self, batch_size: int, path, seed=1, data_workers=0, parts=[0.5, 0.5]):
+        def __init__(self, batch_size: int, path, seed=1, data_workers=0, parts=[0.5], sizes=SIZES):
             super().__init__()
 
     class Bare(pl.LightningDataModule):
@@ -82,8 +85,11 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
         "on": True,
         "no": None,
         "width": 16,
-        "parts": [0.5, 0.5],
+        "parts": [0.5],
+        "sizes": [[8, 8], [8, 8]],
     }
+    # Red before: `[&id001 [8, 8], *id001]`.
+    assert "sizes: [[8, 8], [8, 8]]" in file.read_text()
     assert "# batch_size: ...  needed, int" in file.read_text()
     assert "# betas: " in file.read_text()
     shown = capsys.readouterr().out
@@ -177,6 +183,33 @@ def test_one_name_with_two_defaults_is_given_no_value(own):
     assert f"# name: '1e-3' of {model}, null of {data}; a value given here goes to both" in text
     assert f"# seed: from the run, in place of 42 of {data}" in text
     assert f"# data_workers: from the run, in place of 2 of {data}" in text
+
+
+def test_a_module_that_parses_the_command_line_gets_none(own, tmp_path, monkeypatch):
+    """Red before: it read that of `twinrun init`, and argparse ended the program."""
+    given = ["twinrun", "init", "parsing:Net"]
+    monkeypatch.setattr("sys.argv", list(given))
+    text = """
+        import argparse
+        import pytorch_lightning as pl
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--width", type=int, default=3)
+        WIDTH = parser.parse_args().width
+
+        class Net(pl.LightningModule):
+            def __init__(self, width=WIDTH):
+                super().__init__()
+
+            def train_dataloader(self):
+                pass
+    """
+    (tmp_path / "parsing.py").write_text(textwrap.dedent(text))
+    monkeypatch.delitem(sys.modules, "parsing", raising=False)
+    assert main(given[1:]) == 0
+    written = yaml.safe_load((tmp_path / "config/config.yaml").read_text())
+    assert written["workloads"]["net"]["hyperparameters"] == {"width": 3}
+    assert sys.argv == given
 
 
 def test_what_one_constructor_needs_is_not_the_others_default(own, capsys):

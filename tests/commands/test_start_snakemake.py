@@ -67,11 +67,13 @@ def test_each_command_passes_its_target_and_the_rest_in_their_order(monkeypatch,
         main(given)
     file, arguments = ended.value.args
     assert file == sys.executable
-    assert arguments[:3] == [sys.executable, "-m", "snakemake"]
+    assert arguments[:3] == [sys.executable, "-c", start_snakemake.SNAKEMAKE]
     assert arguments[-len(passed) :] == passed
 
 
 def test_the_exit_code_is_snakemakes(tmp_path):
+    """Red before of the name: `usage: __main__.py`, and mistakes of `__main__.py`."""
+
     def ended(*arguments):
         command = [sys.executable, "-m", "twinrun", "run", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -81,6 +83,8 @@ def test_the_exit_code_is_snakemakes(tmp_path):
     assert "no_such_target" in done.stdout  # as Snakemake's dry runs
     done = ended("--no-such-option")
     assert done.returncode == 2  # argparse's
+    assert "\ntwinrun run: error: unrecognized arguments: --no-such-option" in done.stderr
+    assert ended("--help").stdout.startswith("usage: twinrun run [-h]")
     done = ended("reproducibility", "-n")
     assert done.returncode == 0, done.stderr
     assert "compare_repeats" in done.stdout + done.stderr

@@ -7,7 +7,10 @@ import pytorch_lightning as pl
 import yaml
 
 from twinrun.config.lightning_cli import DEFAULTS, LEFT, written_out
+from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
+from twinrun.config.with_standard import with_standard
+from twinrun.errors import TwinrunError
 
 RULES = yaml.safe_load(SCHEMA.read_text())
 FILE = """
@@ -119,6 +122,18 @@ def test_a_file_that_is_none_is_a_sentence(read):
     assert "train.yaml: holds no mapping" in found
     (found,) = read("a: 1\n---\na: 2").mistakes
     assert "train.yaml: line 2 begins a second YAML document" in found
+
+
+def test_of_several_files_the_command_that_makes_one_is_said():
+    """Red before: three mistakes, of a wrong type and two missing keys, and no cure."""
+    workload = {"cli": ["base.yaml", "mine.yaml"]}
+    found = written_out({"workloads": {"mine": workload}}, RULES)
+    (mistake,) = found.mistakes
+    command = "python main.py fit --config base.yaml --config mine.yaml --print_config > train.yaml"
+    assert mistake == f"workloads.mine.cli: one file is needed; your command makes it: {command}"
+    with pytest.raises(TwinrunError) as raised:
+        resolve(with_standard({"workloads": {"mine": workload}}), SCHEMA, gpus=0)
+    assert str(raised.value).startswith("1 error in the config:")
 
 
 def test_code_in_the_place_of_a_config_is_a_sentence(tmp_path, monkeypatch):

@@ -10,7 +10,8 @@ from twinrun.config.settings import resolve
 
 
 @pytest.mark.parametrize("audit", AUDITS)
-def test_the_page_has_a_row_of_each_audit_and_its_config_is_one(audit):
+def test_the_page_has_a_row_of_each_audit_and_its_config_is_one(audit, monkeypatch):
+    monkeypatch.chdir(HERE / audit)  # where a file of LightningCLI is looked for
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     update_config(config, yaml.safe_load((HERE / audit / "config.yaml").read_text()))
     verdicts = [{"study": study, "answer": ""} for study in resolve(config, SCHEMA, gpus=0).studies]

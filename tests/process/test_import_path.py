@@ -41,6 +41,7 @@ def test_examples_in_the_docstrings_hold():
         ("./net.py:Net", "did you mean net:Net?"),
         ("Net", "is not an import path like package.module:Class"),
         ("acme:", "is not an import path like package.module:Class"),
+        ("acme-net:Net", "no module of such a name: name the file acme_net.py, say acme_net:Net"),
         ("acme net:Net", "is not an import path like package.module:Class"),
     ],
 )
@@ -63,6 +64,37 @@ def test_a_package_one_folder_below_is_pointed_at(project, given, is_near):
         import_object(given, ["."])
     hint = "it is in src: install its project (pip install -e .), or set PYTHONPATH=src"
     assert str(raised.value).endswith(hint) == is_near
+
+
+@pytest.mark.parametrize(
+    ("text", "cure"),
+    [
+        ("get_ipython().run_line_magic('matplotlib', 'inline')", "only a notebook has it"),
+        ("from .layers import Linear", "say package.scripted, from the folder above, or import"),
+        (
+            "if __name__ == '__main__':\n    class Net: pass",
+            'move it out of `if __name__ == "__main__":`, where only a script gets to',
+        ),
+        ("class Nets: pass", "did you mean Nets?"),
+        ("raise NameError('a name')", "NameError: a name"),
+    ],
+)
+def test_what_a_script_or_a_notebook_has_is_said_how_to_mend(project, text, cure):
+    """Red before: Python's own words alone."""
+    sys.modules.pop("scripted", None)
+    (project / "scripted.py").write_text(f"{text}\n")
+    with pytest.raises(TwinrunError) as raised:
+        import_object("scripted:Net", [str(project)])
+    assert str(raised.value).startswith("scripted:Net: ")
+    assert cure in str(raised.value)
+
+
+def test_a_folder_with_a_space_is_quoted_for_the_shell(project):
+    (project / "a folder").mkdir()
+    (project / "a folder/spaced_layout.py").write_text("")
+    with pytest.raises(TwinrunError) as raised:
+        import_object("spaced_layout:Net", ["."])
+    assert str(raised.value).endswith("set PYTHONPATH='a folder'")
 
 
 def test_a_package_that_a_module_misses_is_not_taken_for_the_module(project):

@@ -32,6 +32,10 @@ def write_hash(path):
         file.write(str(hash("twinrun")))
 
 
+def write_arguments(path):
+    Path(path).write_text(repr(sys.argv[1:]))
+
+
 def fail(kind):
     if kind == "mendable":
         raise TwinrunError("epochs: 0 is not enough, say 1 or more")
@@ -122,6 +126,12 @@ def test_environment_is_set_before_python_starts(tmp_path):
         launch("test_launching:write_hash", {"path": str(file)}, variables)
         hashes.append(file.read_text())
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_what_is_called_finds_an_empty_command_line(tmp_path):
+    """Red before: a module that parses one when it is imported met the function's name."""
+    launch("test_launching:write_arguments", {"path": str(tmp_path / "arguments")}, {})
+    assert (tmp_path / "arguments").read_text() == "[]"
 
 
 @pytest.mark.parametrize(("deterministic", "expected"), [(True, ":4096:8"), (False, ":16:8")])

@@ -53,11 +53,22 @@ def test_a_module_that_cannot_be_imported_is_left_to_who_says_so(project):
     assert set(found) <= {"broken"}
 
 
-def test_a_slow_import_is_said(project, monkeypatch, capfd):
+def test_a_module_that_parses_the_command_line_gets_none(project):
+    """Red before: argparse met Twinrun's own arguments, and ended the program."""
+    (project / "mine/parsing.py").write_text(
+        "import argparse\nargparse.ArgumentParser().parse_args()\n"
+        "import importlib\nimportlib.import_module('sister.loss')\n"
+    )
+    assert "sister.loss" in discover(["parsing"], ["mine"], project / "imports.json")
+
+
+def test_a_slow_import_is_said_once(project, monkeypatch, capfd):
+    """Red before: said again after twice the time, and after four times."""
     (project / "mine/slow_model.py").write_text("import time\ntime.sleep(1)\n")
     monkeypatch.setattr(planned_code, "SILENT_SECONDS", 0.1)
     discover(["slow_model"], ["mine"], project / "imports.json")
-    assert capfd.readouterr().err.startswith("Importing slow_model to see what code a job depends")
+    said = "Importing slow_model to see what code a job depends on ...\n"
+    assert capfd.readouterr().err == said
     discover(["slow_model"], ["mine"], project / "imports.json")
     assert capfd.readouterr().err == ""
 
@@ -151,6 +162,7 @@ def test_an_import_that_breaks_off_is_not_remembered(project, end):
     )
     assert "sister.loss" not in discover(["unfinished"], ["mine"], memory)
     (project / "here").write_text("")
+    planned_code._BROKEN_OFF.clear()  # as in the next process
     assert "sister.loss" in discover(["unfinished"], ["mine"], memory)
 
 
@@ -163,6 +175,18 @@ def test_an_import_that_was_killed_is_done_again(project):
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert "killed" in discover(["killed"], ["mine"], project / "imports.json")
+
+
+@pytest.mark.parametrize("end", ["raise RuntimeError", "import os; os._exit(3)"])
+def test_an_import_that_breaks_off_is_waited_for_once_in_a_start(project, end):
+    """Red before: each rule that asked imported it anew, before the rehearsal could say why."""
+    (project / "mine/unfinished.py").write_text(
+        f"with open('imports.log', 'a') as file: file.write('1')\n{end}\n"
+    )
+    for module in ("twinrun.errors", "twinrun.artifacts"):
+        code = [module, "unfinished"]
+        hash_of_code(code, [str(project / "mine")], project / "imports.json")
+    assert (project / "imports.log").read_text() == "1"
 
 
 def test_what_is_installed_decides_what_is_imported(project, monkeypatch):

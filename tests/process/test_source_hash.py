@@ -50,6 +50,7 @@ def test_imports_are_followed_inside_the_package():
         "constructors.py",
         "definitions.py",
         "errors.py",
+        "import_cures.py",
         "import_path.py",
         "keys.py",
         "load_workload.py",

@@ -122,6 +122,11 @@ def test_objects_are_found_wherever_they_are():
             "{class_path: given_objects.Net, init_args: {width: wide}}",
             "given_objects.Net: width: expected int, got wide",
         ),
+        (
+            "{class_path: given_objects.made}",  # red before: as if there were no way
+            "given_objects.made is no Module; a function says by an annotation what it makes: "
+            "def made() -> ...",
+        ),
         ("torch.nn.RELU", "torch.nn.RELU: module 'torch.nn' has no attribute 'RELU'"),
     ],
 )

@@ -25,25 +25,12 @@ CONFIG = {
 }
 JOBS = {"train": 4, "compare_repeats": 2, "timing": 1}
 
-# As `snakedeploy deploy-workflow` writes it; the repository is redirected to a local one.
-MODULE = """
-configfile: "config/config.yaml"
-
-module twinrun:
-    snakefile: {snakefile}
-    config: config
-
-use rule * from twinrun{names}
-
-onstart:
-    twinrun.onstart()
-
-onsuccess:
-    twinrun.onsuccess()
-
-onerror:
-    twinrun.onerror()
-"""
+# As `snakedeploy deploy-workflow` writes it and the page has it; the repository is redirected to
+# a local one.
+PAGE = (ROOT / "config/README.md").read_text()
+MODULE = PAGE.partition("```python\n")[2].partition("```")[0]
+REPOSITORY = 'github("OWNER/twinrun", path="workflow/Snakefile", tag="TAG")'
+A_PART = 'config  # or a part of it: config["audit"]'
 
 
 def snakemake(*arguments, cwd, **environment):
@@ -108,7 +95,10 @@ def as_module(folder, snakefile, *, names="", **change):
     """Write a workflow that uses ours as a module, with a config of what differs alone."""
     (folder / "config").mkdir(parents=True)
     (folder / "config/config.yaml").write_text(yaml.safe_dump({**CONFIG, **change}))
-    (folder / "Snakefile").write_text(MODULE.format(snakefile=snakefile, names=names))
+    assert MODULE.count(REPOSITORY) == 1
+    all_rules = "use rule * from twinrun"
+    text = MODULE.replace(REPOSITORY, snakefile).replace(all_rules, f"{all_rules}{names}")
+    (folder / "Snakefile").write_text(text)
     return folder
 
 
@@ -127,8 +117,9 @@ def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
 
 def test_the_config_may_be_a_part_of_theirs(project, tmp_path):
     folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
-    text = (folder / "Snakefile").read_text().replace("config: config", 'config: config["audit"]')
-    (folder / "Snakefile").write_text(text)
+    text = (folder / "Snakefile").read_text()
+    assert A_PART in text
+    (folder / "Snakefile").write_text(text.replace(A_PART, 'config["audit"]'))
     theirs = {"samples": ["a", "b"], "audit": CONFIG}
     (folder / "config/config.yaml").write_text(yaml.safe_dump(theirs))
     done = snakemake("-n", cwd=folder)
@@ -201,7 +192,7 @@ def test_a_prefix_of_results_is_refused(project, tmp_path):
     """Else a gate, a page and the failures would be looked for where they do not lie."""
     folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
     text = (folder / "Snakefile").read_text()
-    prefixed = text.replace("config: config", 'config: config\n    prefix: "audit"')
+    prefixed = text.replace(A_PART, 'config\n    prefix: "audit"')
     (folder / "Snakefile").write_text(prefixed)
     done = snakemake("-n", cwd=folder)
     assert done.returncode == 1

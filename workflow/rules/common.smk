@@ -23,6 +23,7 @@ from twinrun.process.gpus import count_gpus
 from twinrun.process.import_log import state_of
 from twinrun.process.parent import name_workflow
 from twinrun.process.planned_code import hash_of_code, modules_beside
+from twinrun.process.python_path import check_python
 from twinrun.training.start_rehearsal import rehearse
 
 # A job on a cluster parses this file again, on its node: what `auto` means is decided once, here.

@@ -10,6 +10,16 @@ def of_script(script, jobs):
     return [job for job in jobs if (job.rule.script, job.rule.basedir) == names]
 
 
+def check_environment():
+    """Refuse an environment in whose folder no job could be started."""
+    # Where software is deployed, a job has another Python.
+    if not workflow.deployment_settings.deployment_method:
+        try:
+            check_python(sys.executable)
+        except TwinrunError as error:
+            raise WorkflowError(str(error)) from None
+
+
 def rehearse_workloads():
     """Take one step of all that the config's workloads do; on Slurm on a node, as they will."""
     trainings = of_script("train", workflow.dag.jobs)[:1]

@@ -7,11 +7,13 @@ lose what is no part of it.
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from torch.optim.swa_utils import AveragedModel
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
 
 
 def add_left_out(
@@ -59,9 +61,23 @@ def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
-    """Take from a checkpoint what no resumed training needs, and what may be of any type."""
+    """Take the hyperparameters that are no data from a checkpoint: no training needs them.
+
+    The others stay: a module's own `on_save_checkpoint`, which comes later, may read or add some.
+    """
     for key in ("hyper_parameters", "datamodule_hyper_parameters"):
-        checkpoint.pop(key, None)
+        if key in checkpoint:
+            held = dict(checkpoint[key])
+            checkpoint[key] = {name: value for name, value in held.items() if _is_data(value)}
+
+
+def _is_data(value: object) -> bool:
+    """Say whether a value can be loaded where nothing but data may be."""
+    if type(value) is dict:
+        return all(type(key) in _PLAIN and _is_data(item) for key, item in value.items())
+    if type(value) in (list, tuple):
+        return all(map(_is_data, cast("list[object]", value)))
+    return type(value) in _PLAIN  # by what it is: a number of NumPy's is a float, too
 
 
 def transient_buffers(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import re
+import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -68,7 +69,7 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
     say(f"Importing {' and '.join(filter(None, [module, data]))}")
     workload = Workload(module=module, data=data, dataset=None, hyperparameters={}, epochs=EPOCHS)
     here = [str(Path.cwd())]  # where modules are that are not installed; one may change it
-    with contextlib.chdir("."):
+    with contextlib.chdir("."), _no_arguments():
         constructor = load_constructor(workload, "module", pl.LightningModule, here)
         of_data = None
         if data is not None:
@@ -107,6 +108,17 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         print(f"{file} is written, with the defaults of the constructors.")
     check, run = ("", "") if file == OWN else (f" {file}", f" --configfile {file}")
     print(f"Next: twinrun check{check} (takes one step), then twinrun run{run} (the report)")
+
+
+@contextlib.contextmanager
+def _no_arguments() -> Iterator[None]:
+    """Keep the command line from modules that parse one when they are imported, as a run does."""
+    given = sys.argv[1:]
+    del sys.argv[1:]
+    try:
+        yield
+    finally:
+        sys.argv[1:] = given
 
 
 def brings_loader(constructor: object) -> bool:
@@ -201,7 +213,11 @@ def _replaced(given: Mapping[str, str], path: str, taken: Parameters) -> Iterato
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts the texts in quotation marks that a config may not have without."""
+    """Puts the texts in quotation marks that a config may not have without, and names nothing."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Write a list that a default holds twice two times, not once and by a name."""
+        return True
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:

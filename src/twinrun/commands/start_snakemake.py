@@ -20,6 +20,8 @@ NEXT = (
     "these are the built-in studies. For a module of your own: twinrun init my_model:MyModule "
     "my_data:MyData, or --configfile"
 )
+# As `python -m snakemake`, whose help and mistakes would speak of a program `__main__.py`.
+SNAKEMAKE = "import sys; sys.argv[0] = 'twinrun run'; from snakemake.cli import main; main()"
 # Where one of these is given, nothing of its kind is added.
 WHERE = ("--cores", "--jobs", "--executor", "--profile", "--workflow-profile", "-c", "-j", "-e")
 NAMES_CONFIG = ("--configfile", "--configfiles", "--help", "-h")
@@ -31,7 +33,7 @@ def start(arguments: Sequence[str]) -> NoReturn:
     if note := note_on_config(is_named=_has(arguments, NAMES_CONFIG)):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    snakemake = [sys.executable, "-m", "snakemake", *command(arguments)]
+    snakemake = [sys.executable, "-c", SNAKEMAKE, *command(arguments)]
     os.execv(sys.executable, snakemake)  # noqa: S606
 
 

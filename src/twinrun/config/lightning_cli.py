@@ -5,7 +5,7 @@ the variants where that changes nothing of what is trained, and refused by name 
 the file says is a part of the workload's settings: a run is made again when it changes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,13 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
     workloads = config.get("workloads")
     found = WrittenOut(config=dict(config))
     named = workloads.items() if isinstance(workloads, Mapping) else ()
-    files = {k: v for k, v in named if isinstance(v, Mapping) and isinstance(v.get("cli"), str)}
+    those = {k: v for k, v in named if isinstance(v, Mapping)}
+    for name, workload in those.items():
+        if isinstance(several := workload.get("cli"), list):
+            found.mistakes.append(f"workloads.{name}.cli: {_as_one(several)}")
+            workloads = found.config["workloads"]
+            found.config["workloads"] = {**workloads, name: {**MISSING, **workload, "cli": None}}
+    files = {k: v for k, v in those.items() if isinstance(v.get("cli"), str)}
     for name, workload in files.items():
         key = f"workloads.{name}.cli: {workload['cli']}"
         given: dict[str, Any] = {}
@@ -104,6 +110,12 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
         found.commands[name] = plain(reader.command, ["workloads", str(name), "cli"])
         found.config["workloads"] = {**found.config["workloads"], name: made}
     return found
+
+
+def _as_one(files: Sequence[object]) -> str:
+    """Say how several files become one: only LightningCLI knows what one leaves of another."""
+    united = " ".join(["python main.py fit", *(f"--config {file}" for file in files)])
+    return f"one file is needed; your command makes it: {united} --print_config > train.yaml"
 
 
 def _loaded(file: str) -> dict[str, Any]:

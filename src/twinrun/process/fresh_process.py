@@ -141,4 +141,5 @@ if __name__ == "__main__":
     # The program is a module of its own, `__main__`; functions it calls import this one.
     from twinrun.process import fresh_process
 
-    fresh_process._work(sys.argv[1])
+    asked = sys.argv.pop()  # a user's module may read the command line when it is imported
+    fresh_process._work(asked)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from twinrun.errors import TwinrunError
+from twinrun.process.import_cures import cure_of, hidden
 from twinrun.process.one_lightning import unite
 from twinrun.process.unmet_requirements import unmet
 from twinrun.wording import meant_path
@@ -58,16 +59,18 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         if isinstance(error, ModuleNotFoundError) and search_path:
             folders = ", ".join(str(Path(folder).absolute()) for folder in search_path)
             where = f" (looked for in {folders}, beside the config, and among what is installed)"
-            where += _elsewhere(str(error.name).partition(".")[0], search_path)
         raise TwinrunError(
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: "
-            f"{first_line(error)}{where}{unmet(error, module_name)}"
+            f"{first_line(error)}{where}{cure_of(error, module_name, search_path)}"
+            f"{unmet(error, module_name)}"
         ) from error
     found, owner = module, module_name
     for part in name.split("."):
         if not hasattr(found, part):
             near = difflib.get_close_matches(part, dir(found), n=1)
             hint = f", did you mean {near[0]}?" if near else ""
+            if found is module:
+                hint = hidden(module, part) or hint
             raise TwinrunError(f"{import_path}: {owner} has no {part}{hint}")
         found, owner = getattr(found, part), part
     return found
@@ -76,18 +79,6 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
 def first_line(error: BaseException) -> str:
     """Return the first line of a message, of which some packages write pages."""
     return next(iter(str(error).strip().splitlines()), "")
-
-
-def _elsewhere(package: str, search_path: Sequence[str]) -> str:
-    """Say where a package lies that is not found: one folder below, as in a src layout."""
-    for folder in map(Path, search_path):
-        for found in (*folder.glob(f"*/{package}"), *folder.glob(f"*/{package}.py")):
-            if found.is_dir() or found.is_file():
-                return (
-                    f"; it is in {found.parent}: install its project (pip install -e .), or set "
-                    f"PYTHONPATH={found.parent}"
-                )
-    return ""
 
 
 def user_line(error: BaseException, import_paths: Sequence[str]) -> str:

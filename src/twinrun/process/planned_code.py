@@ -3,7 +3,8 @@
 Importing a user's modules tells, in a process of its own. That takes seconds, so the answer is
 remembered: until one of the files changes, until a module appears beside them that may be imported
 too (a plugin that is looked for, what `try: import` misses, one that hides another), until another
-distribution is installed. What could not be imported is found anew each time.
+distribution is installed. What could not be imported is found anew by the next start: a start asks
+for each rule, and an import that breaks off may have taken long, too.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ from twinrun.process.source_hash import find_source, may_name_code, sources_hash
 
 MEMORY = Path(".snakemake/twinrun/imports.json")  # beside Snakemake's own memory of the folder
 SILENT_SECONDS = 5.0  # then a line says what is waited for
+# What broke off in this process, as `MEMORY` has what did not.
+_BROKEN_OFF: dict[str, "_Remembered"] = {}
 
 # What the process does: it says what it has imported, and whether all of it could be.
 IMPORTING = """
@@ -39,7 +42,7 @@ import importlib, json, os, sys
 started = os.getcwd()
 from twinrun.process.one_lightning import unite
 unite()  # as in a run
-modules, folders = json.loads(sys.argv[1])
+modules, folders = json.loads(sys.argv.pop())  # as in a run: they may read the command line
 sys.path[:0] = folders
 out, sys.stdout = sys.stdout, sys.stderr
 is_whole = True
@@ -91,7 +94,7 @@ def discover(modules: Sequence[str], search_path: Sequence[str], memory: Path) -
     folders = [str(Path(p).resolve()) for p in search_path]
     key = json.dumps([sorted(modules), folders, sys.path[1:]])
     remembered = _read(memory)
-    known = remembered.get(key)
+    known = remembered.get(key) or _BROKEN_OFF.get(key)
     if (
         known is not None
         and not changed_since(known["imported"])
@@ -108,6 +111,8 @@ def discover(modules: Sequence[str], search_path: Sequence[str], memory: Path) -
     if told["is_whole"]:
         with contextlib.suppress(OSError):  # a folder that cannot be written: found again next time
             artifacts.write_record(memory, {**remembered, key: found}, dict[str, _Remembered])
+    else:
+        _BROKEN_OFF[key] = found
     return told["imported"]
 
 
@@ -124,15 +129,12 @@ def _imported_elsewhere(
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": search_path},
     )
-    output, patience = "", SILENT_SECONDS
     try:
-        while True:
-            try:
-                output, _ = process.communicate(timeout=patience)
-                break
-            except subprocess.TimeoutExpired:
-                say(f"Importing {', '.join(modules)} to see what code a job depends on ...")
-                patience *= 2
+        try:
+            output, _ = process.communicate(timeout=SILENT_SECONDS)
+        except subprocess.TimeoutExpired:
+            say(f"Importing {', '.join(modules)} to see what code a job depends on ...")
+            output, _ = process.communicate()
     finally:
         process.kill()  # where this one is interrupted
     # The system, say, where memory runs out. The jobs would be planned without the user's code, and

@@ -27,13 +27,9 @@ def later_of(
 
     An annotation that says how it is called (`OptimizerCallable`) is another's affair.
     """
-    if not isinstance(value, Mapping) or not isinstance(path := value.get("class_path"), str):
+    if not isinstance(value, Mapping):
         return None
-    package, _, name = path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(package), name)
-    except Exception:  # said where the value is read
-        return None
+    found = named_by(value)
     for key in ("optimizer", "lr_scheduler"):
         bases, later = base_of(key)
         if inspect.isclass(found) and issubclass(found, bases):
@@ -41,6 +37,17 @@ def later_of(
             is_open = parameter is None or _is_open(parameter.annotation, bases)
             return (bases, later) if is_open and not is_given else None
     return None
+
+
+def named_by(value: Mapping[str, Any]) -> object:
+    """Return what the class path of a value names, or None where it names nothing."""
+    if not isinstance(path := value.get("class_path"), str):
+        return None
+    package, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(package), name)
+    except Exception:  # said where the value is read
+        return None
 
 
 def partial_of(made: Mapping[str, Any]) -> Callable[..., object]:

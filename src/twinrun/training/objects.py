@@ -26,7 +26,7 @@ from twinrun.config.class_paths import DOTTED, holds_object
 from twinrun.errors import TwinrunError
 from twinrun.process.one_lightning import unite
 from twinrun.training.constructors import Constructor, Parameters, arguments_of, takes_any
-from twinrun.training.made_later import later_of, partial_of
+from twinrun.training.made_later import later_of, named_by, partial_of
 from twinrun.training.mappings import as_asked
 
 if TYPE_CHECKING:
@@ -169,7 +169,10 @@ def with_arguments(
 
 
 def _cure(value: object, parameter: inspect.Parameter | None) -> str:
-    """Say how an object is written, where a mapping of arguments stands for one."""
+    """Say how an object is written, where a mapping of arguments or a function stands for it."""
+    made_by = named_by(value) if isinstance(value, Mapping) else None
+    if inspect.isroutine(made_by) and "return" not in getattr(made_by, "__annotations__", {}):
+        return f"; a function says by an annotation what it makes: def {made_by.__name__}() -> ..."
     is_object = isinstance(value, Mapping) and "class_path" not in value
     if not is_object or parameter is None or is_dataclass(parameter.annotation):
         return ""

@@ -1,0 +1,58 @@
+"""What a user can do where his module cannot be imported, or has not what was asked for."""
+
+import ast
+import inspect
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+# What only IPython has: the lines of a notebook's magics, as they are exported.
+OF_NOTEBOOKS = ("get_ipython", "display")
+
+
+def cure_of(error: Exception, module: str, search_path: Sequence[str]) -> str:
+    """Say what to do about an import that failed, as the end of a sentence; nothing if unknown.
+
+    Args:
+        error: what it failed with.
+        module: what was to be imported.
+        search_path: folders with the user's own modules.
+    """
+    if isinstance(error, ModuleNotFoundError):
+        return _elsewhere(str(error.name).partition(".")[0], search_path)
+    if isinstance(error, NameError) and error.name in OF_NOTEBOOKS:
+        return "; only a notebook has it: take its lines out of the exported file"
+    if isinstance(error, ImportError) and "no known parent package" in str(error):
+        return (
+            f"; a relative import needs a package: name its folder too, say package.{module}, "
+            f"from the folder above, or import without the dot"
+        )
+    return ""
+
+
+def _elsewhere(package: str, search_path: Sequence[str]) -> str:
+    """Say where a package lies that is not found: one folder below, as in a src layout."""
+    for folder in map(Path, search_path):
+        for found in (*folder.glob(f"*/{package}"), *folder.glob(f"*/{package}.py")):
+            if found.is_dir() or found.is_file():
+                return (
+                    f"; it is in {found.parent}: install its project (pip install -e .), or set "
+                    f"PYTHONPATH={shlex.quote(str(found.parent))}"
+                )
+    return ""
+
+
+def hidden(module: ModuleType, name: str) -> str:
+    """Say that a name is defined where only the program itself gets to; nothing if it is not."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):  # it has no source
+        return ""
+    for block in ast.walk(tree):
+        if isinstance(block, ast.If) and "__main__" in ast.dump(block.test):
+            defined = (each for part in block.body for each in ast.walk(part))
+            kinds = (ast.ClassDef, ast.FunctionDef)
+            if any(isinstance(each, kinds) and each.name == name for each in defined):
+                return '; move it out of `if __name__ == "__main__":`, where only a script gets to'
+    return ""
