@@ -94,7 +94,7 @@ def _changes(found: MatrixTable) -> tuple[Answer, str]:
         return "not comparable" if labels["not comparable"] else "not run", reason
     # A change that could not be compared, or failed, may break equality; one that cannot run is not
     # asked of this machine.
-    is_open = labels["not comparable"] or any(cell.get("tried") for cell in changed)
+    is_open = labels["not comparable"] or any("tried" in cell for cell in changed)
     answer: Answer = "undecided" if is_open else "yes"
     # One change that breaks equality is enough, whatever could not be compared.
     if labels["differs"]:

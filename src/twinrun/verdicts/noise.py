@@ -90,7 +90,7 @@ def ground(table: NoiseTable, scale: Scale) -> str:
     resumed = [
         f"{run['label']} after {listed('step', at)}"
         for run in table["runs"]
-        if run["kind"] != "change" and (at := run.get("resumed_at"))
+        if run["kind"] != "change" and "resumed_at" in run and (at := run["resumed_at"])
     ]
     clauses += [f"resumed: {', '.join(resumed)}"] if resumed else []
     clauses += [OTHER_DATA[phase] for phase in table["other_data"]]
@@ -163,7 +163,7 @@ def clause(run: NoiseRun, of: Weighed) -> str:
     if of.answer == "undecided" and of.waits_for is not None:
         said.append(needed(of))
     # Of the stops of the study resume the label says so.
-    if run["study"] != "resume" and (at := run.get("resumed_at")):
+    if run["study"] != "resume" and "resumed_at" in run and (at := run["resumed_at"]):
         said.append(f"resumed after {listed('step', at)}")
     return f"{run['label']} ({', '.join(said)})" if said else run["label"]
 
