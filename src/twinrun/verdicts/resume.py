@@ -25,7 +25,8 @@ def resumes(
             if not stops:
                 continue
             answer, measured = _resumed(stops)
-            if (at := table.found.get("whole_resumed_at")) and answer != "not run":
+            is_resumed = "whole_resumed_at" in table.found and answer != "not run"
+            if is_resumed and (at := table.found["whole_resumed_at"]):
                 measured += (
                     f"; but the run that they are compared with was itself resumed after "
                     f"{listed('step', at)}, so that what both lose alike is not seen"
