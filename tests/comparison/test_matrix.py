@@ -237,7 +237,7 @@ def test_another_seed_that_moves_rng_states_alone_decides_nothing(tmp_path):
     assert "seed" not in drawn["sentence"]
     (row,) = seed_matters(Evidence(path="x", found=summary))
     assert (row["key"], row["answer"]) == ("seed_matters", "no")
-    assert seed["sentence"] in row["measured"]
+    assert row["measured"] == f"{seed['label']}: {seed['sentence'].removesuffix('.')}"
 
 
 def test_another_seed_that_changes_a_buffer_matters(tmp_path):

@@ -106,8 +106,9 @@ def departures_of(
     layout, missed = variant.layout, " and ".join(sorted(layouts.missed))
     if layout == DEFAULT or may_be_cached:
         return
-    what = "image (4-D)" if layout == "channels_last" else "matrix of many points and few features"
-    why = f"its {missed} lie otherwise" if missed else f"no parameter, buffer or batch is a {what}"
+    images, matrices = "an image (4-D)", "a matrix of many points and few features"
+    what = images if layout == "channels_last" else matrices
+    why = f"its {missed} lie otherwise" if missed else f"no parameter, buffer or batch is {what}"
     text = f"default, where the variant says {layout}"
     if not layouts.found:
         yield _departure("layout", f"{text}: {why}", in_part=is_compiled)

@@ -30,7 +30,6 @@ from twinrun.comparison.pair_records import (
     write_locations,
 )
 from twinrun.config.definitions import Replay, Training, Variant
-from twinrun.errors import JobError
 from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.formatting import plural
 from twinrun.process.launching import environment_of, launch
@@ -136,13 +135,12 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         return found, []
     try:
         replayed = _replayed(run, first, Path(compared["runs"][0], "run.json"))
-    except JobError:
-        raise  # the machine's fault: another start may do better
     # A replay is less than a training: what cannot be replayed must not cost the study its answers.
     except Exception as error:
-        if is_machine_fault(error):
+        if is_machine_fault(error):  # another start may do better
             raise
-        found["sentence"] = f"{beginning(first)}. Not located, because {sentence_of_error(error)}."
+        why = sentence_of_error(error).rstrip(".")
+        found["sentence"] = f"{beginning(first)}. Not located, because {why}."
         return found, []
     _judge(found, first, replayed, run)
     return found, replayed["operations"]

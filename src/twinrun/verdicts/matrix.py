@@ -42,7 +42,7 @@ def seed_matters(matrix: Evidence[MatrixTable]) -> list[Verdict]:
             "variant": found["baseline"],
             "question": SEED_MATTERS,
             "answer": "no",
-            "measured": f"{cell['label']}: {cell['sentence']}",
+            "measured": f"{cell['label']}: {cell['sentence'].removesuffix('.')}",
             "evidence": matrix.path,
         }
         for cell in same
