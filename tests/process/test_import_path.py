@@ -43,7 +43,10 @@ def test_examples_in_the_docstrings_hold():
         ("acme:", "is not an import path like package.module:Class"),
         ("acme-net:Net", "no module of such a name: name the file acme_net.py, say acme_net:Net"),
         ("nets.ipynb", "; a notebook is no module: jupyter nbconvert --to script nets.ipynb"),
-        ("a/nets.ipynb:Net", "; a notebook is no module: jupyter nbconvert --to script a/nets.ipynb"),
+        (
+            "a/nets.ipynb:Net",
+            "; a notebook is no module: jupyter nbconvert --to script a/nets.ipynb",
+        ),
         ("acme net:Net", "is not an import path like package.module:Class"),
     ],
 )

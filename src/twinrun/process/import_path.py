@@ -12,7 +12,7 @@ from typing import Any
 
 from twinrun.errors import TwinrunError
 from twinrun.process.import_cures import cure_of, hidden
-from twinrun.process.no_training import TrainsAtImport, without_training
+from twinrun.process.no_training import TrainsAtImportError, without_training
 from twinrun.process.one_lightning import unite
 from twinrun.process.unmet_requirements import unmet
 from twinrun.wording import meant_path
@@ -50,7 +50,7 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
     try:
         with without_training():
             module = importlib.import_module(module_name)
-    except TrainsAtImport as error:
+    except TrainsAtImportError as error:
         raise TwinrunError(f"{import_path}: {error}") from error
     except SystemExit as error:  # no Exception: a script that parses arguments or ends itself
         raise TwinrunError(

@@ -19,7 +19,7 @@ METHODS = ("fit", "validate", "test", "predict")
 TRAINERS = ("pytorch_lightning.trainer.trainer", "lightning.pytorch.trainer.trainer")
 
 
-class TrainsAtImport(Exception):
+class TrainsAtImportError(Exception):
     """A Trainer was called by what was to be imported."""
 
 
@@ -28,12 +28,14 @@ def without_training() -> Iterator[None]:
     """Have calls of a Trainer fail in the body, which imports.
 
     Raises:
-        TrainsAtImport: from inside the import, naming its line and what to do.
+        TrainsAtImportError: from inside the import, naming its line and what to do.
     """
-    replaced: list[tuple[type, str, object]] = []
+    replaced: list[tuple[Any, str, object]] = []
 
     def refuse_in(module: ModuleType) -> None:
-        trainer = getattr(module, "Trainer", None)  # none yet where it is being imported itself
+        trainer: Any = getattr(
+            module, "Trainer", None
+        )  # none yet where it is being imported itself
         for name in METHODS if trainer is not None else ():
             replaced.append((trainer, name, vars(trainer)[name]))
             setattr(trainer, name, _refusing(vars(trainer)[name]))
@@ -80,9 +82,9 @@ def _refusing(method: Any) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
         frame = _importing()
         line = f"{Path(frame.f_code.co_filename).name}, line {frame.f_lineno}"
-        raise TrainsAtImport(
+        raise TrainsAtImportError(
             f"importing {frame.f_globals.get('__name__')} calls Trainer.{method.__name__} ({line}),"
-            f" as a script does; put what the script does under `if __name__ == \"__main__\":`"
+            f' as a script does; put what the script does under `if __name__ == "__main__":`'
         )
 
     return refuse

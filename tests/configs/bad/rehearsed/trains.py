@@ -1,11 +1,11 @@
 """A script: trains where it is imported."""
 
-import lightning as L
+import pytorch_lightning as pl
 import torch
 from wrong_modules import Points
 
 
-class Net(L.LightningModule):
+class Net(pl.LightningModule):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(2, 1)
@@ -17,8 +17,8 @@ class Net(L.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-class Watch(L.Callback):
+class Watch(pl.Callback):
     pass
 
 
-L.Trainer(max_epochs=1, logger=False, enable_checkpointing=False).fit(Net(), Points())
+pl.Trainer(max_epochs=1, logger=False, enable_checkpointing=False).fit(Net(), Points())
