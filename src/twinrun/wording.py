@@ -5,9 +5,11 @@ Like `errors`, in every closure and in no result but as words: see `source_hash`
 
 import difflib
 import re
+import shlex
 from collections.abc import Sequence
 
 LONGEST_VALUE = 60  # letters of a value that a sentence shows
+NOTEBOOK = ".ipynb"
 MOST_NAMES = 12  # of what could have been meant
 
 
@@ -37,6 +39,11 @@ def suggestion(name: object, known: Sequence[object], *, list_all: bool = True) 
     return f"; known: {some(names)}" if list_all and names else ""
 
 
+def as_module(notebook: str) -> str:
+    """Say how a notebook becomes a module."""
+    return f"; a notebook is no module: jupyter nbconvert --to script {shlex.quote(notebook)}"
+
+
 def meant_path(text: str) -> str:
     """Say which import path a file's path, or a path without a colon, may have meant.
 
@@ -46,8 +53,12 @@ def meant_path(text: str) -> str:
     (', did you mean my:Class, with the name of your class?', ', did you mean my:Net?')
     >>> meant_path("my-nets.py:Net")
     '; Python imports no module of such a name: name the file my_nets.py, say my_nets:Net'
+    >>> meant_path("nets.ipynb")
+    '; a notebook is no module: jupyter nbconvert --to script nets.ipynb'
     """
     module, colon, name = (part.strip() for part in text.partition(":"))
+    if module.endswith(NOTEBOOK):
+        return as_module(module)
     is_file, which = module.endswith(".py") and not colon, ""
     module = module.removesuffix(".py").replace("/", ".").replace("\\", ".").strip(".")
     if is_file:

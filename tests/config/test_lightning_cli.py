@@ -11,6 +11,7 @@ from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import with_standard
 from twinrun.errors import TwinrunError
+from twinrun.wording import shown
 
 RULES = yaml.safe_load(SCHEMA.read_text())
 FILE = """
@@ -210,3 +211,24 @@ def test_a_section_may_lie_in_a_file_of_its_own(read, tmp_path):
     (tmp_path / "net.yaml").unlink()
     (mistake,) = read(text).mistakes
     assert "model: net.yaml is read as net.yaml, as LightningCLI does: " in mistake
+
+
+@pytest.mark.parametrize("value", ["base.yaml", "[base.yaml]", "{optimizer: {class_path: a.B}}"])
+@pytest.mark.parametrize("beside", ["", "model: a.B\n"])
+def test_a_file_that_names_another_is_refused(read, tmp_path, value, beside):
+    """Red before: without `model` that was missing; beside one the other file counted for nothing.
+
+    LightningCLI reads the other one first: its optimizer, say, was left out in silence.
+    """
+    (tmp_path / "base.yaml").write_text("optimizer: {class_path: torch.optim.SGD}\n")
+    (mistake,) = read(f"{beside}trainer: {{max_epochs: 1}}\nconfig: {value}\n").mistakes
+    assert mistake == (
+        f"workloads.mine.cli: train.yaml: config: {shown(yaml.safe_load(value))} is read before "
+        f"it by your command, and one file is needed; your command makes it: python main.py fit "
+        f"--config train.yaml --print_config > united.yaml"
+    )
+
+
+@pytest.mark.parametrize("value", ["null", "[]"])
+def test_a_file_may_name_no_other(read, value):
+    assert read(f"model: a.B\ntrainer: {{max_epochs: 1}}\nconfig: {value}\n").mistakes == []

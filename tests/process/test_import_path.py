@@ -42,6 +42,11 @@ def test_examples_in_the_docstrings_hold():
         ("Net", "is not an import path like package.module:Class"),
         ("acme:", "is not an import path like package.module:Class"),
         ("acme-net:Net", "no module of such a name: name the file acme_net.py, say acme_net:Net"),
+        ("nets.ipynb", "; a notebook is no module: jupyter nbconvert --to script nets.ipynb"),
+        (
+            "a/nets.ipynb:Net",
+            "; a notebook is no module: jupyter nbconvert --to script a/nets.ipynb",
+        ),
         ("acme net:Net", "is not an import path like package.module:Class"),
     ],
 )
@@ -87,6 +92,17 @@ def test_what_a_script_or_a_notebook_has_is_said_how_to_mend(project, text, cure
         import_object("scripted:Net", [str(project)])
     assert str(raised.value).startswith("scripted:Net: ")
     assert cure in str(raised.value)
+
+
+@pytest.mark.parametrize("given", ["my_notebook:Net", "my_notebook.ipynb:Net"])
+def test_a_notebook_is_said_to_be_none(project, given):
+    """Red before: `No module named 'my_notebook'`, with the file in sight."""
+    (project / "my_notebook.ipynb").write_text("{}")
+    with pytest.raises(TwinrunError) as raised:
+        import_object(given, [str(project)])
+    file = project / "my_notebook.ipynb"
+    cure = f"; a notebook is no module: jupyter nbconvert --to script {file}"
+    assert str(raised.value).endswith(cure)
 
 
 def test_a_folder_with_a_space_is_quoted_for_the_shell(project):

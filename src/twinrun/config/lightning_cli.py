@@ -19,7 +19,7 @@ from twinrun.wording import shown
 SECTIONS = ("model", "data", "optimizer", "lr_scheduler", "trainer")
 SHORT = ("optimizer", "lr_scheduler")  # whose classes may be named without their package
 # Of the command, not of the training; a config that LightningCLI has saved holds them.
-OF_COMMAND = ("seed_everything", "config", "verbose", "weights_only", "weights_only_restore")
+OF_COMMAND = ("seed_everything", "verbose", "weights_only", "weights_only_restore")
 # Lightning's own defaults, which a saved config holds too; any other value of these would matter.
 DEFAULTS: dict[str, tuple[object, ...]] = {
     "devices": ("auto", 1, -1, "1"),
@@ -89,7 +89,7 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
         given: dict[str, Any] = {}
         try:
             given = _loaded(workload["cli"])
-            odd = [*_odd(given)]
+            odd = [*_odd(given, workload["cli"])]
         except Exception as error:  # of YAML, of the file system
             is_named_so = Path(workload["cli"]).suffix in ENDS
             hint = "" if is_named_so else "; `cli` is a YAML file, and code is named as `module`"
@@ -112,10 +112,10 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
     return found
 
 
-def _as_one(files: Sequence[object]) -> str:
+def _as_one(files: Sequence[object], target: str = "train.yaml") -> str:
     """Say how several files become one: only LightningCLI knows what one leaves of another."""
     united = " ".join(["python main.py fit", *(f"--config {file}" for file in files)])
-    return f"one file is needed; your command makes it: {united} --print_config > train.yaml"
+    return f"one file is needed; your command makes it: {united} --print_config > {target}"
 
 
 def _loaded(file: str) -> dict[str, Any]:
@@ -159,8 +159,17 @@ def _section(key: str, value: object, folder: Path) -> object:
         ) from error
 
 
-def _odd(given: dict[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each section that is of no shape that LightningCLI writes."""
+def _odd(given: dict[str, Any], file: str) -> Iterator[str]:
+    """Yield a sentence for each section that is of no shape that LightningCLI writes.
+
+    Of a file that names another one, nobody knows what is missing.
+    """
+    if given.get("config"):
+        yield (
+            f"config: {shown(given['config'])} is read before it by your command, and "
+            f"{_as_one([file], 'united.yaml')}"
+        )
+        return
     for key in SECTIONS:
         value = given.get(key)
         if isinstance(value, Mapping):
@@ -215,10 +224,9 @@ class _Reader:
         return made
 
     def _look_at(self, key: str, value: object) -> None:
-        is_path = key == "ckpt_path" and value is not None
-        if is_path:
+        if key == "ckpt_path" and value is not None:
             self.mistakes.append("ckpt_path: a run starts from its seed; leave it out")
-        elif key not in (*SECTIONS, *OF_COMMAND, "ckpt_path"):
+        elif key not in (*SECTIONS, *OF_COMMAND, "ckpt_path", "config"):
             self.mistakes.append(
                 f"{key}: is no key of LightningCLI, but of a class derived from it, which is not "
                 f"asked; name the classes as `module` and `data`, with `hyperparameters`"

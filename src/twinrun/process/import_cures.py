@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from twinrun.wording import as_module
+
 # What only IPython has: the lines of a notebook's magics, as they are exported.
 OF_NOTEBOOKS = ("get_ipython", "display")
 
@@ -32,8 +34,13 @@ def cure_of(error: Exception, module: str, search_path: Sequence[str]) -> str:
 
 
 def _elsewhere(package: str, search_path: Sequence[str]) -> str:
-    """Say where a package lies that is not found: one folder below, as in a src layout."""
+    """Say where a package lies that is not found: one folder below, as in a src layout.
+
+    A notebook of its name has the code, and is no module.
+    """
     for folder in map(Path, search_path):
+        if (notebook := folder / f"{package}.ipynb").is_file():
+            return as_module(str(notebook))
         for found in (*folder.glob(f"*/{package}"), *folder.glob(f"*/{package}.py")):
             if found.is_dir() or found.is_file():
                 return (

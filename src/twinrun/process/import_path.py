@@ -12,6 +12,7 @@ from typing import Any
 
 from twinrun.errors import TwinrunError
 from twinrun.process.import_cures import cure_of, hidden
+from twinrun.process.no_training import TrainsAtImportError, without_training
 from twinrun.process.one_lightning import unite
 from twinrun.process.unmet_requirements import unmet
 from twinrun.wording import meant_path
@@ -47,7 +48,10 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
             sys.path.insert(0, folder)
     unite()
     try:
-        module = importlib.import_module(module_name)
+        with without_training():
+            module = importlib.import_module(module_name)
+    except TrainsAtImportError as error:
+        raise TwinrunError(f"{import_path}: {error}") from error
     except SystemExit as error:  # no Exception: a script that parses arguments or ends itself
         raise TwinrunError(
             f"{import_path}: importing {module_name} ends the program, as a script does "

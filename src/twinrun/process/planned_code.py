@@ -40,6 +40,7 @@ _BROKEN_OFF: dict[str, "_Remembered"] = {}
 IMPORTING = """
 import importlib, json, os, sys
 started = os.getcwd()
+from twinrun.process.no_training import without_training
 from twinrun.process.one_lightning import unite
 unite()  # as in a run
 modules, folders = json.loads(sys.argv.pop())  # as in a run: they may read the command line
@@ -50,7 +51,8 @@ for path in modules:
     name, attribute = path, ""
     while True:
         try:
-            module = importlib.import_module(name)
+            with without_training():
+                module = importlib.import_module(name)
             is_whole = is_whole and (not attribute or hasattr(module, attribute))
         except BaseException as error:  # the rehearsal says so in a sentence
             if getattr(error, "name", "") == name and "." in name:  # a class in a module

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from twinrun.process.no_training import without_training
+
 
 def base_of(key: str) -> tuple[tuple[type, ...], str]:
     """Return the classes of an `optimizer` or `lr_scheduler`, and the argument that comes later."""
@@ -45,7 +47,8 @@ def named_by(value: Mapping[str, Any]) -> object:
         return None
     package, _, name = path.rpartition(".")
     try:
-        return getattr(importlib.import_module(package), name)
+        with without_training():
+            return getattr(importlib.import_module(package), name)
     except Exception:  # said where the value is read
         return None
 

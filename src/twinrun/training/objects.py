@@ -24,6 +24,7 @@ import yaml
 
 from twinrun.config.class_paths import DOTTED, holds_object
 from twinrun.errors import TwinrunError
+from twinrun.process.no_training import without_training
 from twinrun.process.one_lightning import unite
 from twinrun.training.constructors import Constructor, Parameters, arguments_of, takes_any
 from twinrun.training.made_later import later_of, named_by, partial_of
@@ -162,7 +163,9 @@ def with_arguments(
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(bases, KEY, fail_untyped=False, instantiate=False, skip={later})
     try:
-        found = _instantiated(parser, parser.parse_object({KEY: copy.deepcopy(dict(given))}))[KEY]
+        with without_training():  # it imports what a class path names
+            parsed = parser.parse_object({KEY: copy.deepcopy(dict(given))})
+        found = _instantiated(parser, parsed)[KEY]
     except Exception as error:  # so may the user's modules that it imports
         return {}, _sentence(str(error))
     return found.as_dict() if hasattr(found, "as_dict") else dict(found), None
@@ -233,7 +236,8 @@ def _parser(
 def _parsed(parser: "ArgumentParser", values: Mapping[str, Any], *, defaults: bool) -> "Namespace":
     try:
         # A copy: jsonargparse reads lists in place.
-        return parser.parse_object({KEY: copy.deepcopy(dict(values))}, defaults=defaults)
+        with without_training():  # it imports what a class path names
+            return parser.parse_object({KEY: copy.deepcopy(dict(values))}, defaults=defaults)
     except Exception as error:  # so may the user's modules that it imports
         raise TwinrunError(_sentence(str(error))) from None
 
