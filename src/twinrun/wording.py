@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Sequence
 
 LONGEST_VALUE = 60  # letters of a value that a sentence shows
-NOTEBOOK = ".ipynb"
 MOST_NAMES = 12  # of what could have been meant
 
 
@@ -57,7 +56,7 @@ def meant_path(text: str) -> str:
     '; a notebook is no module: jupyter nbconvert --to script nets.ipynb'
     """
     module, colon, name = (part.strip() for part in text.partition(":"))
-    if module.endswith(NOTEBOOK):
+    if module.endswith(".ipynb"):
         return as_module(module)
     is_file, which = module.endswith(".py") and not colon, ""
     module = module.removesuffix(".py").replace("/", ".").replace("\\", ".").strip(".")

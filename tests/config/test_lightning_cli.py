@@ -229,6 +229,11 @@ def test_a_file_that_names_another_is_refused(read, tmp_path, value, beside):
     )
 
 
+def test_a_file_of_all_subcommands_that_names_another_is_refused(read):
+    (mistake,) = read("config: base.yaml\nfit: {model: a.B, trainer: {max_epochs: 1}}\n").mistakes
+    assert "config: 'base.yaml' is read before it by your command" in mistake
+
+
 @pytest.mark.parametrize("value", ["null", "[]"])
 def test_a_file_may_name_no_other(read, value):
     assert read(f"model: a.B\ntrainer: {{max_epochs: 1}}\nconfig: {value}\n").mistakes == []

@@ -70,7 +70,7 @@ def refusals():
     """Yield each sentence by which the code refuses a config, and the place that has it."""
     for file in sorted((PACKAGE / "config").glob("*.py")):
         # What a file of LightningCLI says stands behind the key that names it.
-        before = "workloads.x.cli: x: " if file.stem == "lightning_cli" else ""
+        before = "workloads.x.cli: x: " if file.stem.startswith("lightning_") else ""
         for node in ast.walk(ast.parse(file.read_text())):
             said = None
             if isinstance(node, ast.Yield):

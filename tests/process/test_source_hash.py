@@ -54,6 +54,7 @@ def test_imports_are_followed_inside_the_package():
         "import_path.py",
         "keys.py",
         "load_workload.py",
+        "no_training.py",
         "one_lightning.py",
         "signals.py",
         "traced_steps.py",

@@ -12,11 +12,10 @@ from typing import Any
 
 from twinrun.config.config_files import why_unreadable
 from twinrun.config.definitions import Section
+from twinrun.config.lightning_files import ENDS, SECTIONS, loaded
 from twinrun.config.schema_check import plain
-from twinrun.errors import TwinrunError
 from twinrun.wording import shown
 
-SECTIONS = ("model", "data", "optimizer", "lr_scheduler", "trainer")
 SHORT = ("optimizer", "lr_scheduler")  # whose classes may be named without their package
 # Of the command, not of the training; a config that LightningCLI has saved holds them.
 OF_COMMAND = ("seed_everything", "verbose", "weights_only", "weights_only_restore")
@@ -49,7 +48,6 @@ LEFT = (
 )
 OF_LIGHTNING = {"num_sanity_val_steps": 2}  # its default, where a workload's own is another
 MISSING = {"module": "missing:Missing", "epochs": 1}  # of a mistake that has been said
-ENDS = (".yaml", ".yml", ".json")  # of a section's own file
 IN_VALUES = "${"  # what OmegaConf would put another value for
 
 
@@ -88,7 +86,7 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
         key = f"workloads.{name}.cli: {workload['cli']}"
         given: dict[str, Any] = {}
         try:
-            given = _loaded(workload["cli"])
+            given = loaded(workload["cli"])
             odd = [*_odd(given, workload["cli"])]
         except Exception as error:  # of YAML, of the file system
             is_named_so = Path(workload["cli"]).suffix in ENDS
@@ -116,47 +114,6 @@ def _as_one(files: Sequence[object], target: str = "train.yaml") -> str:
     """Say how several files become one: only LightningCLI knows what one leaves of another."""
     united = " ".join(["python main.py fit", *(f"--config {file}" for file in files)])
     return f"one file is needed; your command makes it: {united} --print_config > {target}"
-
-
-def _loaded(file: str) -> dict[str, Any]:
-    found = _mapping_in(Path(file))
-    # A config for all of its subcommands has a section for each.
-    is_nested = isinstance(found.get("fit"), dict) and "model" not in found
-    given = found["fit"] if is_nested else found
-    folder = Path(file).parent
-    return {k: _section(k, v, folder) if k in SECTIONS else v for k, v in given.items()}
-
-
-def _mapping_in(file: Path) -> dict[str, Any]:
-    # As LightningCLI reads it: 1e-3 is a number there, and a text to others.
-    from jsonargparse import get_loader
-
-    found = get_loader("yaml")(file.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
-        raise TwinrunError(f"holds no mapping, but {shown(found)}")
-    try:
-        plain(found, [])
-    except RecursionError:
-        raise TwinrunError("refers to itself (a YAML alias inside its own anchor)") from None
-    return found
-
-
-def _section(key: str, value: object, folder: Path) -> object:
-    """Return a section, read from the file of its own that it may name, from its config's folder.
-
-    A class path is a text too: what is a file's name has the end of one, or is there.
-    """
-    if not isinstance(value, str):
-        return value
-    file = folder / value
-    if file.suffix not in ENDS and not file.is_file():
-        return value
-    try:
-        return _mapping_in(file)
-    except Exception as error:  # of YAML, of the file system
-        raise TwinrunError(
-            f"{key}: {value} is read as {file}, as LightningCLI does: {why_unreadable(error)}"
-        ) from error
 
 
 def _odd(given: dict[str, Any], file: str) -> Iterator[str]:

@@ -33,9 +33,8 @@ def without_training() -> Iterator[None]:
     replaced: list[tuple[Any, str, object]] = []
 
     def refuse_in(module: ModuleType) -> None:
-        trainer: Any = getattr(
-            module, "Trainer", None
-        )  # none yet where it is being imported itself
+        # None yet where it is being imported itself.
+        trainer: Any = getattr(module, "Trainer", None)
         for name in METHODS if trainer is not None else ():
             replaced.append((trainer, name, vars(trainer)[name]))
             setattr(trainer, name, _refusing(vars(trainer)[name]))
