@@ -1,7 +1,9 @@
 """A resumed training does its fast steps as the whole one did, or no checkpoint is written."""
 
+import re
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -9,6 +11,7 @@ import torch
 from example_trainings import VARIANT
 
 from twinrun.acceleration.compilation import traced_only
+from twinrun.checkpoint.exchanged import Exchanged
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.training.assemble import assembled, trainer_of
@@ -142,9 +145,35 @@ def test_code_that_depends_on_what_came_first_is_not_resumed(tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Dropout", "StepSchedule", "Convolution"])
-def test_generated_code_is_resumed_to_the_same_bits(name, tmp_path):
+def test_generated_code_is_resumed_to_the_same_bits(name, tmp_path, monkeypatch):
+    """Red before: the compiler's own variable of the environment was a reason to write none."""
     weights, _, _ = train(name, tmp_path / "whole")
-    train(name, tmp_path / "stopped", stop=2)
-    again, forms, _ = train(name, tmp_path / "stopped")
+    # As in a process that has compiled nothing yet.
+    monkeypatch.delenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", raising=False)
+    _, _, first = train(name, tmp_path / "stopped", stop=2)
+    again, forms, said = train(name, tmp_path / "stopped")
+    assert [*first, *said] == []
     assert forms == ["whole"] * 6
     assert all(torch.equal(value, again[name]) for name, value in weights.items())
+
+
+def test_variables_that_the_compiler_sets_itself_do_not_count(monkeypatch):
+    """Red before: that of torch's code generator for CPUs, by which no compiled run was resumed."""
+    folder = Path(torch.__file__).parent
+    text = "".join(
+        path.read_text()
+        for name in ("_inductor", "_dynamo")
+        for path in folder.glob(f"{name}/**/*.py")
+    )
+    names = {*re.findall(r"""environ(?:\.setdefault\(|\[)['"](\w+)['"](?:\] = |,)""", text)}
+    assert "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR" in names
+    trainer = SimpleNamespace(optimizers=[])
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    before = Exchanged(trainer)
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    assert [*before.changed(Exchanged(trainer))] == []
+    monkeypatch.setenv("OF_A_USER", "1")
+    (found,) = before.changed(Exchanged(trainer))
+    assert "OF_A_USER" in found

@@ -11,6 +11,9 @@ import pytorch_lightning as pl
 # Set by libraries where they are first used: folders of this process, and what they log.
 _OF_LIBRARIES = ("TORCH", "PYTORCH", "TRITON", "CUDA", "CUBLAS", "NCCL", "KMP", "KINETO", "TF_")
 _OF_LIBRARIES += ("TOKENIZERS_", "HF_", "WANDB_", "MLFLOW_", "GRPC_", "XLA_", "TWINRUN_", "LC_")
+# By torch's code generators, where they first compile: for a CPU (its own begins with `_`), an
+# Intel GPU and a TPU.
+_OF_LIBRARIES += ("_TORCH", "CPLUS_INCLUDE_PATH", "JAX_")
 
 
 class Exchanged:
