@@ -1,0 +1,100 @@
+"""Several workers that were killed and resumed end in the same bits, or say why not, all of them.
+
+Three workers: of two the order of a sum is all one. Epochs of 71 samples have five steps; in the
+last one the workers have 3, 2 and 2 samples.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
+
+from twinrun import artifacts
+from twinrun.process.launching import environment_of, launch
+
+DEVICES, STEPS = 3, 5
+ALIKE = ("weights", "steps", "epochs", "fingerprints", "predictions")
+
+
+def asked(folder, *, minutes, variant=None, module="Wide", data="small:Points"):
+    """Return the arguments of a run."""
+    workload = {
+        **WORKLOAD,
+        "module": f"in_a_team:{module}",
+        "data": data,
+        "hyperparameters": {"size": 71},
+        "epochs": 2,
+    }
+    settings = {**VARIANT, "threads": 1, "devices": DEVICES, **(variant or {})}
+    return arguments(folder, workload, settings, minutes=minutes)["run"]
+
+
+# Of each training: the folder, before which step it is killed, and what differs.
+PARTITIONED = {"sharding": "partitioned"}
+IN_DATA_WORKERS = {"data": "in_a_team:NoisyPoints", "variant": {"data_workers": 1}}
+TRAININGS = [
+    ("plain/whole", 0, {}),
+    ("plain/mid", 3, {}),
+    ("plain/mid", 9, {}),
+    ("plain/mid", 0, {}),
+    ("plain/start", 7, {"minutes": 0}),
+    ("plain/start", 0, {"minutes": 0}),
+    ("own order/whole", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
+    ("own order/mid", 8, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
+    ("own order/mid", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Train all of them; return their folder, and what each worker has noted of each training."""
+    return train_all(tmp_path_factory.mktemp("team"), TRAININGS)
+
+
+def train_all(folder, trainings):
+    runs, told = [], []
+    for name, kill, how in trainings:
+        how = {"minutes": 1, "shift": 0.0, **how}
+        told.append({"kill": kill, "shift": how.pop("shift"), "is_slow": how["minutes"] > 0})
+        runs.append(asked(folder / name, **how))
+    launch(
+        "in_a_team:train_each",
+        {"runs": runs, "told": told, "found": str(folder)},
+        environment_of(seed=1, deterministic=True, threads=1)
+        | {"PYTHONPATH": os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")])},
+        workers=DEVICES,
+    )
+    return folder, [json.loads((folder / f"{rank}.json").read_text()) for rank in range(DEVICES)]
+
+
+def assert_same(folder, left, right, at):
+    for name in ALIKE:
+        files = [folder / each / FILES[name] for each in (left, right)]
+        assert files[0].read_bytes() == files[1].read_bytes(), name
+    whole, resumed = (artifacts.read_json(folder / each / "run.json") for each in (left, right))
+    assert (whole["resumed_at"], resumed["resumed_at"]) == ([], at)
+    assert whole["metrics"] == resumed["metrics"]
+    assert not Path(f"{folder / right}-checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "at"),
+    [
+        ("plain/whole", "plain/mid", [2, 8]),
+        ("plain/whole", "plain/start", [5]),
+        ("own order/whole", "own order/mid", [7]),
+    ],
+)
+def test_killed_workers_end_in_the_same_bits(trained, left, right, at):
+    folder, _ = trained
+    assert_same(folder, left, right, at)
+
+
+def test_gradients_lie_in_the_same_buckets_in_every_step_of_every_process(trained):
+    """Red before: torch made its buckets anew behind the first step of a process."""
+    _, noted = trained
+    layouts = {json.dumps(each) for worker in noted for each in worker["buckets"]}
+    assert len(layouts) == 1
+    assert len(json.loads(layouts.pop())) == 2
