@@ -44,6 +44,11 @@ TRAININGS = [
     ("own order/whole", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
     ("own order/mid", 8, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
     ("own order/mid", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
+    ("odd", 7, {"module": "OneIsOdd"}),
+    ("other/mid", 8, {"data": "in_a_team:OwnPoints"}),
+    ("other/mid", 0, {"data": "in_a_team:OwnPoints", "shift": 1.0}),
+    ("other/start", 7, {"data": "in_a_team:OwnPoints", "minutes": 0}),
+    ("other/start", 0, {"data": "in_a_team:OwnPoints", "minutes": 0, "shift": 1.0}),
 ]
 
 
@@ -95,6 +100,38 @@ def test_killed_workers_end_in_the_same_bits(trained, left, right, at):
 def test_gradients_lie_in_the_same_buckets_in_every_step_of_every_process(trained):
     """Red before: torch made its buckets anew behind the first step of a process."""
     _, noted = trained
-    layouts = {json.dumps(each) for worker in noted for each in worker["buckets"]}
+    # Where the data are others already behind the checkpoint, no step comes.
+    stepless = {n for n, (_, _, how) in enumerate(TRAININGS) if how.get("shift")}
+    layouts = set()
+    for worker in noted:
+        assert {n for n, each in enumerate(worker["buckets"]) if not each} == stepless
+        layouts |= {json.dumps(each) for each in worker["buckets"] if each}
     assert len(layouts) == 1
     assert len(json.loads(layouts.pop())) == 2
+
+
+def test_what_one_worker_alone_cannot_keep_is_refused_by_all(trained):
+    folder, _ = trained
+    left = folder / "odd-checkpoints"
+    words = "the environment variable TEST_OF_TWINRUN changes while the training runs"
+    why = (left / "refused.txt").read_text()
+    assert words in why
+    assert why.endswith("(at worker 2)")
+    assert not (left / "checkpoint.json").exists()
+    assert not [*left.glob("*.ckpt")]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("other/mid", "the batches before the stop were other ones (at worker 2)"),
+        ("other/start", "the first batch after the stop is another one (at worker 2)"),
+    ],
+)
+def test_other_data_at_one_worker_break_off_all(trained, name, words):
+    folder, noted = trained
+    (number,) = [n for n, (of, _, how) in enumerate(TRAININGS) if of == name and how.get("shift")]
+    for worker in noted:
+        assert worker["errors"][number - 1] == "killed"
+        assert words in worker["errors"][number]
+    assert not Path(f"{folder / name}-checkpoints/checkpoint.json").exists()

@@ -33,7 +33,6 @@ from twinrun.checkpoint.looks import fingerprint_of_batch
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
-from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.running_epoch import RunningEpoch
 from twinrun.checkpoint.together import Alone, Together, agreed
 from twinrun.errors import TwinrunError, sentence_of
@@ -294,10 +293,8 @@ class Resumable(pl.Callback):
         """
         state, epoch, before = self._restored, self._epoch, self._at_start
         assert state is not None and epoch is not None and before is not None  # noqa: S101, PT018
-        is_there = epoch.batches is not None and epoch.batches.running == state["epoch"]["running"]
-        others = f"{ELSEWHERE}: the batches before the stop were other ones"
-        self._unless(None if is_there else others)
-        self._unless(restored.restore_mid_epoch(trainer, module, state, before))
+        self._unless(epoch.unlike(state["epoch"]))
+        self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
         self._together.load(state["worker"])
         self._restored = None
         self._at_start = KeptBeside(trainer).since(before)

@@ -14,6 +14,7 @@ from twinrun.checkpoint.beside_lightning import BesideLightning
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.mid_epoch import unlogged_since
 from twinrun.checkpoint.replayed_data import Batches, Order, order_of, replay, told_by
+from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.together import Together
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 
@@ -110,6 +111,12 @@ class RunningEpoch:
             "running": self.batches.running,
             "drawn": [sorted(self.batches.drawn_in_fetches), sorted(self.batches.drawn_between)],
         }
+
+    def unlike(self, state: Mapping[str, Any]) -> str | None:
+        """Say whether its batches so far are other ones than those of which `state` tells."""
+        if self.batches is not None and self.batches.running == state["running"]:
+            return None
+        return f"{ELSEWHERE}: the batches before the stop were other ones"
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Have the epoch that is about to begin be brought to where it was.

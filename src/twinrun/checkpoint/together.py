@@ -5,6 +5,7 @@ one can be written or used by all of them. So all write one behind the same batc
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 import pytorch_lightning as pl
@@ -43,6 +44,10 @@ class Together(Protocol):
         """Return the RNG states by which this worker draws next in its steps."""
         ...
 
+    def as_one(self) -> AbstractContextManager[None]:
+        """Draw the first worker's numbers in the body, also in the midst of steps."""
+        ...
+
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say what stands against ending in the same bits where several train."""
         ...
@@ -77,6 +82,10 @@ class Alone:
         """Return the RNG states of this process."""
         return rng_states()
 
+    def as_one(self) -> AbstractContextManager[None]:
+        """Change nothing."""
+        return nullcontext()
+
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say that the others are not known where there are any."""
         if trainer.world_size > 1:
@@ -99,9 +108,9 @@ def first_of(sentences: Sequence[str | None]) -> str | None:
     """Return the first sentence of the workers'; a worker other than the first one is named.
 
     >>> first_of([None, "the disk is full"])
-    'worker 2: the disk is full'
+    'the disk is full (at worker 2)'
     """
     for rank, found in enumerate(sentences):
         if found is not None:
-            return found if rank == 0 else f"worker {rank + 1}: {found}"
+            return found if rank == 0 else f"{found} (at worker {rank + 1})"
     return None

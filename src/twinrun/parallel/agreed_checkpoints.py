@@ -1,6 +1,7 @@
 """Several workers on the CPUs of one machine, as their checkpoints need them."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
@@ -47,6 +48,10 @@ class AgreedCheckpoints:
     def random_of_steps(self) -> RNGStates:
         """Return the RNG states by which this worker draws next in its steps."""
         return self._draws.states()
+
+    def as_one(self) -> AbstractContextManager[None]:
+        """Draw the first worker's numbers in the body, also in the midst of steps."""
+        return self._draws.everyones()
 
     def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
         """Say what stands against ending in the same bits."""

@@ -17,11 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class _LastFirst(DistributedDataParallel):
-    """Knows the parameters from the last one to the first."""
+    """Knows the parameters from the last one to the first, where its buckets are made once more."""
 
     def _build_params_for_reducer(self) -> tuple[list[torch.nn.Parameter], list[bool]]:
         parameters, are_sparse = super()._build_params_for_reducer()
-        return parameters[::-1], are_sparse[::-1]
+        order = slice(None, None, 1 if self.find_unused_parameters else -1)
+        return parameters[order], are_sparse[order]
 
 
 class ExchangingStrategy(DDPStrategy):
@@ -42,7 +43,7 @@ class ExchangingStrategy(DDPStrategy):
             return super()._setup_model(model)
         found = _LastFirst(module=model, **self._ddp_kwargs)
         # As if gradients had come in this order. Where parameters may be left out of a step torch
-        # never makes the buckets anew.
+        # never makes the buckets once more.
         found.reducer._push_all_rebuilt_params()
         is_made = found.reducer._rebuild_buckets()
         self.has_fixed_buckets = is_made or found.find_unused_parameters
