@@ -3,10 +3,10 @@
 `train_each` trains one after the other in the same processes: to start these takes longer.
 """
 
+import contextlib
 import itertools
 import json
 import os
-import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +33,8 @@ class Killed(BaseException):
 class Wide(Restless):
     """Two buckets of gradients; metrics and plain attributes that each worker has of its own.
 
-    A worker dies before a step: a file holds their numbers.
+    A worker sends a signal at a moment: a file holds its number, the moment, the signal's number
+    and to whom it is sent. Moments are the step that comes, "load", and "save" with that step.
     """
 
     def __init__(self, width=8, learning_rate=0.05, death=""):
@@ -51,12 +52,7 @@ class Wide(Restless):
     def training_step(self, batch, batch_idx):
         if NOW["kill"] == self.calls + 1:
             raise Killed
-        death = Path(self.hparams.death)
-        if death.is_file():
-            who, step = death.read_text().split()
-            if (who, step) == (RANK, str(int(self.calls))):
-                death.unlink()
-                os.kill(os.getpid(), signal.SIGKILL)
+        self._may_die(str(int(self.calls) + 1))
         loss = self._of_shard(batch) * (1 + 0.1 * self.kept[-1])
         self.kept = [*self.kept[-2:], min(loss.item(), 1.0)]
         self.mean.update(loss.detach())
@@ -68,6 +64,20 @@ class Wide(Restless):
         if loss > 1:
             self.log("large", loss, on_step=False, on_epoch=True)
         return loss
+
+    def on_save_checkpoint(self, checkpoint):
+        self._may_die(f"save{int(self.calls) + 1}")
+
+    def on_load_checkpoint(self, checkpoint):
+        self._may_die("load")
+
+    def _may_die(self, moment):
+        death = Path(self.hparams.death)
+        with contextlib.suppress(FileNotFoundError):  # another worker's has just come
+            rank, at, number, whom = death.read_text().split() if death.is_file() else [""] * 4
+            if (rank, at) == (RANK, moment):
+                death.unlink()
+                os.kill({"itself": os.getpid(), "parent": os.getppid()}[whom], int(number))
 
     def _of_shard(self, batch):
         inputs, targets = batch

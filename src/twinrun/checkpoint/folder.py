@@ -1,7 +1,7 @@
 """The folder of a training's checkpoints: the last one, and why there is none.
 
 Each worker has a file of its own in a checkpoint. The entry names them all and comes last: before
-it the checkpoint before is in use, and behind it this one, whoever is killed at whatever moment.
+it the checkpoint before is in use, and behind it this one, whichever worker is killed, and when.
 """
 
 import json

@@ -293,8 +293,8 @@ def _fit(
             raise
         if not is_result:
             explain_refusal(error, name)
-            if not is_fast(variant) or variant.devices > 1:
-                raise
+        if variant.devices > 1 or not (is_result or is_fast(variant)):  # others may wait for it
+            raise
         traceback.print_exc()
         return f"broken off: {sentence_of(error)}"
     return None
