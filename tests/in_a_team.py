@@ -68,8 +68,10 @@ class Wide(Restless):
     def on_save_checkpoint(self, checkpoint):
         self._may_die(f"save{int(self.calls) + 1}")
 
-    def on_load_checkpoint(self, checkpoint):
-        self._may_die("load")
+    def configure_optimizers(self):
+        found = super().configure_optimizers()
+        found["optimizer"].register_load_state_dict_pre_hook(lambda *_: self._may_die("load"))
+        return found
 
     def _may_die(self, moment):
         death = Path(self.hparams.death)
