@@ -16,7 +16,7 @@ from small import Points, Restless
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 from torchmetrics import MeanMetric
 
-from twinrun.checkpoint import resumable
+from twinrun.checkpoint import interrupt, resumable
 from twinrun.config.definitions import Run
 from twinrun.errors import TwinrunError
 from twinrun.parallel import whole_batch
@@ -28,6 +28,10 @@ RANK = os.environ.get("RANK", "0")
 
 class Killed(BaseException):
     pass
+
+
+def _end(code):
+    raise Killed
 
 
 class Wide(Restless):
@@ -43,7 +47,7 @@ class Wide(Restless):
         self.first, self.second = torch.nn.Linear(4, 512), torch.nn.Linear(512, 768)
         self.third = torch.nn.Linear(768, 4)
         self.mean = MeanMetric()
-        self.kept = [0.0]
+        self.kept, self.noise = [0.0], 0.0
 
     def forward(self, inputs):
         inputs = inputs + self.third(self.second(self.first(inputs).tanh()).tanh())
@@ -95,6 +99,16 @@ class OneIsOdd(Wide):
     def on_train_batch_end(self, *_):
         if RANK == "1":
             os.environ["TEST_OF_TWINRUN"] = str(int(self.calls))
+
+
+class Unwatched(Wide):
+    """Nothing goes by metrics of validation, which Lightning's checkpoint does not hold."""
+
+    def configure_callbacks(self):
+        return []
+
+    def configure_optimizers(self):
+        return super().configure_optimizers()["optimizer"]
 
 
 class Manual(Wide):
@@ -157,10 +171,12 @@ def train_each(runs: list[Run], told: list[dict], found: str) -> None:
     Args:
         runs: what is trained.
         told: of each, before which step it is killed (0: of none), by how much the second worker's
-            data are shifted, and whether each batch takes a minute.
+            data are shifted, whether each batch takes a minute, and whether its variant's stop ends
+            it.
         found: the folder to which each worker writes the layouts of its buckets, by run, and the
             sentences of errors.
     """
+    vars(interrupt).update(os=SimpleNamespace(_exit=_end), PARTING_SECONDS=0.0)
     environment = dict(os.environ)
     own, seen, errors = whole_batch._weighted_sum, [], []
 
@@ -178,7 +194,7 @@ def train_each(runs: list[Run], told: list[dict], found: str) -> None:
         seen.append(set())
         errors.append("")
         try:
-            module_of_training.train(run)
+            module_of_training.train(run, is_stopped=how["is_stopped"])
         except (Killed, TwinrunError) as error:
             errors[-1] = str(error) or "killed"
             dist.destroy_process_group()

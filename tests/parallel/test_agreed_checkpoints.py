@@ -62,7 +62,10 @@ def train_all(folder, trainings):
     runs, told = [], []
     for name, kill, how in trainings:
         how = {"minutes": 1, "shift": 0.0, **how}
-        told.append({"kill": kill, "shift": how.pop("shift"), "is_slow": how["minutes"] > 0})
+        is_slow = how["minutes"] > 0
+        told.append(
+            {"kill": kill, "shift": how.pop("shift"), "is_slow": is_slow, "is_stopped": False}
+        )
         runs.append(asked(folder / name, **how))
     launch(
         "in_a_team:train_each",
