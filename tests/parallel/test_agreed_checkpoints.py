@@ -7,11 +7,18 @@ last one the workers have 3, 2 and 2 samples.
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
+from pytorch_lightning.strategies import DDPStrategy
+from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from twinrun import artifacts
+from twinrun.parallel.agreed_checkpoints import AgreedCheckpoints
+from twinrun.parallel.fixed_buckets import ExchangingStrategy
+from twinrun.parallel.workers import Workers
 from twinrun.process.launching import environment_of, launch
 
 DEVICES, STEPS = 3, 5
@@ -52,10 +59,36 @@ TRAININGS = [
 ]
 
 
+KEPT = {"data_workers": 1, "persistent_workers": True}
+FURTHER = [
+    ("manual/whole", 0, {"module": "Manual"}),
+    ("manual/mid", 3, {"module": "Manual"}),
+    ("manual/mid", 9, {"module": "Manual"}),
+    ("manual/mid", 0, {"module": "Manual"}),
+    ("in data workers/whole", 0, IN_DATA_WORKERS),
+    ("in data workers/mid", 3, IN_DATA_WORKERS),
+    ("in data workers/mid", 8, IN_DATA_WORKERS),
+    ("in data workers/mid", 0, IN_DATA_WORKERS),
+    ("partitioned/whole", 0, {"variant": PARTITIONED}),
+    ("partitioned/start", 7, {"variant": PARTITIONED, "minutes": 0}),
+    ("partitioned/start", 0, {"variant": PARTITIONED, "minutes": 0}),
+    ("kept data workers/whole", 0, {**IN_DATA_WORKERS, "variant": KEPT}),
+    ("kept data workers/mid", 8, {**IN_DATA_WORKERS, "variant": KEPT}),
+    ("kept data workers/mid", 0, {**IN_DATA_WORKERS, "variant": KEPT}),
+    ("in steps' numbers/mid", 8, {"data": "in_a_team:NoisyPoints"}),
+]
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Train all of them; return their folder, and what each worker has noted of each training."""
     return train_all(tmp_path_factory.mktemp("team"), TRAININGS)
+
+
+@pytest.fixture(scope="module")
+def trained_further(tmp_path_factory):
+    """Train what else may be resumed."""
+    return train_all(tmp_path_factory.mktemp("further"), FURTHER)[0]
 
 
 def train_all(folder, trainings):
@@ -100,6 +133,30 @@ def test_killed_workers_end_in_the_same_bits(trained, left, right, at):
     assert_same(folder, left, right, at)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("left", "right", "at"),
+    [
+        ("manual/whole", "manual/mid", [2, 8]),
+        ("in data workers/whole", "in data workers/mid", [2, 7]),
+        ("partitioned/whole", "partitioned/start", [4]),
+        # Of data workers that outlive an epoch only the first one has checkpoints.
+        ("kept data workers/whole", "kept data workers/mid", [4]),
+    ],
+)
+def test_whatever_they_train_killed_workers_end_in_the_same_bits(trained_further, left, right, at):
+    assert_same(trained_further, left, right, at)
+
+
+@pytest.mark.slow
+def test_samples_that_are_drawn_by_the_numbers_of_the_steps_are_refused_in_mid_epoch(
+    trained_further,
+):
+    left = trained_further / "in steps' numbers/mid-checkpoints"
+    assert "samples are drawn in this process" in (left / "refused.txt").read_text()
+    assert (left / "epoch1-worker3.ckpt").exists()
+
+
 def test_gradients_lie_in_the_same_buckets_in_every_step_of_every_process(trained):
     """Red before: torch made its buckets anew behind the first step of a process."""
     _, noted = trained
@@ -138,3 +195,36 @@ def test_other_data_at_one_worker_break_off_all(trained, name, words):
         assert worker["errors"][number - 1] == "killed"
         assert words in worker["errors"][number]
     assert not Path(f"{folder / name}-checkpoints/checkpoint.json").exists()
+
+
+def strategy(kind=ExchangingStrategy, *, device="cpu", is_fixed=True):
+    found = object.__new__(type(kind.__name__, (kind,), {"root_device": torch.device(device)}))
+    found.has_fixed_buckets = is_fixed
+    return found
+
+
+def hindrances(*, nodes=1, optimizers=(), notes=(), **of_strategy):
+    logs = SimpleNamespace(notes=lambda: list(notes))
+    found = AgreedCheckpoints(Workers(0, 2), None, SimpleNamespace(logs=logs))
+    trainer = SimpleNamespace(
+        num_nodes=nodes, optimizers=list(optimizers), strategy=strategy(**of_strategy)
+    )
+    return list(found.hindrances(trainer))
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({}, None),
+        ({"device": "cuda"}, "on GPUs"),
+        ({"nodes": 2}, "on several machines"),
+        ({"optimizers": [object.__new__(ZeroRedundancyOptimizer)]}, "ZeroRedundancyOptimizer"),
+        ({"kind": DDPStrategy}, "DDPStrategy sums gradients in buckets"),
+        ({"is_fixed": False}, "ExchangingStrategy sums gradients in buckets"),
+        ({"notes": ["loss"]}, "values wait to be joined"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_by_name(asked, words):
+    found = hindrances(**asked)
+    assert len(found) == (words is not None)
+    assert words is None or words in found[0]
