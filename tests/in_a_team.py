@@ -38,7 +38,8 @@ class Wide(Restless):
     """Two buckets of gradients; metrics and plain attributes that each worker has of its own.
 
     A worker sends a signal at a moment: a file holds its number, the moment, the signal's number
-    and to whom it is sent. Moments are the step that comes, "load", and "save" with that step.
+    and to whom it is sent; with the number 0 it fails. Moments are the step that comes, "load", and
+    "save" with that step.
     """
 
     def __init__(self, width=8, learning_rate=0.05, death=""):
@@ -83,6 +84,8 @@ class Wide(Restless):
             rank, at, number, whom = death.read_text().split() if death.is_file() else [""] * 4
             if (rank, at) == (RANK, moment):
                 death.unlink()
+                if number == "0":
+                    raise KeyError("of one worker alone")
                 os.kill({"itself": os.getpid(), "parent": os.getppid()}[whom], int(number))
 
     def _of_shard(self, batch):

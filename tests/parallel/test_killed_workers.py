@@ -9,12 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
 
 from twinrun import artifacts
-from twinrun.errors import JobError
+from twinrun.config.definitions import Run
+from twinrun.config.resume_variants import RESUMES
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.launching import environment_of, launch
+from twinrun.training.run import run
 
 ALIKE = ("weights", "steps", "epochs", "fingerprints", "predictions")
 ENVIRONMENT = environment_of(seed=1, deterministic=True, threads=1) | {"PYTHONPATH": HERE}
@@ -32,7 +36,7 @@ DEATHS = [
 AT = [5, 10, 15]  # where what ends it was resumed: of the rest nothing is left
 
 
-def asked(folder, death):
+def asked(folder, death, **stop):
     """Return the arguments of a training of four epochs of five steps."""
     hyperparameters = {"size": 71, "death": str(death)}
     workload = {
@@ -41,7 +45,7 @@ def asked(folder, death):
         "hyperparameters": hyperparameters,
         "epochs": 4,
     }
-    return arguments(folder, workload, {**VARIANT, "threads": 1, "devices": 2}, minutes=0)
+    return arguments(folder, workload, {**VARIANT, "threads": 1, "devices": 2, **stop}, minutes=0)
 
 
 def train(told):
@@ -83,3 +87,16 @@ def test_a_retry_ends_in_the_same_bits_whoever_died(tmp_path):
     assert found[0]["metrics"] == found[1]["metrics"]
     assert not Path(f"{killed}-checkpoints").exists()
     assert not (killed / "stopped").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resume", RESUMES)
+def test_what_one_worker_alone_meets_behind_a_stop_ends_the_run(tmp_path, resume):
+    """Red before: it was a result, with which this worker went on while the other one waited."""
+    death = tmp_path / "death"
+    death.write_text("1 8 0 itself")  # the stop is behind step 7
+    told = asked(tmp_path / "run", death, stop="mid_epoch", resume=resume)["run"]
+    with pytest.raises(TwinrunError, match="of one worker alone"):
+        run(msgspec.convert(told, Run), {})
+    assert not death.exists()
+    assert not (tmp_path / "run/run.json").exists()
