@@ -68,7 +68,7 @@ PLANTED = [
     ("comparison/resume_loss.py", 'pair["resume"]', 'pair["resumed"]'),
     ("process/fresh_process.py", "error=error,", "reason=error,"),
     ("training/prepare_dataset.py", "libraries={", "library={"),
-    ("checkpoint/folder.py", "sha256=artifacts", "sha_256=artifacts"),
+    ("checkpoint/folder.py", '"sha256": artifacts', '"sha_256": artifacts'),
     ("config/variant_consistency.py", "variant.persistent_workers", "variant.persistent_worker"),
     ("config/settings.py", 'size=asked.get("size")', 'sized=asked.get("size")'),
 ]

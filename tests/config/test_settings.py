@@ -212,11 +212,21 @@ def test_the_config_given_is_not_changed():
             {"stop": "after_validation", "validation": False},
             "eager.stop: after_validation never comes with validation: false",
         ),
-        ("variants.two-workers.stop", "mid_epoch", "stop: mid_epoch needs devices: 1, not 2"),
+        (
+            "variants.two-workers",
+            {"devices": 2, "accelerator": "gpu", "stop": "mid_epoch"},
+            "stop: mid_epoch needs devices: 1 or the CPUs of one machine",
+        ),
+        (
+            "variants.two-workers",
+            {"devices": 2, "nodes": 2, "stop": "mid_epoch"},
+            "stop: mid_epoch needs devices: 1 or the CPUs of one machine",
+        ),
         (
             "resume",
-            {"workloads": ["denoiser-short"], "variants": ["two-workers"], "stops": ["mid_epoch"]},
-            "resume.variants.0: stop: mid_epoch needs devices: 1",
+            {"workloads": ["denoiser-short"], "variants": ["two-workers"]},
+            "resume.variants.0: accumulate: 2 needs devices: 1, not 2; leave mid_accumulation, "
+            "which accumulates, out of resume.stops",
         ),
         ("resume.workloads", ["once"], "no workload is called 'once'"),
         ("workloads.denoiser-short.epochs", 1, "resume.workloads.0: denoiser-short trains 1 epoch"),
@@ -248,9 +258,10 @@ def test_all_mistakes_come_at_once():
     [
         ("eager", "cuda_graph", True, 0, "a CUDA graph needs a GPU"),
         ("cpu-fast", "accelerator", "gpu", 1, "features_first is a layout for CPUs"),
+        ("two-workers", "stop", "mid_epoch", 2, "several workers can be resumed on CPUs only"),
     ],
 )
-def test_fast_settings_that_need_another_device_are_not_run(name, key, value, gpus, reason):
+def test_settings_that_need_another_device_are_not_run(name, key, value, gpus, reason):
     settings = resolve(changed((f"variants.{name}.{key}", value)), SCHEMA, gpus=gpus)
     assert settings.not_run[name] == reason
 

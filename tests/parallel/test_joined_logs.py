@@ -191,7 +191,7 @@ def test_a_callbacks_own_log_is_joined_too():
     whole = WholeBatch(Workers(0, 2), [], None, None)
     whole.on_fit_start(trainer, module)
     callback.log("seen", 2.0)
-    assert [note.name for note in whole._logs.notes()] == ["seen"]
+    assert [note.name for note in whole.logs.notes()] == ["seen"]
 
 
 def test_a_metric_that_some_leave_out_is_refused_by_name():

@@ -1,6 +1,7 @@
-"""Complete Lightning's checkpoint by what it does not hold."""
+"""Write Lightning's checkpoint, completed by what it does not hold."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -9,9 +10,26 @@ from twinrun.checkpoint import left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.plain_attributes import Attributes
-from twinrun.checkpoint.refusals import generators_of, loaders_of
+from twinrun.checkpoint.refusals import as_data, generators_of, loaders_of
 from twinrun.checkpoint.stream_position import positions_of
 from twinrun.process.determinism import rng_states
+
+
+def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
+    """Write the checkpoint of this worker; the Trainer's own way has the first one write for all.
+
+    Args:
+        trainer: of the training.
+        path: of the file.
+        key: of what `Resumable` adds to it.
+
+    Raises:
+        TwinrunError: if it holds more than data.
+    """
+    whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+    trainer.strategy.checkpoint_io.save_checkpoint(whole, path)
+    # Before it replaces an older one: `fit` loads it with weights_only=True.
+    left_out.add_left_out(path, as_data(path), trainer.lightning_module, key=key)
 
 
 def complete(
@@ -22,6 +40,7 @@ def complete(
     attributes: Attributes,
     start: Mapping[str, str],
     epoch: Mapping[str, Any] | None,
+    worker: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -32,6 +51,7 @@ def complete(
         attributes: of the module, which have changed.
         start: what hooks had set where the first process began, as of `looks_now`.
         epoch: of a `RunningEpoch`, where the checkpoint is taken in mid-epoch.
+        worker: what this worker keeps beside all else, where there are several.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}
@@ -55,4 +75,5 @@ def complete(
         "positions": positions_of(loaders),
         "attributes": attributes,
         "at_start": state_at_start(trainer, start),
+        "worker": dict(worker),
     }

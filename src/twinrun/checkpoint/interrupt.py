@@ -8,6 +8,7 @@ way.
 """
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 import pytorch_lightning as pl
 
 from twinrun.checkpoint.left_out import drop_hyperparameters
+from twinrun.checkpoint.together import Alone, Together
 
 EPOCH = 1  # the second
 FILE = "interruption.ckpt"
+PARTING_SECONDS = 1.0  # for messages that are under way
 
 
 def stop_after(stop: str, batches: int, micro_batches: int) -> int | None:
@@ -72,16 +75,18 @@ def checkpoint_before(stop: str) -> Callable[[pl.Trainer, int], bool]:
 class Interrupt(pl.callbacks.Checkpoint):
     """Ends the process at a kind of point; Lightning calls it after all other callbacks."""
 
-    def __init__(self, stop: str, file: Path | None) -> None:
+    def __init__(self, stop: str, file: Path | None, together: Together | None = None) -> None:
         """Say where to stop.
 
         Args:
             stop: `mid_epoch`, `mid_accumulation`, `last_batch`, `epoch_end`, `before_validation`
                 or `after_validation`.
             file: where to save Lightning's checkpoint, if at all.
+            together: the workers, which all come to that point.
         """
         self._stop = stop
         self._file = file
+        self._together: Together = together or Alone()
 
     def on_train_batch_end(
         self,
@@ -131,4 +136,8 @@ class Interrupt(pl.callbacks.Checkpoint):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             # weights_only=True would leave out optimizers, schedulers and callbacks.
             trainer.save_checkpoint(self._file, weights_only=False)
+        if self._together.count > 1:
+            # Who ends while another one still waits for a message of its would be missed.
+            self._together.everyones(None)
+            time.sleep(PARTING_SECONDS)
         os._exit(0)  # nothing is tidied up, as after a kill

@@ -15,6 +15,7 @@ import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
 from twinrun.checkpoint.loaded_callbacks import LoadedCallbacks
+from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.machine_faults import is_machine_fault
 
 METRICS = ("_callback_metrics", "_logged_metrics", "_progress_bar_metrics")
@@ -60,7 +61,8 @@ def cannot_be_loaded(error: BaseException) -> bool:
     """
     files = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
     is_of_loading = not files.isdisjoint({checkpoint_connector.__file__, __file__})
-    return isinstance(error, Exception) and is_of_loading and not is_machine_fault(error)
+    is_disturbed = is_machine_fault(error) or is_lost_peer(error)
+    return isinstance(error, Exception) and is_of_loading and not is_disturbed
 
 
 def metrics_of(trainer: pl.Trainer) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ looked at, of all of them whether they train, and which parameters do. Of data m
 samplers only numbers and short lists of them are looked at: they hold the data, and caches of it.
 """
 
+import types
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -138,7 +139,11 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     flags: dict[str, object] = {"training": part.training}
     for name, parameter in part.named_parameters(recurse=False):
         flags[f"{name}.requires_grad"] = parameter.requires_grad
-    own = {name: value for name, value in vars(part).items() if name not in _OF_MODULE}
+    own = {
+        name: value
+        for name, value in vars(part).items()
+        if name not in _OF_MODULE and not _is_of_class(part, name, value)
+    }
     if not type(part).__module__.startswith(LIBRARIES):
         return {**own, **flags}
     # A library's numbers may be changed by others; a metric's states are in no state_dict.
@@ -150,6 +155,17 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
         if name in states or (name[0] != "_" and isinstance(value, kinds))
     }
     return {**plain, **flags}
+
+
+def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
+    """Say whether an attribute is the method that its class has: with several workers Lightning
+    puts another `forward` in its place for each step, and then this one."""
+    function = getattr(type(part), name, None)
+    return (
+        isinstance(value, types.MethodType)
+        and value.__self__ is part
+        and value.__func__ is function
+    )
 
 
 def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[str, object]]:

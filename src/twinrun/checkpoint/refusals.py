@@ -75,8 +75,6 @@ def refusals(
         is_in_first_epoch: data workers are no older than the epoch, from whose start they are
             made anew.
     """
-    if trainer.world_size > 1:
-        yield "several workers train, and only one worker's state would be kept"
     kept = [each for each in loaders_of(trainer) if getattr(each, "persistent_workers", False)]
     if is_in_first_epoch:
         # Those of the training loader are; a validation may have started others.
@@ -124,11 +122,15 @@ def generators_of(loaders: Iterable[object]) -> list[torch.Generator]:
     found: dict[int, torch.Generator] = {}
     for loader in loaders:
         batches = getattr(loader, "batch_sampler", None)
+        # Shards stand in for a batch sampler, and hold it.
+        whole = getattr(batches, "batch_sampler", None)
         for owner in (
             loader,
             getattr(loader, "sampler", None),
             batches,
             getattr(batches, "sampler", None),
+            whole,
+            getattr(whole, "sampler", None),
         ):
             generator = getattr(owner, "generator", None)
             if isinstance(generator, torch.Generator):

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from twinrun.checkpoint.looks import look_at_rng_states
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, positions_of, put_back
-from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
+from twinrun.process.determinism import RNGStates, restore_rng_states
 
 MOST_LOOKS, EVERY = 32, 64  # at draws: at the first fetches, and at two of so many later ones
 
@@ -121,13 +121,18 @@ def told_by(trainer: pl.Trainer) -> list[dict[str, Any]]:
     return [each.state_dict() for each in training_loaders(trainer) if isinstance(each, Stateful)]
 
 
-def order_of(trainer: pl.Trainer) -> Order:
-    """Note what the order of the epoch will be drawn from."""
+def order_of(trainer: pl.Trainer, random: RNGStates) -> Order:
+    """Note what the order of the epoch will be drawn from.
+
+    Args:
+        trainer: of the training.
+        random: the RNG states by which the iterator will be made.
+    """
     loaders = training_loaders(trainer)
     # A loader with a state would make an iterator to say it: it is asked in mid-epoch alone.
     asked = [each for each in loaders if not isinstance(each, Stateful)]
     return {
-        "random": rng_states(),
+        "random": random,
         "first": None,
         "generators": [each.get_state() for each in generators_of(loaders)],
         "positions": positions_of(asked),
@@ -149,7 +154,9 @@ def replay(
         watch: looks at the batches that the fetcher fetches from now on.
     """
     loaders, order = training_loaders(trainer), state["order"]
-    _end_workers(loaders)
+    # What the Trainer reads may be a copy of what it shows: see `parallel.own_request`.
+    combined = trainer.fit_loop._combined_loader
+    _end_workers([*loaders, *(combined.flattened if combined is not None else ())])
     telling = [each for each in loaders if isinstance(each, Stateful)]
     for each, told in zip(telling, state["told"], strict=True):
         each.load_state_dict(told)

@@ -13,6 +13,7 @@ from twinrun.checkpoint.plain_attributes import restore_attributes
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import put_back, put_back_in_epoch
+from twinrun.checkpoint.together import Together
 from twinrun.process.determinism import restore_rng_states
 
 ELSEWHERE = "data: the data does not go on where it was"
@@ -26,9 +27,11 @@ def restore(
     Returns:
         What is not as it was, if anything.
     """
-    if (what := state["loaded"].put_back(trainer, module)) is not None:
-        return what
+    what = state["loaded"].put_back(trainer, module)
+    # Several workers make loaders together, also where one of them has to say something.
     _have_validation_data(trainer, state["has_validation"])
+    if what is not None:
+        return what
     put_back(loaders_of(trainer), state["positions"])
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
@@ -64,7 +67,11 @@ def begin_epoch(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[
 
 
 def restore_mid_epoch(
-    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any], before: KeptBeside
+    trainer: pl.Trainer,
+    module: pl.LightningModule,
+    state: Mapping[str, Any],
+    before: KeptBeside,
+    together: Together,
 ) -> str | None:
     """Put back what a checkpoint holds that was taken in mid-epoch.
 
@@ -73,13 +80,16 @@ def restore_mid_epoch(
         module: that is trained.
         state: of the checkpoint.
         before: a look at what the training began with.
+        together: the workers.
 
     Returns:
         What is not as it was, if anything.
     """
-    if (what := state["loaded"].put_back(trainer, module)) is not None:
+    what = state["loaded"].put_back(trainer, module)
+    with together.as_one():  # all make the same, also where one of them has to say something
+        _have_validation_data(trainer, state["has_validation"])
+    if what is not None:
         return what
-    _have_validation_data(trainer, state["has_validation"])
     mid_epoch.put_back_logged(trainer, state["metrics"], state["epoch"]["unlogged"])
     trained = training_loaders(trainer)
     if not put_back_in_epoch(loaders_of(trainer), state["positions"], trained):

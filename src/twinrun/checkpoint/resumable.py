@@ -22,22 +22,24 @@ from typing import Any, NoReturn
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint import left_out, mid_epoch, restored
+from twinrun.checkpoint import mid_epoch, restored
 from twinrun.checkpoint.at_start import looks_now
-from twinrun.checkpoint.completed import complete
+from twinrun.checkpoint.completed import complete, write
+from twinrun.checkpoint.first_batch import FirstBatch
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import Loaded, cannot_be_loaded
-from twinrun.checkpoint.looks import fingerprint_of_batch, rng_states_in_a_word
+from twinrun.checkpoint.looks import fingerprint_of_batch
 from twinrun.checkpoint.plain_attributes import Attributes
-from twinrun.checkpoint.refusals import TensorShapes, as_data, refusals, tensor_shapes_of
+from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
-from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.running_epoch import RunningEpoch
+from twinrun.checkpoint.together import Alone, Together, agreed
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
 KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
+LEAVE = -1  # beside whether a checkpoint is due: the epoch is too short for one
 
 
 class Resumable(pl.Callback):
@@ -55,6 +57,7 @@ class Resumable(pl.Callback):
         in_epoch: Callable[[pl.Trainer, int], bool] | None = None,
         say: Callable[[str], None] = print,
         fingerprint: Callable[[object], int] | None = fingerprint_of_batch,
+        together: Together | None = None,
     ) -> None:
         """Write nothing yet.
 
@@ -66,8 +69,10 @@ class Resumable(pl.Callback):
             in_epoch: says behind which batches of an epoch one is written whatever the clock says.
             say: takes sentences about checkpoints that cannot be used or written.
             fingerprint: of a batch, by which it is known again; None does not look at the first.
+            together: the workers, where several train one network.
         """
-        self._folder = Folder(folder, identity or {}, say)
+        self._together: Together = together or Alone()
+        self._folder = Folder(folder, identity or {}, say, self._together)
         self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
         self._is_refused = False
         self._not_in_epoch: str | None = None
@@ -77,7 +82,8 @@ class Resumable(pl.Callback):
         self._at_start: KeptBeside | None = None
         self._attributes: Attributes = {}
         self._shapes, self._told = TensorShapes(), dict[str, str]()
-        self._fingerprint = fingerprint
+        self._fingerprint = fingerprint or fingerprint_of_batch
+        self._first_batch = FirstBatch(self._folder, fingerprint, self._together)
         self._epoch: RunningEpoch | None = None
 
     @property
@@ -104,10 +110,11 @@ class Resumable(pl.Callback):
         self._shapes = tensor_shapes_of(pl_module)
         self._epoch = RunningEpoch(
             trainer,
-            self._fingerprint or fingerprint_of_batch,
+            self._fingerprint,
             lambda: self._before_batch(trainer),
             lambda: self._go_on(trainer, pl_module),
             is_watched=self._left is not None,
+            together=self._together,
         )
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -139,8 +146,9 @@ class Resumable(pl.Callback):
         if self._at_start is None:
             self._at_start = KeptBeside(trainer, told=self._told)
         # Before the first epoch nothing is lost by a start from the beginning.
-        if trainer.current_epoch > 0 and not self._is_refused and is_due and has_reloaded(trainer):
-            why = self._hindrance(trainer)
+        is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
+        if is_possible and self._together.firsts_number(is_due):
+            why = agreed(self._together, self._hindrance(trainer))
             if why is not None:
                 self._give_up(why)
             else:
@@ -152,7 +160,7 @@ class Resumable(pl.Callback):
         assert self._at_start is not None  # noqa: S101
         self._attributes, changed = self._at_start.changed(trainer)
         found = refusals(trainer, self._shapes, is_in_first_epoch=is_in_first_epoch)
-        return next(iter((*found, *changed)), None)
+        return next(iter((*self._together.hindrances(trainer), *found, *changed)), None)
 
     def _before_batch(self, trainer: pl.Trainer) -> None:
         """Write a checkpoint before a batch is fetched, if one is due."""
@@ -160,16 +168,18 @@ class Resumable(pl.Callback):
         left = self._left
         if epoch is None or not batches or left is None:
             return
-        if self._in_epoch is None:
-            epoch.leave_if_short(left)
         is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
+        is_short = self._in_epoch is None and epoch.is_short(left)
+        told = self._together.firsts_number(LEAVE if is_short else is_due)
+        if told == LEAVE:
+            epoch.leave()
         # Between two micro-batches there are gradients that no checkpoint holds.
         is_between = batches % trainer.accumulate_grad_batches
         found = epoch.batches if epoch.has_order else None
-        if not is_due or is_between or found is None or not has_reloaded(trainer):
+        if not told or is_between or found is None or not has_reloaded(trainer):
             return
         why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
-        why = why or next(mid_epoch.hindrances(trainer, found), None)
+        why = agreed(self._together, why or next(mid_epoch.hindrances(trainer, found), None))
         if why is None:
             name = f"epoch{trainer.current_epoch}-batch{batches}.ckpt"
             self._write(trainer, name, epoch.state())
@@ -188,16 +198,8 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if the data did not go on where the checkpoint was taken.
         """
-        expected, self._folder.expected = self._folder.expected, None
-        if self._fingerprint is None or not (self._folder.waits or expected is not None):
-            return
-        found = f"{self._fingerprint(batch):016x} {rng_states_in_a_word()}"
-        if self._folder.waits:
-            self._folder.note_batch(found)
-        elif found.split()[0] != str(expected).split()[0]:
-            self._break_off(f"{ELSEWHERE}: the first batch after the stop is another one")
-        elif found != expected:
-            self._break_off(f"{ELSEWHERE}: other random numbers had been drawn for its first batch")
+        if (why := self._first_batch.comes(batch)) is not None:
+            self._break_off(why)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that has ended, where a batch came after the checkpoint.
@@ -205,9 +207,8 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if it has.
         """
-        self._folder.note_batch(None)
-        if self._folder.expected is not None:
-            self._break_off(f"{ELSEWHERE}: no batch came after the stop")
+        if (why := self._first_batch.came_not()) is not None:
+            self._break_off(why)
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -233,6 +234,11 @@ class Resumable(pl.Callback):
             self._folder.forget()
             self._give_up(f"it could not be loaded ({sentence_of(exception)})")
 
+    def _unless(self, what: str | None) -> None:
+        """Go on unless a worker says what is not as it was."""
+        if (why := agreed(self._together, what)) is not None:
+            self._break_off(why)
+
     def _break_off(self, why: str) -> NoReturn:
         self._folder.forget()
         self._give_up(why)
@@ -247,14 +253,9 @@ class Resumable(pl.Callback):
         before = rng_states()
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
-
-        def save(path: Path) -> None:
-            trainer.save_checkpoint(path, weights_only=False)
-            # Before it replaces an older one: `fit` loads it with weights_only=True.
-            left_out.add_left_out(path, as_data(path), trainer.lightning_module, key=KEY)
-
+        self._kept["worker"] = self._together.state()
         try:
-            self._folder.write(name, save)
+            self._folder.write(name, lambda path: write(trainer, path, key=KEY))
         except TwinrunError as error:
             self._give_up(str(error))
         finally:
@@ -268,12 +269,12 @@ class Resumable(pl.Callback):
         """Put back the state of a checkpoint, or what an epoch that was under way begins with."""
         assert self._epoch is not None  # noqa: S101
         found = KeptBeside(trainer)
-        what = restored.begin_as_before(trainer, state, found)
         is_whole = "epoch" not in state
-        if what is None and is_whole:
-            what, self._restored = restored.restore(trainer, module, state), None
-        if what is not None:
-            self._break_off(what)
+        self._unless(restored.begin_as_before(trainer, state, found))
+        if is_whole:
+            self._unless(restored.restore(trainer, module, state))
+            self._together.load(state["worker"])
+            self._restored = None
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
         if not is_whole:
@@ -292,9 +293,8 @@ class Resumable(pl.Callback):
         """
         state, epoch, before = self._restored, self._epoch, self._at_start
         assert state is not None and epoch is not None and before is not None  # noqa: S101, PT018
-        if epoch.batches is None or epoch.batches.running != state["epoch"]["running"]:
-            self._break_off(f"{ELSEWHERE}: the batches before the stop were other ones")
-        if (what := restored.restore_mid_epoch(trainer, module, state, before)) is not None:
-            self._break_off(what)
+        self._unless(epoch.unlike(state["epoch"]))
+        self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
+        self._together.load(state["worker"])
         self._restored = None
         self._at_start = KeptBeside(trainer).since(before)

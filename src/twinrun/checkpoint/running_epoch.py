@@ -14,6 +14,8 @@ from twinrun.checkpoint.beside_lightning import BesideLightning
 from twinrun.checkpoint.loaded import metrics_of, put_back_metrics
 from twinrun.checkpoint.mid_epoch import unlogged_since
 from twinrun.checkpoint.replayed_data import Batches, Order, order_of, replay, told_by
+from twinrun.checkpoint.restored import ELSEWHERE
+from twinrun.checkpoint.together import Together
 from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 
 FAR = 2  # times the last epoch's length: what is due later is not prepared for
@@ -30,6 +32,7 @@ class RunningEpoch:
         before_batch: Callable[[], None],
         brought: Callable[[], None],
         is_watched: bool,
+        together: Together,
     ) -> None:
         """Take a place in the loops of a Trainer.
 
@@ -39,9 +42,11 @@ class RunningEpoch:
             before_batch: called before a batch is fetched, in an epoch that is watched.
             brought: called when the data of a resumed epoch are where they were.
             is_watched: whether checkpoints in mid-epoch are written at all.
+            together: the workers; they watch the same epochs, by the first one's clock.
         """
         self._trainer, self._fingerprint = trainer, fingerprint
         self._before_batch, self._brought = before_batch, brought
+        self._together = together
         # The first iterator is made before the first epoch begins.
         self.is_watched = is_watched
         self._order: Order | None = None
@@ -67,20 +72,20 @@ class RunningEpoch:
         self._began = now
         batches = self._trainer.num_training_batches
         is_near = self._seconds is None or (left or 0) <= FAR * self._seconds
-        is_alone = self._trainer.world_size == 1
-        self.is_watched = left is not None and is_alone and batches > 1 and is_near
+        self.is_watched = left is not None and batches > 1
+        if self.is_watched:
+            self.is_watched = bool(self._together.firsts_number(is_near))
         self.batches = None
         if self.is_watched:
             self._random, self._metrics = rng_states(), metrics_of(self._trainer)
 
-    def leave_if_short(self, left: float) -> None:
-        """Look no more where a first epoch turns out to end long before a checkpoint is due."""
+    def is_short(self, left: float) -> bool:
+        """Say whether a first epoch turns out to end long before a checkpoint is due."""
         done, batches = self._done, self._trainer.num_training_batches
         is_asked = done >= FIRST_LOOK and done & (done - 1) == 0 and math.isfinite(batches)
         if self._seconds is not None or self._began is None or not is_asked:
-            return
-        if left > FAR * (time.monotonic() - self._began) / done * batches:
-            self.leave()
+            return False
+        return left > FAR * (time.monotonic() - self._began) / done * batches
 
     def leave(self) -> None:
         """Look no more at the epoch."""
@@ -107,6 +112,12 @@ class RunningEpoch:
             "drawn": [sorted(self.batches.drawn_in_fetches), sorted(self.batches.drawn_between)],
         }
 
+    def unlike(self, state: Mapping[str, Any]) -> str | None:
+        """Say whether its batches so far are other ones than those of which `state` tells."""
+        if self.batches is not None and self.batches.running == state["running"]:
+            return None
+        return f"{ELSEWHERE}: the batches before the stop were other ones"
+
     def resume(self, state: Mapping[str, Any]) -> None:
         """Have the epoch that is about to begin be brought to where it was.
 
@@ -132,7 +143,7 @@ class RunningEpoch:
 
     def _note_order(self) -> None:
         if self.is_watched and self._resumed is None:
-            self._order = order_of(self._trainer)
+            self._order = order_of(self._trainer, self._together.random_of_steps())
 
     def _watch(self, fetcher: Any) -> None:
         if self._resumed is not None:

@@ -186,6 +186,9 @@ def _of_stops(config: Section, schema: Section) -> Iterator[str]:
                     )
 
 
+_LEAVE_OUT = "; leave mid_accumulation, which accumulates, out of resume.stops"
+
+
 def _of_resume(config: Section) -> Iterator[str]:
     """Find what cannot be stopped: trainings of one epoch, variants that its settings exclude."""
     if "resume" not in config["studies"]:
@@ -201,7 +204,7 @@ def _of_resume(config: Section) -> Iterator[str]:
             stopped = resume_variants.variants(name, settings, asked["stops"])
             own = [*impossible(convert(settings, Variant))]  # said of the variant itself
             problems = dict.fromkeys(
-                problem
+                problem + (_LEAVE_OUT if problem.startswith("accumulate:") else "")
                 for variant in stopped.values()
                 for problem in impossible(convert(variant, Variant))
                 if problem not in own

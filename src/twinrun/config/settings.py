@@ -256,6 +256,8 @@ def _hindrance(variant: Variant, *, gpus: float) -> str | None:
             if gpus
             else "no GPU on this machine"
         )
+    if variant.stop != "none" and variant.gpus > 1:
+        return "several workers can be resumed on CPUs only"
     if variant.batch_norm == "synchronised" and not variant.gpus:
         return "synchronised batch normalisation needs GPUs"
     if variant.precision == "16-mixed" and not variant.gpus:

@@ -18,8 +18,13 @@ def impossible(variant: Variant) -> Iterator[str]:
         yield f"accumulate: {variant.accumulate} needs devices: 1, not {variant.devices}"
     if variant.devices % variant.nodes:
         yield f"nodes: {variant.nodes} machines cannot evenly share {variant.devices} workers"
-    if variant.stop != "none" and variant.devices > 1:
-        yield f"stop: {variant.stop} needs devices: 1, not {variant.devices}"
+    # What `auto` is, is decided later.
+    is_elsewhere = variant.accelerator == "gpu" or variant.nodes > 1
+    if variant.stop != "none" and variant.devices > 1 and is_elsewhere:
+        yield (
+            f"stop: {variant.stop} needs devices: 1 or the CPUs of one machine, where several "
+            f"workers can be resumed"
+        )
     if variant.layout == "features_first" and variant.compile == "none":
         yield "layout: features_first needs `compile: step` or `module`"
     if variant.compile == "step" and variant.optimizer != "default":

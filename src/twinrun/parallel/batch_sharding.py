@@ -90,7 +90,7 @@ class CanonicalBatches(ShardedBatches):
     ) -> None:
         """Cut `batches`, each `scale` of them first joined to one."""
         super().__init__(set_epoch)
-        self._batches = batches
+        self.batch_sampler = batches  # where checkpoints look for what has a position
         self._scale = scale
         self._workers = workers
         # What is left at the end makes a smaller mini-batch, unless the loader drops such.
@@ -103,7 +103,7 @@ class CanonicalBatches(ShardedBatches):
     def __iter__(self) -> Iterator[Indices]:
         # The first worker's generators are those of a single process; the others have their own.
         # The order of a whole epoch is exchanged once, instead of one mini-batch at every step.
-        drawn = [_checked(b) for b in self._batches] if self._workers.is_first else None
+        drawn = [_checked(b) for b in self.batch_sampler] if self._workers.is_first else None
         order = self._workers.first(drawn)
         starts = range(0, self._length * self._scale, self._scale)
         whole = [_joined(order[start : start + self._scale]) for start in starts]
@@ -137,6 +137,7 @@ class PartitionedBatches(ShardedBatches):
                 f"sharding: partitioned: a mini-batch of {size} is not enough for {workers.count} "
                 f"workers; make it {workers.count} or more, or say canonical"
             )
+        self.batch_sampler = batches
         self._order = batches.sampler
         self._workers = workers
         self._size = own_sizes[workers.rank]

@@ -129,6 +129,14 @@ class JoinedLogs:
         """Return what other workers need to know to log the same."""
         return [note for note, _ in self._noted.values()]
 
+    def state(self) -> list[tuple[list[Any], list[float]]]:
+        """Return what this worker has seen of each `batch_size`, as plain data."""
+        return [(list(key), [float(n) for n in seen]) for key, seen in self._given.items()]
+
+    def load(self, state: list[tuple[list[Any], list[float]]]) -> None:
+        """Take what `state` gave."""
+        self._given = {tuple(key): (a, b, bool(c)) for key, (a, b, c) in state}
+
     def complete(self, everyones: Sequence[Sequence[Note]]) -> None:
         """Note what only other workers noted, as of no samples, and all in one order.
 

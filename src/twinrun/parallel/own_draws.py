@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 
 from twinrun.parallel.same_data import check_same_data
 from twinrun.parallel.workers import Workers
+from twinrun.process.determinism import RNGStates, restore_rng_states, rng_states
 
 States: TypeAlias = tuple[dict[str, Any], torch.Tensor | None]
 """Of the generators of Python, NumPy and torch, and of the worker's own GPU."""
@@ -134,6 +135,20 @@ class OwnDraws(pl.Callback):
         self._is_apart = True
         if not self._workers.is_first:
             self._go_apart()
+
+    def states(self) -> RNGStates:
+        """Return the RNG states by which this worker draws next in its steps, as plain data."""
+        if self._is_apart or self._workers.is_first:
+            return rng_states()
+        with isolate_rng(include_cuda=False):
+            _set_states(self._own)
+            return rng_states()
+
+    def take(self, states: RNGStates) -> None:
+        """Draw by these in the steps that follow; the first worker draws by its global ones."""
+        with isolate_rng(include_cuda=False):
+            restore_rng_states(states)
+            self._own = _states()
 
     def _go_apart(self) -> None:
         _set_states(self._own)

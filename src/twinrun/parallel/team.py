@@ -2,17 +2,19 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytorch_lightning as pl
 from pytorch_lightning.strategies import DDPStrategy
 
 from twinrun.checkpoint.stop_request import Stop
+from twinrun.checkpoint.together import Alone, Together
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
+from twinrun.parallel.agreed_checkpoints import AgreedCheckpoints
 from twinrun.parallel.batch_norm import JoinedBatchNorm
 from twinrun.parallel.batch_sharding import ShardedBatches, shard_training
+from twinrun.parallel.fixed_buckets import ExchangingStrategy
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_batch_tracer import WholeBatchTracer
@@ -28,6 +30,8 @@ class Team:
         self.tracer = Tracer()
         self.callbacks: list[pl.Callback] = []
         self.strategy: str | DDPStrategy = "auto"
+        self.together: Together = Alone()
+        """The workers, as checkpoints need them."""
 
     def communication(self) -> float:
         """Return the seconds that workers exchanged or waited, from the last call to a step's end.
@@ -42,17 +46,6 @@ class Team:
     def steps_per_epoch(self) -> list[int]:
         """Return the steps that an epoch of each loader must have, if sharding says so."""
         return []
-
-
-class _ExchangingStrategy(DDPStrategy):
-    """Exchanges the gradients of each mini-batch, also where those of several are accumulated."""
-
-    @contextmanager
-    def block_backward_sync(self) -> Iterator[None]:
-        """Block nothing: each mini-batch has weights of its own, and its sum may be added up."""
-        # What was accumulated so far is the same at all workers, and weights that sum up to 1 leave
-        # it as it is.
-        yield
 
 
 class _SeveralWorkers(Team):
@@ -71,9 +64,10 @@ class _SeveralWorkers(Team):
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
         self.callbacks = [draws, self._whole_batch]
+        self.together = AgreedCheckpoints(workers, draws, self._whole_batch)
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.
-        self.strategy = _ExchangingStrategy(
+        self.strategy = ExchangingStrategy(
             broadcast_buffers=False, find_unused_parameters=not module.automatic_optimization
         )
 

@@ -84,8 +84,8 @@ class WholeBatch(pl.Callback):
         if self._statistics is not None:
             self._statistics.watch(pl_module)
         log = pl_module.log
-        self._logs = JoinedLogs(self._workers, pl_module, log)
-        pl_module.log = self._noted(self._logs, log, trainer)
+        self.logs = JoinedLogs(self._workers, pl_module, log)
+        pl_module.log = self._noted(self.logs, log, trainer)
         for callback in vars(trainer)["callbacks"]:
             if vars(callback).get("log") == log:  # Lightning has handed them the module's
                 callback.log = pl_module.log
@@ -270,7 +270,7 @@ class WholeBatch(pl.Callback):
         """
         called = 0 if self._statistics is None else self._statistics.called()
         # What comes next has a length that they must agree upon.
-        agreed = [*divmod(self._logs.fingerprint(), 2**32), *divmod(called, 2**32)]
+        agreed = [*divmod(self.logs.fingerprint(), 2**32), *divmod(called, 2**32)]
         seen = self._workers.gather(torch.tensor([*own, *agreed], dtype=torch.float64))
         *are_same_logs, first, second = (seen == seen[:1]).all(0).tolist()[len(own) :]
         if not (first and second):
@@ -280,13 +280,13 @@ class WholeBatch(pl.Callback):
                 "train with devices: 1"
             )
         if not all(are_same_logs):
-            self._logs.complete(self._workers.everyones(self._logs.notes()))
+            self.logs.complete(self._workers.everyones(self.logs.notes()))
         statistics = torch.empty(0) if self._statistics is None else self._statistics.noted()
-        more = torch.cat([statistics.double(), self._logs.means()])
+        more = torch.cat([statistics.double(), self.logs.means()])
         found = self._workers.gather(more) if len(more) else more.expand(self._workers.count, 0)
         if self._statistics is not None:
             self._statistics.update(found[:, : len(statistics)])
-        self._logs.hand_on(found[:, len(statistics) :])
+        self.logs.hand_on(found[:, len(statistics) :])
         return seen[:, : len(own)]
 
 

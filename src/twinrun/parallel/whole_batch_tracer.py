@@ -1,6 +1,7 @@
 """The steps of several workers traced as one: batch and loss are those of the whole mini-batch."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -60,6 +61,15 @@ class WholeBatchTracer(Tracer):
             self.own_gradients = self._whole_batch.own_gradients
             self.own_kind = self._whole_batch.own_kind
             super().on_train_batch_end(trainer, pl_module, loss, batch, batch_idx)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tables so far, which the first worker has."""
+        return super().state_dict() if self._workers.is_first else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take them; from Lightning's checkpoint, which is the first worker's, none of it."""
+        if self._workers.is_first:
+            super().load_state_dict(state_dict)
 
 
 def put_together(shards: Sequence[object]) -> object:

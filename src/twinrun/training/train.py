@@ -223,6 +223,7 @@ def _watch(
         in_epoch=interrupt.checkpoint_before(variant.stop) if is_stopped else None,
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
         fingerprint=fingerprint_tree,
+        together=team.together,
     )
     metrics, seconds, happened = (
         EpochMetrics(),
@@ -253,7 +254,7 @@ def _watch(
         happened,
     ]
     if is_stopped:
-        callbacks.append(interrupt.Interrupt(variant.stop, lightning_file))
+        callbacks.append(interrupt.Interrupt(variant.stop, lightning_file, team.together))
     if is_first:
         callbacks.append(Progress(label, team.tracer, assembly.workers.count))
         callbacks.append(Curves(Path(run.files.manifest).with_name("tensorboard"), team.tracer))
@@ -292,8 +293,8 @@ def _fit(
             raise
         if not is_result:
             explain_refusal(error, name)
-            if not is_fast(variant) or variant.devices > 1:
-                raise
+        if variant.devices > 1 or not (is_result or is_fast(variant)):  # others may wait for it
+            raise
         traceback.print_exc()
         return f"broken off: {sentence_of(error)}"
     return None

@@ -1,0 +1,50 @@
+"""The first batch behind a checkpoint: remembered with it, and compared where it is used."""
+
+from collections.abc import Callable
+
+from twinrun.checkpoint.folder import Folder
+from twinrun.checkpoint.looks import rng_states_in_a_word
+from twinrun.checkpoint.restored import ELSEWHERE
+from twinrun.checkpoint.together import Together, agreed
+
+
+class FirstBatch:
+    """Each worker remembers its own, and compares it."""
+
+    def __init__(
+        self, folder: Folder, fingerprint: Callable[[object], int] | None, together: Together
+    ) -> None:
+        """Wait for a checkpoint that is written or used.
+
+        Args:
+            folder: of the checkpoints.
+            fingerprint: of a batch; None looks at none.
+            together: the workers.
+        """
+        self._folder, self._fingerprint, self._together = folder, fingerprint, together
+
+    def comes(self, batch: object) -> str | None:
+        """Remember a batch, or compare it; return why it is not the one that was remembered."""
+        expected, self._folder.expected = self._folder.expected, None
+        if self._fingerprint is None or not (self._folder.waits or expected is not None):
+            return None
+        found = f"{self._fingerprint(batch):016x} {rng_states_in_a_word()}"
+        if self._folder.waits:
+            self._folder.note_batch(found)
+            return None
+        return agreed(self._together, _other_than(str(expected), found))
+
+    def came_not(self) -> str | None:
+        """Return why an epoch should not have ended, if a batch was to come before that."""
+        self._folder.note_batch(None)
+        if self._folder.expected is None:
+            return None
+        return f"{ELSEWHERE}: no batch came after the stop"
+
+
+def _other_than(expected: str, found: str) -> str | None:
+    if found.split()[0] != expected.split()[0]:
+        return f"{ELSEWHERE}: the first batch after the stop is another one"
+    if found != expected:
+        return f"{ELSEWHERE}: other random numbers had been drawn for its first batch"
+    return None
