@@ -20,9 +20,15 @@ ELSEWHERE = "data: the data does not go on where it was"
 
 
 def restore(
-    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
+    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any], together: Together
 ) -> str | None:
     """Put back what a checkpoint holds that was taken where an epoch starts.
+
+    Args:
+        trainer: of the training.
+        module: that is trained.
+        state: of the checkpoint.
+        together: the workers.
 
     Returns:
         What is not as it was, if anything.
@@ -36,6 +42,7 @@ def restore(
     # A callback may monitor what was logged before the stop.
     put_back_metrics(trainer, state["metrics"], module.device)
     _restore(trainer, module, state)
+    together.load(state["worker"])
     return None
 
 
@@ -100,6 +107,7 @@ def restore_mid_epoch(
         if callable(go_on := getattr(callback, "go_on_in_epoch", None)):
             go_on()
     restore_rng_states(state["random"])
+    together.load(state["worker"])
     saved = {f"module {path} {name}" for path, of in state["attributes"].items() for name in of}
     if others := before.changed_keys(trainer) - saved:
         name = min(others).rpartition(" ")[2]

@@ -9,10 +9,9 @@
 
 Lightning's own checkpoint holds no RNG state, and resuming from it makes the loader's iterator
 before the sampler knows its epoch. This one is taken where an epoch starts, or between two batches
-of an epoch that is longer than `minutes`; and put back at the same point of a resumed training,
-whose iterator is then made once more, and has given the batches of before. What it cannot hold, it
-says, and leaves the training alone. The first batch behind a checkpoint is remembered: where a
-resumed training gets another one, it is broken off.
+of an epoch that is longer than `minutes`, and put back at the same point, where the iterator is
+made once more and has given the batches of before. What it cannot hold, it says, and leaves the
+training alone. Where another batch comes first behind a checkpoint, the training is broken off.
 """
 
 import time
@@ -34,7 +33,7 @@ from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import TensorShapes, refusals, tensor_shapes_of
 from twinrun.checkpoint.replayed_data import has_reloaded
 from twinrun.checkpoint.running_epoch import RunningEpoch
-from twinrun.checkpoint.together import Alone, Together, agreed
+from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_all
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
@@ -71,7 +70,7 @@ class Resumable(pl.Callback):
             fingerprint: of a batch, by which it is known again; None does not look at the first.
             together: the workers, where several train one network.
         """
-        self._together: Together = together or Alone()
+        self._together = together or Alone()
         self._folder = Folder(folder, identity or {}, say, self._together)
         self._minutes, self._in_epoch, self._say = minutes, in_epoch, say
         self._is_refused = False
@@ -117,6 +116,11 @@ class Resumable(pl.Callback):
             together=self._together,
         )
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Give up what can have no checkpoint, now that all has been set up."""
+        if (why := hindrance_of_all(self._together, trainer)) is not None:
+            self._give_up(why)
+
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Leave Lightning's loops as they were."""
         if self._epoch is not None:
@@ -129,9 +133,8 @@ class Resumable(pl.Callback):
             return None
         if self._in_epoch is not None:
             return 0.0
-        return (
-            None if not self._minutes else 60 * self._minutes - (time.monotonic() - self._written)
-        )
+        left = 60 * self._minutes - (time.monotonic() - self._written)
+        return left if self._minutes else None
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Put everything back where the training is resumed; else write a checkpoint if one is due.
@@ -143,16 +146,15 @@ class Resumable(pl.Callback):
             self._begin_again(trainer, pl_module, self._restored)
             return
         is_due = time.monotonic() - self._written >= 60 * self._minutes
-        if self._at_start is None:
-            self._at_start = KeptBeside(trainer, told=self._told)
+        self._at_start = self._at_start or KeptBeside(trainer, told=self._told)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
         if is_possible and self._together.firsts_number(is_due):
             why = agreed(self._together, self._hindrance(trainer))
-            if why is not None:
-                self._give_up(why)
-            else:
+            if why is None:
                 self._write(trainer, f"epoch{trainer.current_epoch}.ckpt", None)
+            else:
+                self._give_up(why)
         self._epoch.begin(self._left)
 
     def _hindrance(self, trainer: pl.Trainer, *, is_in_first_epoch: bool = False) -> str | None:
@@ -272,8 +274,7 @@ class Resumable(pl.Callback):
         is_whole = "epoch" not in state
         self._unless(restored.begin_as_before(trainer, state, found))
         if is_whole:
-            self._unless(restored.restore(trainer, module, state))
-            self._together.load(state["worker"])
+            self._unless(restored.restore(trainer, module, state, self._together))
             self._restored = None
         self._at_start = KeptBeside(trainer).since(found)
         self._epoch.begin(self._left)
@@ -292,9 +293,8 @@ class Resumable(pl.Callback):
             TwinrunError: if they were other ones, or something is not as it was.
         """
         state, epoch, before = self._restored, self._epoch, self._at_start
-        assert state is not None and epoch is not None and before is not None  # noqa: S101, PT018
+        assert state and epoch is not None and before is not None  # noqa: S101, PT018
         self._unless(epoch.unlike(state["epoch"]))
         self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
-        self._together.load(state["worker"])
         self._restored = None
         self._at_start = KeptBeside(trainer).since(before)

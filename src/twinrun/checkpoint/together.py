@@ -104,6 +104,11 @@ def agreed(together: Together, sentence: str | None) -> str | None:
     return first_of(together.everyones(sentence))
 
 
+def hindrance_of_all(together: Together, trainer: pl.Trainer) -> str | None:
+    """Return what stands against any checkpoint, before a batch costs an exchange."""
+    return agreed(together, next(iter(together.hindrances(trainer)), None))
+
+
 def first_of(sentences: Sequence[str | None]) -> str | None:
     """Return the first sentence of the workers'; a worker other than the first one is named.
 
