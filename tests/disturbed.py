@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
 from small import Points, Small
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
@@ -72,6 +73,10 @@ class Disturbed(Small):
                 os.kill(os.getpid(), number)
         if is_now(f"disk in {phase}"):
             raise OSError(errno.ENOSPC, "No space left on device", "cache")
+        if is_now(f"memory in {phase}"):
+            torch.empty(1 << 60)  # more than any machine has: torch's own refusal
+        if is_now(f"list in {phase}"):
+            bytearray(1 << 62)  # Python's
         if is_now(f"helper in {phase}"):
             with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as helper:
                 report_progress("all are sent SIGTERM")

@@ -17,6 +17,7 @@ from twinrun.training.train import train
 
 LOST = r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly"
 FULL = "No space left on device"
+MEMORY = r"^out of memory \(.*\): give the job more memory or make its batch smaller$"
 HELPER = r"my helper ended with -15 \(after SIGTERM, which ends a job\)"
 FAST = {"optimizer": "foreach"}
 RESUMED = {"stop": "epoch_end", "resume": "lightning"}
@@ -40,6 +41,10 @@ def kept(folder, settings, monkeypatch, where):
         ("data worker in test", {}, LOST),
         ("data worker in prediction", {}, LOST),
         ("disk in test", {}, FULL),
+        ("memory in test", {}, MEMORY),
+        ("memory in prediction", {}, MEMORY),
+        ("list in test", {}, MEMORY),
+        ("list in prediction", {}, MEMORY),
         ("helper in test", {}, HELPER),
         ("helper in fit", {}, HELPER),
         ("data worker in fit", FAST, LOST),

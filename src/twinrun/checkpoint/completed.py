@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
+from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.refusals import as_data, generators_of, loaders_of
@@ -71,6 +72,7 @@ def complete(
         # Asked for before `min_epochs` or `min_steps` have been reached.
         "should_stop": trainer.should_stop,
         "buffers": dict(left_out.transient_buffers(module)),
+        "gradients": gradients_of(module),
         "averages": left_out.left_out_of_averages(trainer),
         "positions": positions_of(loaders),
         "attributes": attributes,

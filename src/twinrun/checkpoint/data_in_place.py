@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 import xxhash
 
+from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.reached import (
     CUT_SHORT,
     GLOBAL,
@@ -25,7 +26,7 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.checkpoint.walk import PLAIN, Reached
+from twinrun.checkpoint.walk import PLAIN, Holder, Reached
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS
 
@@ -51,10 +52,15 @@ class DataLooks:
         # Owners and values are kept, so that no others get their numbers.
         self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
+        self.held = HeldObjects()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         self._contents: dict[int, str] = {}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
+            if isinstance(found.value, Holder):
+                if not (found.name in own or is_told):
+                    self.held.add(found)
+                continue
             is_number = isinstance(found.value, PLAIN)
             if not is_number or not (found.name in own or is_told):
                 self._add(found, told)
@@ -62,6 +68,7 @@ class DataLooks:
             self._add(found, told)
         known = {*GLOBAL, *map(id, generators_of(loaders))}
         for found in held_by_steps(trainer, self.seen):
+            self.held.add(found)
             self._add(found, known)
             if isinstance(found.value, GENERATORS) and id(found.value) not in known:
                 self.numbers[id(found.owner), found.name] = found.owner, _state_of(found.value)
@@ -73,6 +80,8 @@ class DataLooks:
                 self.unseen.append(f"{found.name} {why}")
             elif found.value is CUT_SHORT:
                 self.unseen.append(cut_short(found.name))
+
+        self.held.know(self.numbers, self.arrays)
 
     def _add(self, found: Reached, told: Container[int]) -> None:
         owner, name, value = found
@@ -89,13 +98,18 @@ class DataLooks:
         yield from now.unseen
         why = "changes while the training runs, and no checkpoint holds it"
         for key, (_, content) in now.arrays.items():
-            if key in self.arrays and self.arrays[key][1] != content:
+            # In the place of a plain value it was put there under way.
+            known = self.arrays[key][1] if key in self.arrays else None
+            if known != content and (known is not None or key in self.numbers):
                 yield f"{key[1]} {why}"
         for key, (_, value) in now.numbers.items():
             # What an object has only now it was given under way; as text, as a NaN is not itself.
             known = repr(self.numbers[key][1]) if key in self.numbers else None
-            if known != repr(value) and (known is not None or key[0] in self.seen):
+            is_new = known is None and (key[0] in self.seen or key in self.held.held)
+            if is_new or known not in (None, repr(value)):
                 yield f"{key[1]} {why}"
+        for name in self.held.exchanged(now.held, self.seen):
+            yield f"{name} {why}"
 
 
 def _state_of(generator: object) -> str:

@@ -15,6 +15,8 @@ from twinrun.checkpoint.plain_attributes import (
 )
 from twinrun.checkpoint.refusals import loaders_of
 from twinrun.checkpoint.stream_position import moved, possible_positions
+from twinrun.checkpoint.structure import Structure
+from twinrun.checkpoint.switches import changed_switches, switches
 from twinrun.checkpoint.trainer_settings import changed_settings, settings_of
 from twinrun.checkpoint.unsaved_state import (
     changed_callbacks,
@@ -42,6 +44,7 @@ class KeptBeside:
         self.attributes = states_of_attributes(trainer, loaders)
         self.settings = settings_of(trainer)
         self.exchanged = Exchanged(trainer)
+        self.structure, self.switches = Structure(trainer), switches()
         self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
 
     def since(self, start: "KeptBeside") -> "KeptBeside":
@@ -63,6 +66,8 @@ class KeptBeside:
             *changed_optimizers(self.optimizers, now.optimizers),
             *moved(self.positions, now.positions),
             *refused,
+            *self.structure.changed(now.structure),
+            *changed_switches(self.switches, now.switches),
             *self.data.changed(now.data),
             *changed_settings(self.settings, now.settings),
             *self.exchanged.changed(now.exchanged),

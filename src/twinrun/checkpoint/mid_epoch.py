@@ -1,7 +1,7 @@
 """What Lightning's loops keep in mid-epoch, as plain data, and what stands against keeping it.
 
-Lightning's checkpoint has their counters, and neither the values that are logged and averaged over
-the epoch, nor gradients that are left between two steps.
+Lightning's checkpoint has their counters, and not the values that are logged and averaged over the
+epoch.
 """
 
 import builtins
@@ -82,7 +82,6 @@ def state_of(trainer: pl.Trainer, loops: Mapping[str, Any]) -> dict[str, Any]:
             _plain(key, metric) for key, metric in trainer.fit_loop.epoch_loop._results.items()
         ],
         "counts": {name: getattr(connector, name) for name in _COUNTS},
-        "gradients": _gradients(trainer.lightning_module),
     }
 
 
@@ -99,9 +98,6 @@ def put_back(trainer: pl.Trainer, state: Mapping[str, Any]) -> None:
         loop._results[saved["key"]] = _metric(trainer, saved)
     for name, value in state["counts"].items():
         setattr(trainer._logger_connector, name, value)
-    parameters = dict(trainer.lightning_module.named_parameters())
-    for name, gradient in state["gradients"].items():
-        parameters[name].grad = gradient.to(parameters[name].device)
 
 
 def unlogged_since(trainer: pl.Trainer, before: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
@@ -121,15 +117,6 @@ def put_back_logged(
             if name not in names or name not in shown:
                 is_tensor = isinstance(value, torch.Tensor)
                 shown[name] = value.to(device, copy=True) if is_tensor else value
-
-
-def _gradients(module: pl.LightningModule) -> dict[str, torch.Tensor]:
-    """Return what a further step may add to, or a hook or an optimizer read before it is zeroed."""
-    return {
-        name: parameter.grad.detach().clone()
-        for name, parameter in module.named_parameters()
-        if parameter.grad is not None
-    }
 
 
 def _plain(key: str, metric: _ResultMetric) -> dict[str, Any]:

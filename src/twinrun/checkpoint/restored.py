@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint import left_out, mid_epoch
 from twinrun.checkpoint.at_start import names_in, put_back_start
+from twinrun.checkpoint.gradients import put_back_gradients
 from twinrun.checkpoint.kept_beside import KeptBeside
 from twinrun.checkpoint.loaded import put_back_metrics
 from twinrun.checkpoint.plain_attributes import restore_attributes
@@ -138,5 +139,6 @@ def _restore(trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str
     # Most checkpoints have none that were left out.
     left_out.put_back_tensors(module, state["buffers"], state.get("left_out", {}))
     left_out.put_back_averages(trainer, state["averages"])
+    put_back_gradients(module, state["gradients"])
     restore_attributes(module, state["attributes"])
     restore_rng_states(state["random"])

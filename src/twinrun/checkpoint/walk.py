@@ -4,6 +4,8 @@ Attributes, closures, arguments of partials and defaults, the objects of bound m
 into what is a user's, not a library's.
 """
 
+import argparse
+import collections
 import functools
 import sys
 import sysconfig
@@ -33,12 +35,21 @@ PLAIN = (bool, int, float, str, bytes, type(None))
 MOST, DEEPEST = 50_000, 12
 _NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
 _LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # hold what a user puts there
+_SETS = (set, frozenset)
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
+class Holder(NamedTuple):
+    """A container, an object or a function: it may be exchanged for another one."""
+
+    value: object
+    """What it is."""
+
+
 class Reached(NamedTuple):
-    """A generator, an iterator, a plain value, a tensor or an array."""
+    """A generator, an iterator, a plain value, a tensor or an array; or a `Holder`."""
 
     owner: object
     """What holds it."""
@@ -107,6 +118,7 @@ class Walk:
                 yield Reached(owner, called, value)
             return
         if isinstance(value, type):
+            yield Reached(owner, called, Holder(value))
             yield from self._class(value, deeper)
             return
         if _is_ours(value):  # which is made anew, and keeps what it needs
@@ -114,6 +126,8 @@ class Walk:
         never = (*_NEVER, *_LOADED) if self._is_of_module else _NEVER
         # An array that two hold may be exchanged in one of them.
         is_array = isinstance(value, torch.Tensor | np.ndarray)
+        if not is_array and not isinstance(value, never) and not self._in_library:
+            yield Reached(owner, called, Holder(value))
         if isinstance(value, never) or not deeper or not (self._is_new(value) or is_array):
             return
         is_seen = is_array or isinstance(value, GENERATORS)
@@ -123,6 +137,13 @@ class Walk:
             if size_of(value) <= self._most:
                 for key, item in entries(value):
                     yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
+        elif isinstance(value, _SETS):
+            # In no order: those of plain values, and how many there are.
+            plain = sorted(repr(item) for item in value if isinstance(item, PLAIN))
+            yield Reached(value, called, f"{len(value)} {plain}")
+        elif isinstance(value, collections.deque):
+            for number, item in enumerate(value if len(value) <= self._most else ()):
+                yield from self.value(value, item, f"{called}[{number}]", deeper - 1)
         elif isinstance(value, functools.partial):
             inside = {"func": value.func, "args": value.args, "keywords": value.keywords}
             for name, item in inside.items():
@@ -135,6 +156,7 @@ class Walk:
                 yield from self.value(value, value.__func__, called, deeper - 1)
         else:
             is_of_library = not is_users(type(value).__module__)
+            is_of_library &= not isinstance(value, _NAMESPACES)
             self._in_library += is_of_library
             for name, item in attributes_seen(value).items():
                 yield from self.value(value, item, f"{type(value).__name__}.{name}", deeper - 1)
@@ -152,10 +174,16 @@ class Walk:
             return
         hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
         for name, value in {**attributes_seen(part), **hooks}.items():
+            called = f"{type(part).__name__}.{name}"
+            if name.endswith("_hooks") and isinstance(value, dict):
+                # Each in its turn: one that is registered anew has another number.
+                for turn, hook in enumerate(value.values()):
+                    yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
             # Modules and classes are walked by themselves; a schedule has functions in a list.
-            is_called = callable(value) and not isinstance(value, type | torch.nn.Module)
-            if is_called or name.endswith(("_hooks", "_lambdas")):
-                yield from self.value(part, value, f"{type(part).__name__}.{name}", DEEPEST)
+            elif name.endswith("_lambdas") or (
+                callable(value) and not isinstance(value, type | torch.nn.Module)
+            ):
+                yield from self.value(part, value, called, DEEPEST)
         yield from self._class(type(part), DEEPEST)
 
     def function(self, function: types.FunctionType, deeper: int) -> Iterator[Reached]:

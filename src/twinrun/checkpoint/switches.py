@@ -1,0 +1,37 @@
+"""Switches of torch that decide about bits: no checkpoint holds how they are set.
+
+A resumed training begins with them as its process set them before the first epoch.
+"""
+
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+
+import torch
+
+from twinrun.process.determinism import ATTRIBUTES, matmul_precision
+
+_TINY = 1e-323  # the number of torch's documentation of `set_flush_denormal`
+
+
+def switches() -> dict[str, object]:
+    """Return how they are set, by their names in torch."""
+    return {
+        "set_default_dtype": torch.get_default_dtype(),
+        "set_default_device": str(torch.get_default_device()),
+        # Torch does not say so.
+        "set_flush_denormal": torch.tensor([_TINY], dtype=torch.float64).item() == 0,
+        "use_deterministic_algorithms": (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        "set_float32_matmul_precision": matmul_precision(),
+        "set_num_threads": torch.get_num_threads(),
+        **{name: attrgetter(name)(torch) for name in ATTRIBUTES},
+    }
+
+
+def changed_switches(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
+    """Name those that have been set otherwise."""
+    for name, value in before.items():
+        if after[name] != value:
+            yield f"{name} of torch changes while the training runs, and no checkpoint holds it"
