@@ -38,7 +38,7 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
         return 0
     # A step of many small tensors takes hundreds of them: a NumPy array of each takes six times as
     # long as all of this.
-    if type(tensor) in _DENSE and _is_as_it_lies(tensor):
+    if type(tensor) in DENSE and _is_as_it_lies(tensor):
         return xxhash.xxh3_64_intdigest(_bytes_at(tensor.nbytes)(tensor.data_ptr()))
     if not is_plain(tensor):
         return join([fingerprint(part) for part in plain_tensors(tensor)])
@@ -112,7 +112,7 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def was_given_back(tensor: torch.Tensor) -> bool:
     """Say whether the storage of a tensor was resized to nothing: to read it is to crash."""
     # Of other classes a storage may be empty while the values lie elsewhere.
-    if type(tensor) not in _DENSE or not is_plain(tensor) or not tensor.numel():
+    if type(tensor) not in DENSE or not is_plain(tensor) or not tensor.numel():
         return False
     try:
         return not tensor.untyped_storage().nbytes()
@@ -126,7 +126,7 @@ def _bytes_at(size: int) -> Callable[[int], ctypes.Array[ctypes.c_char]]:
     return (ctypes.c_char * size).from_address
 
 
-_DENSE = (torch.Tensor, torch.nn.Parameter)  # whose memory no class of a user's stands before
+DENSE = (torch.Tensor, torch.nn.Parameter)  # whose memory no class of a user's stands before
 
 
 def _is_as_it_lies(tensor: torch.Tensor) -> bool:

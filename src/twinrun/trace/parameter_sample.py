@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from twinrun.trace.fingerprints import DENSE, is_plain
 from twinrun.trace.pending import Pending
 from twinrun.trace.step_fingerprints import elements_of
 
@@ -28,6 +29,7 @@ class ParameterSample:
         is_narrow = all(p.dtype in NARROW for p in parameters.values())
         self._dtype = torch.float32 if is_narrow else torch.float64
         self._chosen: dict[str, tuple[torch.Size, torch.Tensor]] = {}
+        self._inside: dict[str, np.ndarray] = {}
         total = sum(p.numel() for p in parameters.values())
         chosen = np.linspace(0, max(total - 1, 0), min(SAMPLE_SIZE, total)).astype(np.int64)
         chosen, start = np.unique(chosen), 0
@@ -36,6 +38,7 @@ class ParameterSample:
             inside = chosen[(chosen >= start) & (chosen < start + size)] - start
             index = torch.from_numpy(inside).to(parameter.device)
             self._chosen[name] = parameter.shape, index
+            self._inside[name] = inside
             start += size
 
     def of(self, parameters: Mapping[str, torch.Tensor]) -> np.ndarray | Pending[np.ndarray]:
@@ -43,6 +46,8 @@ class ParameterSample:
 
         Those of parameters on a GPU are pending.
         """
+        if (elements := self._at_hand(parameters)) is not None:
+            return elements
         parts = []
         for name, (shape, index) in self._chosen.items():
             now = parameters.get(name)
@@ -56,3 +61,18 @@ class ParameterSample:
         devices = {part.device for part in parts}
         parts = parts if len(devices) == 1 else [part.cpu() for part in parts]
         return elements_of(torch.cat(parts)) if parts else np.empty(0)
+
+    def _at_hand(self, parameters: Mapping[str, torch.Tensor]) -> np.ndarray | None:
+        """Return them where all parameters are plain ones on a CPU, None otherwise.
+
+        By NumPy, in a sixth of the time: a step of a small network has many parameters.
+        """
+        found = []
+        for name, (shape, _) in self._chosen.items():
+            now = parameters.get(name)
+            if now is None or type(now) not in DENSE or not (now.is_cpu and is_plain(now)):
+                return None
+            if now.dtype is not self._dtype or now.shape != shape:
+                return None
+            found.append(now.numpy(force=True).reshape(-1)[self._inside[name]])
+        return np.concatenate(found) if found else None
