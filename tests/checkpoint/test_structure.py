@@ -86,6 +86,13 @@ def reordered(module):
 
 CHANGES = {
     "nothing": (lambda module: None, ""),
+    # As Lightning leaves the module's after a step of several workers.
+    "own method": (lambda m: setattr(m, "forward", m.forward), ""),
+    "own method of a layer": (lambda m: setattr(m.hidden, "forward", m.hidden.forward), ""),
+    "method of another layer": (
+        lambda m: setattr(m.scaled, "forward", m.activation.forward),
+        "Scaled.forward changes while the training runs",
+    ),
     "hook": (
         lambda m: m.hidden.register_forward_hook(scaled),
         "the hooks of hidden of Changing change while the training runs",

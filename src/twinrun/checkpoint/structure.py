@@ -5,6 +5,7 @@ and would go on without a hook that was registered later, or with a layer that w
 and functions are compared by their code: what they hold is looked at elsewhere (`reached`).
 """
 
+import inspect
 import types
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -120,9 +121,21 @@ def _functions(owners: list[tuple[str, object]]) -> dict[str, list[Code]]:
     found: dict[str, list[Code]] = defaultdict(list)
     for called, owner in owners:
         for name, value in vars(owner).items():
-            if callable(value) and not isinstance(value, type | torch.nn.Module):
+            if not callable(value) or isinstance(value, type | torch.nn.Module):
+                continue
+            if not _is_own_method(value, owner, name):
                 found[f"{name} of {called}"].append(code_of(value))
     return found
+
+
+def _is_own_method(value: object, owner: object, name: str) -> bool:
+    """Say whether an object would have a method without the attribute, too.
+
+    Lightning leaves the module's `forward` like that behind each step of several workers.
+    """
+    if not isinstance(value, types.MethodType) or value.__self__ is not owner:
+        return False
+    return value.__func__ is inspect.getattr_static(type(owner), name, None)
 
 
 def _methods(owners: list[tuple[str, object]]) -> dict[tuple[type, str], Code]:
