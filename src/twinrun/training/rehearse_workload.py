@@ -198,7 +198,7 @@ def _of_step(
     yield from of_step(part, trainer, step)
     if step.count:
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
-    found["notes"] += step.notes
+    found["notes"] += [f"{part.label}: {note}" for note in step.notes]
     found["steps_per_epoch"] = step.steps_per_epoch
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
