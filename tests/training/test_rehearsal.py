@@ -148,6 +148,7 @@ def right_ones(tmp_path_factory):
         "frozen": {"module": "wrong_modules:Frozen"},
         "skipping": {"module": "wrong_modules:Skipping"},
         "streamed": {"data": "wrong_modules:Stream"},
+        "drawing": {"data": "wrong_modules:Drawing"},
         "infinite": {"module": "wrong_modules:Infinite"},
         "by hand": {"module": "wrong_modules:OwnSteps"},
         "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
@@ -219,13 +220,17 @@ def test_what_a_training_can_do_without_is_a_note(right_ones):
 
 def test_each_note_names_its_workload(right_ones):
     """Red before: "train_dataloader has no length", of which workload nobody knew."""
-    for name in ("untested", "frozen", "streamed", "infinite"):
+    for name in ("untested", "frozen", "streamed", "infinite", "drawing"):
         (found,) = right_ones[name]
         assert found["mistakes"] == []
         assert found["notes"]
         assert all(note.startswith(f"{name}/mine: ") for note in found["notes"])
     assert "train_dataloader has no length" in right_ones["streamed"][0]["notes"][0]
     assert "the first loss of Infinite is inf" in right_ones["infinite"][0]["notes"][0]
+    assert right_ones["drawing"][0]["notes"] == [
+        "drawing/mine: wrong_modules:Drawing draws random numbers when it is made, which is before "
+        "the module; a script that makes the module first starts from other weights"
+    ]
 
 
 def test_a_trial_that_fails_is_a_result_and_does_not_end_the_others(right_ones):

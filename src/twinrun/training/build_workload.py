@@ -6,10 +6,12 @@ on: what surrounds a training (shards, few batches, timings) asks a data module 
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pytorch_lightning as pl
+from lightning_fabric.utilities.seed import _collect_rng_states
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun.config.definitions import Workload
@@ -32,7 +34,7 @@ from twinrun.training.trainer_objects import bring_callbacks, wrong_in_trainer
 from twinrun.training.unsupported import wrong_package
 from twinrun.wording import shown
 
-Built = TypeVar("Built")
+Made = TypeVar("Made")
 PHASES = ("train", "val", "test", "predict")
 
 
@@ -62,16 +64,7 @@ def build_module(
         TwinrunError: see `load_workload`; also if the constructor raises, or takes no `path` or
             `data_workers` although the run has them, or if the dataset's file is corrupt.
     """
-    constructor, _, given, _ = load_workload(workload, search_path)
-    if workload.data is None:
-        given |= _from_run(workload, constructor, of_run or OfRun())
-    module = _construct(
-        constructor, pl.LightningModule, workload.module, given, is_all=workload.cli is not None
-    )
-    bring_callbacks(module, workload.trainer)
-    if workload.cli is not None:
-        bring_optimizer(module, workload.cli)
-    return module
+    return _made_module(workload, _planned_module(workload, search_path, of_run or OfRun()))
 
 
 def build_data(
@@ -99,15 +92,69 @@ def build_data(
             raise ValueError("a workload without a data module needs its module")
         data = _loaders_of(module)
     else:
-        _, constructor, _, given = load_workload(workload, search_path)
-        if constructor is None:
-            raise ValueError("unreachable: a data module that is named is imported")
-        given |= _from_run(workload, constructor, of_run)
-        is_all = workload.cli is not None
-        data = _construct(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)
+        data = _planned_data(workload, search_path, of_run).make()
     if persistent_workers:
         _keep_workers(data)
     return data
+
+
+class Built(NamedTuple):
+    """What is trained, and on what."""
+
+    module: pl.LightningModule
+    """The user's, with what its config brings along."""
+    data: pl.LightningDataModule
+    """The user's, or one with the loaders that the module brings."""
+    generators: dict[str, Any]
+    """States of the random generators that the module was constructed from."""
+
+
+def build_both(
+    workload: Workload,
+    of_run: OfRun,
+    *,
+    search_path: Sequence[str] = (),
+    persistent_workers: bool = False,
+) -> Built:
+    """Construct data module and module in the order in which a run does it.
+
+    Args:
+        workload: of which.
+        of_run: what the run gives.
+        search_path: folders with the user's own modules.
+        persistent_workers: have the training loader keep them from epoch to epoch.
+
+    Raises:
+        TwinrunError: as `build_module`.
+    """
+    module = _planned_module(workload, search_path, of_run)
+    data = None if workload.data is None else _planned_data(workload, search_path, of_run)
+    generators = None
+    for step in _order(workload):
+        plan = module if step.startswith("module") else data
+        if plan is module and generators is None:
+            generators = _collect_rng_states()
+        if plan is not None:
+            plan.make_arguments()
+            if not step.endswith("arguments"):
+                plan.make()
+    built = _made_module(workload, module)
+    of_data = _loaders_of(built) if data is None else data.make()
+    if persistent_workers:
+        _keep_workers(of_data)
+    return Built(built, of_data, generators or {})
+
+
+def _order(workload: Workload) -> list[str]:
+    """Say what is made after what: each may draw from the generators that all share."""
+    command = workload.cli
+    if command is None:
+        return ["data", "module"]
+    # jsonargparse makes what lies deepest first, and what a class path names before what it does
+    # not: the arguments of a class that the command has are then made before anything else.
+    fixed = [key for key in ("module", "data") if key in command.of_one_class]
+    named = [key for key in ("module", "data") if key not in fixed]
+    return [*(f"{key}'s arguments" for key in fixed), *named, *fixed]
 
 
 def import_workload(workload: Workload, search_path: Sequence[str] = ()) -> None:
@@ -195,31 +242,87 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
     data.train_dataloader = train_dataloader
 
 
-def _construct(
-    constructed: Constructor[Built],
-    base: type[Built],
-    source: str,
-    given: Mapping[str, object],
-    *,
-    is_all: bool = False,
-) -> Built:
-    for name, reason in wrong(constructed, given, is_all=is_all):
-        raise TwinrunError(f"hyperparameters.{name}: {reason}")
-    try:
-        if is_all:
-            with kept_as_given(constructed, given):
-                built = call(constructed, read(constructed, given, is_all=True))
-        else:
-            built = call(constructed, read(constructed, given))
-    except Exception as error:  # a user's constructor may raise anything
-        raise TwinrunError(
-            f"{source}: constructing it with {shown(dict(given))} failed with "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(built, base):
-        what = "None" if built is None else f"a {type(built).__name__}"
-        raise TwinrunError(
-            f"{source}: it returned {what}, where a pytorch_lightning.{base.__name__} is "
-            f"needed{wrong_package(type(built))}"
-        )
-    return built
+def _planned_module(
+    workload: Workload, search_path: Sequence[str], of_run: OfRun
+) -> "_Planned[pl.LightningModule]":
+    constructor, _, given, _ = load_workload(workload, search_path)
+    if workload.data is None:
+        given |= _from_run(workload, constructor, of_run)
+    is_all = workload.cli is not None
+    return _Planned(constructor, pl.LightningModule, workload.module, given, is_all=is_all)
+
+
+def _made_module(workload: Workload, planned: "_Planned[pl.LightningModule]") -> pl.LightningModule:
+    """Return the module with what its config brings along."""
+    module = planned.make()
+    bring_callbacks(module, workload.trainer)
+    if workload.cli is not None:
+        bring_optimizer(module, workload.cli)
+    return module
+
+
+def _planned_data(
+    workload: Workload, search_path: Sequence[str], of_run: OfRun
+) -> "_Planned[pl.LightningDataModule]":
+    _, constructor, _, given = load_workload(workload, search_path)
+    if constructor is None or workload.data is None:
+        raise ValueError("unreachable: a data module that is named is imported")
+    given |= _from_run(workload, constructor, of_run)
+    is_all = workload.cli is not None
+    return _Planned(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)
+
+
+class _Planned(Generic[Made]):
+    """A module or data module that is yet to be made: the objects among its arguments, then it."""
+
+    def __init__(
+        self,
+        constructed: Constructor[Made],
+        base: type[Made],
+        source: str,
+        given: Mapping[str, object],
+        *,
+        is_all: bool,
+    ) -> None:
+        for name, reason in wrong(constructed, given, is_all=is_all):
+            raise TwinrunError(f"hyperparameters.{name}: {reason}")
+        self._constructed, self._base, self._source = constructed, base, source
+        self._given, self._is_all = given, is_all
+        self._arguments: dict[str, Any] | None = None
+        self._made: Made | None = None
+
+    def make_arguments(self) -> dict[str, Any]:
+        """Make the objects among the arguments, once."""
+        if self._arguments is None:
+            with self._explained():
+                self._arguments = read(self._constructed, self._given, is_all=self._is_all)
+        return self._arguments
+
+    def make(self) -> Made:
+        """Make it, once."""
+        if self._made is None:
+            self._made = self._called(self.make_arguments())
+        return self._made
+
+    def _called(self, arguments: Mapping[str, Any]) -> Made:
+        is_kept = self._is_all
+        kept = kept_as_given(self._constructed, self._given) if is_kept else nullcontext()
+        with self._explained(), kept:
+            built = call(self._constructed, arguments)
+        if not isinstance(built, self._base):
+            what = "None" if built is None else f"a {type(built).__name__}"
+            raise TwinrunError(
+                f"{self._source}: it returned {what}, where a pytorch_lightning."
+                f"{self._base.__name__} is needed{wrong_package(type(built))}"
+            )
+        return built
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # a user's constructor may raise anything
+            raise TwinrunError(
+                f"{self._source}: constructing it with {shown(dict(self._given))} failed with "
+                f"{type(error).__name__}: {error}"
+            ) from error

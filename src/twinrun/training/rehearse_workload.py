@@ -21,6 +21,7 @@ from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import determinism
 from twinrun.process.imported_code import imported_files
+from twinrun.trace.fingerprints import fingerprint_rng_states
 from twinrun.training.assemble import of_run_in
 from twinrun.training.batch_clock import BatchClock
 from twinrun.training.build_workload import build_data, build_module, wrong_values
@@ -163,7 +164,14 @@ def _of_step(
     try:
         if workload.data is not None and part.dataset is None:
             say("constructing the data module")
+            before = fingerprint_rng_states(cuda=False)
             data = _data_of(training)
+            if workload.cli is None and fingerprint_rng_states(cuda=False) != before:
+                found["notes"].append(
+                    f"{part.label}: {workload.data} draws random numbers when it is made, which is "
+                    f"before the module; a script that makes the module first starts from other "
+                    f"weights"
+                )
     except TwinrunError as error:
         yield failure(f"constructing {workload.data}", error, part, takers)
     if workload.data is None and part.dataset is not None:

@@ -224,6 +224,14 @@ class Stream(Points):
         return DataLoader(Rows(), batch_size=2)
 
 
+class Drawing(Points):
+    """Draws from the global generator when it is made."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = torch.randperm(4)
+
+
 class BrokenStream(Points):
     def train_dataloader(self):
         class Rows(IterableDataset):
