@@ -334,7 +334,7 @@ def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
     monkeypatch.setattr(start_rehearsal, "say", said.append)
     counted.fake.leaves = ["features.pt"]
     assert counted() == 1
-    left = "Rehearsed: while mine was rehearsed, features.pt changed in the working directory"
+    left = "Rehearsed: in the rehearsal of mine, features.pt changed in the working directory"
     assert any(line.startswith(left) for line in said)
 
 

@@ -80,7 +80,7 @@ def left_behind(rehearsed: str, before: Listing | None, after: Listing | None) -
     if not names:
         return []
     return [
-        f"while {rehearsed} was rehearsed, {some(names)} changed in the working directory, and "
+        f"in the rehearsal of {rehearsed}, {some(names)} changed in the working directory, and "
         f"every run finds that; a module that reads what an earlier process wrote may train "
         f"otherwise than at first"
     ]
