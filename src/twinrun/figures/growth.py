@@ -17,8 +17,8 @@ from twinrun.figures.style import (
     log_axis,
     note,
     note_alone,
-    whole_numbers,
 )
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import count
 
 MOST_STEPS = 400  # the figure is 360 points wide

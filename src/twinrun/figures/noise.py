@@ -19,8 +19,8 @@ from twinrun.figures.style import (
     note,
     note_alone,
     shorten,
-    whole_numbers,
 )
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import plural, power_of_ten
 from twinrun.luck.scale import Scale, scale_of
 from twinrun.luck.worth import Worth, weigh

@@ -23,8 +23,8 @@ from twinrun.figures.style import (
     log_axis,
     note,
     shorten,
-    whole_numbers,
 )
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import count, measure, percent, plural, power_of_ten, verb
 from twinrun.run_files import failure_of, read_ended, read_run, verified
 

@@ -16,8 +16,8 @@ from twinrun.figures.style import (
     empty,
     note,
     shorten,
-    whole_numbers,
 )
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import measure, percent
 from twinrun.timing import epoch_times
 from twinrun.timing.epoch_times import Scaling

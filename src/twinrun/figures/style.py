@@ -20,13 +20,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    StrMethodFormatter,
-)
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from twinrun.artifacts import atomic
 from twinrun.errors import sentence_of
@@ -259,18 +253,6 @@ def log_axis(axis: Axis) -> None:
     # matplotlib's own labels are mathtext, which `text.parse_math` leaves as dollars.
     axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(round(np.log10(value)))))
     axis.set_minor_formatter(NullFormatter())
-
-
-def whole_numbers(axis: Axis, *, most: int = 7) -> None:
-    """Number an axis of things that are counted: no tick stands between two of them.
-
-    Args:
-        axis: of epochs, steps, workers, ...
-        most: intervals between ticks.
-    """
-    # Of an interval with fewer whole numbers than `min_n_ticks`, it would take fractions.
-    axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
-    axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 def show_mosaic(

@@ -8,7 +8,8 @@ import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
-from twinrun.figures.style import MUTED, canvas, drawable, note_alone, whole_numbers
+from twinrun.figures.style import MUTED, canvas, drawable, note_alone
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import measure
 from twinrun.run_files import verified
 

@@ -7,7 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun import artifacts
-from twinrun.figures.style import Dashes, band, canvas, colour_of, drawable, empty, whole_numbers
+from twinrun.figures.style import Dashes, band, canvas, colour_of, drawable, empty
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.run_files import failure_of, read_run, verified
 
 MOST_PANELS = 6

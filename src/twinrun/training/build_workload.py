@@ -5,10 +5,9 @@ on: what surrounds a training (shards, few batches, timings) asks a data module 
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 from lightning_fabric.utilities.seed import _collect_rng_states
@@ -18,10 +17,9 @@ from twinrun.config.definitions import Workload
 from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.import_record import from_start
-from twinrun.training.constructors import Constructor, arguments_of, call
+from twinrun.training.constructors import Constructor, arguments_of
 from twinrun.training.lightning_command import (
     bring_optimizer,
-    kept_as_given,
     wrong_optimizer,
 )
 from twinrun.training.load_workload import (
@@ -29,12 +27,10 @@ from twinrun.training.load_workload import (
     not_taken,
     taken_from_run,
 )
-from twinrun.training.objects import read, wrong
+from twinrun.training.objects import wrong
+from twinrun.training.planned import Planned
 from twinrun.training.trainer_objects import bring_callbacks, wrong_in_trainer
-from twinrun.training.unsupported import wrong_package
-from twinrun.wording import shown
 
-Made = TypeVar("Made")
 PHASES = ("train", "val", "test", "predict")
 
 
@@ -244,15 +240,15 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
 
 def _planned_module(
     workload: Workload, search_path: Sequence[str], of_run: OfRun
-) -> "_Planned[pl.LightningModule]":
+) -> Planned[pl.LightningModule]:
     constructor, _, given, _ = load_workload(workload, search_path)
     if workload.data is None:
         given |= _from_run(workload, constructor, of_run)
     is_all = workload.cli is not None
-    return _Planned(constructor, pl.LightningModule, workload.module, given, is_all=is_all)
+    return Planned(constructor, pl.LightningModule, workload.module, given, is_all=is_all)
 
 
-def _made_module(workload: Workload, planned: "_Planned[pl.LightningModule]") -> pl.LightningModule:
+def _made_module(workload: Workload, planned: Planned[pl.LightningModule]) -> pl.LightningModule:
     """Return the module with what its config brings along."""
     module = planned.make()
     bring_callbacks(module, workload.trainer)
@@ -263,66 +259,10 @@ def _made_module(workload: Workload, planned: "_Planned[pl.LightningModule]") ->
 
 def _planned_data(
     workload: Workload, search_path: Sequence[str], of_run: OfRun
-) -> "_Planned[pl.LightningDataModule]":
+) -> Planned[pl.LightningDataModule]:
     _, constructor, _, given = load_workload(workload, search_path)
     if constructor is None or workload.data is None:
         raise ValueError("unreachable: a data module that is named is imported")
     given |= _from_run(workload, constructor, of_run)
     is_all = workload.cli is not None
-    return _Planned(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)
-
-
-class _Planned(Generic[Made]):
-    """A module or data module that is yet to be made: the objects among its arguments, then it."""
-
-    def __init__(
-        self,
-        constructed: Constructor[Made],
-        base: type[Made],
-        source: str,
-        given: Mapping[str, object],
-        *,
-        is_all: bool,
-    ) -> None:
-        for name, reason in wrong(constructed, given, is_all=is_all):
-            raise TwinrunError(f"hyperparameters.{name}: {reason}")
-        self._constructed, self._base, self._source = constructed, base, source
-        self._given, self._is_all = given, is_all
-        self._arguments: dict[str, Any] | None = None
-        self._made: Made | None = None
-
-    def make_arguments(self) -> dict[str, Any]:
-        """Make the objects among the arguments, once."""
-        if self._arguments is None:
-            with self._explained():
-                self._arguments = read(self._constructed, self._given, is_all=self._is_all)
-        return self._arguments
-
-    def make(self) -> Made:
-        """Make it, once."""
-        if self._made is None:
-            self._made = self._called(self.make_arguments())
-        return self._made
-
-    def _called(self, arguments: Mapping[str, Any]) -> Made:
-        is_kept = self._is_all
-        kept = kept_as_given(self._constructed, self._given) if is_kept else nullcontext()
-        with self._explained(), kept:
-            built = call(self._constructed, arguments)
-        if not isinstance(built, self._base):
-            what = "None" if built is None else f"a {type(built).__name__}"
-            raise TwinrunError(
-                f"{self._source}: it returned {what}, where a pytorch_lightning."
-                f"{self._base.__name__} is needed{wrong_package(type(built))}"
-            )
-        return built
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # a user's constructor may raise anything
-            raise TwinrunError(
-                f"{self._source}: constructing it with {shown(dict(self._given))} failed with "
-                f"{type(error).__name__}: {error}"
-            ) from error
+    return Planned(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)

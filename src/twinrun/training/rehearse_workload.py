@@ -164,14 +164,7 @@ def _of_step(
     try:
         if workload.data is not None and part.dataset is None:
             say("constructing the data module")
-            before = fingerprint_rng_states(cuda=False)
-            data = _data_of(training)
-            if workload.cli is None and fingerprint_rng_states(cuda=False) != before:
-                found["notes"].append(
-                    f"{part.label}: {workload.data} draws random numbers when it is made, which is "
-                    f"before the module; a script that makes the module first starts from other "
-                    f"weights"
-                )
+            data = _data_before_module(part, found)
     except TwinrunError as error:
         yield failure(f"constructing {workload.data}", error, part, takers)
     if workload.data is None and part.dataset is not None:
@@ -247,6 +240,18 @@ def _data_of(
     return build_data(
         training.workload, of_run_in(training), search_path=training.search_path, module=module
     )
+
+
+def _data_before_module(part: Part, found: Rehearsed) -> pl.LightningDataModule:
+    """Construct the data module; note whether the module's weights depend on that."""
+    before, workload = fingerprint_rng_states(cuda=False), part.training.workload
+    data = _data_of(part.training)
+    if workload.cli is None and fingerprint_rng_states(cuda=False) != before:
+        found["notes"].append(
+            f"{part.label}: {workload.data} draws random numbers when it is made, which is before "
+            f"the module; a script that makes the module first starts from other weights"
+        )
+    return data
 
 
 def _forget_peak() -> None:
