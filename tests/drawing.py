@@ -42,5 +42,10 @@ class Drawing:
         ids = [element.get("id", "") for element in axes.iter()]
         return [name for name in ids if name.startswith(("xtick", "ytick"))]
 
+    def numbers_across(self):
+        """Give the texts of all ticks along the x axes."""
+        ticks = [g for g in self.root.iter(f"{SVG}g") if g.get("id", "").startswith("xtick")]
+        return ["".join(text.itertext()) for g in ticks for text in g.iter(f"{SVG}text")]
+
     def ids(self):
         return {element.get("id") for element in self.root.iter()}

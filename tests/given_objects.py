@@ -28,6 +28,21 @@ def made():
     return Net()
 
 
+class Noise:
+    """Is drawn when it is made."""
+
+    def __init__(self, scale: float = 0.1):
+        self.values = scale * torch.randn(4)
+
+
+class DrawnPoints(Points):
+    """Draws its rows from the global generator when it is made, after its noise."""
+
+    def __init__(self, noise: Noise, size: int = 50):
+        super().__init__(size)
+        self.inputs = torch.randn(size, 4) + noise.values
+
+
 class Spaced(Small):
     """Takes its hyperparameters as the first examples of Lightning did, in one namespace."""
 

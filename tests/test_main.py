@@ -1,5 +1,8 @@
 """The command `twinrun`."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,54 @@ def test_check_rehearses_anew_and_shows_what_was_seen(tmp_path, monkeypatch, cap
     assert main(["check", "mine.yaml"]) == 0
     assert "not rehearsed (rehearsal: false)" in capsys.readouterr().out
     assert len(asked) == 1
+
+
+FOREIGN = """
+import pytorch_lightning as pl
+import torch
+
+
+class Fremde(pl.LightningModule):
+    def __init__(self, größe: int = 4, stadt="Göteborg"):
+        super().__init__()
+        self.layer = torch.nn.Linear(größe, 1)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.ones(4, 4))
+
+    def training_step(self, batch, index):
+        loss = self.layer(batch).square().mean()
+        self.log("verlust_größe", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+"""
+# Python reads it as ASCII then: it would choose UTF-8 by itself.
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_letters_beyond_ascii_are_written_in_a_locale_that_has_none(tmp_path):
+    """Red before: a UnicodeEncodeError with its traceback, after the rehearsal."""
+    (tmp_path / "fremd.py").write_text(FOREIGN, encoding="utf-8")
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "twinrun", *arguments]
+        environment = {**os.environ, **ASCII}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    assert run("init", "fremd:Fremde")[0] == 0
+    assert "größe: 4" in (tmp_path / "config/config.yaml").read_text(encoding="utf-8")
+    code, shown, _ = run("check")
+    assert code == 0
+    assert "logs verlust_größe\n" in shown
+    code, _, said = run("init", "größen:Netz")
+    assert code == 1
+    assert said == (
+        "größen:Netz: has letters that the encoding ascii of this shell's locale does not have; "
+        "set LC_ALL=C.UTF-8 or PYTHONUTF8=1\n"
+    )
 
 
 def test_check_says_what_cannot_run_here(tmp_path, monkeypatch, capfd):

@@ -9,6 +9,7 @@ Snakemake's own.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +26,12 @@ STARTED = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
+    if arguments is None:
+        _write_utf8()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        for argument in arguments:
+            _check_letters(argument)
         # Not by argparse: what follows is Snakemake's, in Snakemake's order.
         if arguments and arguments[0] in STARTED:
             from twinrun.commands.start_snakemake import start
@@ -39,6 +44,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(sentence_of(error), file=sys.stderr)
         return 1
     return 0
+
+
+def _write_utf8() -> None:
+    """Write UTF-8 whatever the locale, as the lines that jobs say are written."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _check_letters(argument: str) -> None:
+    """Refuse what names no file and no module in any file that is written.
+
+    Raises:
+        TwinrunError: for letters that Python could not read.
+    """
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise TwinrunError(
+            f"{argument}: has letters that the encoding {sys.getfilesystemencoding()} of this "
+            f"shell's locale does not have; set LC_ALL=C.UTF-8 or PYTHONUTF8=1"
+        ) from None
 
 
 def _parser() -> argparse.ArgumentParser:

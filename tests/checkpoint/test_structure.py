@@ -4,10 +4,13 @@ import collections
 import types
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from resumed import assert_resumed, fit
 from small import Restless
 from torch.optim import optimizer as torch_optimizer
+
+from twinrun.checkpoint.structure import Structure
 
 
 class Changing(Restless):
@@ -274,3 +277,18 @@ def test_what_a_step_reaches_and_is_exchanged_under_way_is_refused(tmp_path, mon
     *_, said = fit(tmp_path, module=Reaching, max_epochs=3, minutes=0)
     assert len(said) == 1
     assert "while the training runs, and no checkpoint holds it" in said[0]
+
+
+def test_a_scripted_layer_is_looked_at():
+    """Red before: the training failed with KeyError: 0, where a plain Trainer trains it."""
+
+    def look(*layers):
+        module = pl.LightningModule()
+        module.inner = torch.jit.script(torch.nn.Sequential(*layers))
+        trainer = types.SimpleNamespace(lightning_module=module, optimizers=[], callbacks=[])
+        return Structure(trainer)
+
+    of_two = look(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    assert not list(of_two.changed(look(torch.nn.Linear(2, 2), torch.nn.ReLU())))
+    (said,) = [s for s in look(torch.nn.Linear(2, 2)).changed(of_two) if "other layers" in s]
+    assert said.startswith("inner of LightningModule has other layers")

@@ -31,6 +31,10 @@ MODEL = """
     class Bare(pl.LightningModule):
         pass
 
+    class Fremde(pl.LightningModule):
+        def __init__(self, größe=3, straße="Göteborg", таблица="файл", 模型="网络", label="🚀"):
+            super().__init__()
+
     class Needing(pl.LightningModule):
         def __init__(self, size: int):
             super().__init__()
@@ -70,7 +74,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     number = abs(hash(tmp_path))
     for name, text in (("model", MODEL), ("data", DATA)):
-        (tmp_path / f"{name}{number}.py").write_text(textwrap.dedent(text))
+        (tmp_path / f"{name}{number}.py").write_text(textwrap.dedent(text), encoding="utf-8")
     return lambda model, data: ["init", f"model{number}:{model}", f"data{number}:{data}"]
 
 
@@ -170,6 +174,16 @@ def test_what_cannot_be_imported_is_said_and_nothing_written(
 def test_a_workload_is_named_as_a_config_may_name_it(path, name):
     """Red before: names that `twinrun check` refused, or that a built-in workload has."""
     assert name_of(path) == name
+
+
+def test_letters_beyond_ascii_are_written_as_they_are(own, tmp_path):
+    """Red before: "gr\\xF6\\xDFe"."""
+    assert main(own("Fremde", "Bare")) == 0
+    text = (tmp_path / "config/config.yaml").read_text(encoding="utf-8")
+    for line in ("größe: 3", "straße: Göteborg", "таблица: файл", "模型: 网络", "label: 🚀"):
+        assert f"      {line}\n" in text
+    settings = resolve(merged(["config/config.yaml"])[0], SCHEMA, gpus=0)
+    assert settings.workloads["fremde"].hyperparameters["straße"] == "Göteborg"
 
 
 def test_one_name_with_two_defaults_is_given_no_value(own):

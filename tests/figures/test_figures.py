@@ -102,6 +102,16 @@ class TestFirstLayer:
         assert min(corners[0]) < corners[0][0]
         assert max(corners[1]) > corners[1][0]
 
+    @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7])
+    def test_a_number_stands_once_at_the_axis_of_a_small_tensor(self, write_pairs, output, size):
+        """Red before: "1 2 2 2 3 4 4", of ticks between two parameters."""
+        first = {"weight": np.ones(size, np.float32)}
+        first_layer(write_pairs(first, first), variants=VARIANTS, output=output)
+        numbers = Drawing(output).numbers_across()
+        assert numbers == sorted(set(numbers), key=int)
+        assert all(1 <= int(text) <= size for text in numbers)
+        assert "1" in numbers
+
     def test_large_tensor_is_binned_and_small(self, write_pairs, output):
         first = initial_tensors("factorization")
         second = {name: tensor.copy() for name, tensor in first.items()}
@@ -352,6 +362,18 @@ class TestTraining:
             seal(run.parent)
         curves(runs, variants=VARIANTS, output=output)
         assert {"$a$_{<b>", "lr"} <= set(Drawing(output).texts)
+
+    def test_a_training_of_one_epoch_has_no_part_of_an_epoch_at_its_axis(
+        self, write_pairs, denoiser, output
+    ):
+        """Red before: 0.96, 0.98, 1.00, 1.02."""
+        runs = write_pairs(denoiser, denoiser)[:2]
+        for run in runs:
+            table = {"epoch": [1], "train_loss": [0.5]}
+            artifacts.write_csv(run.with_name("epochs.csv"), pd.DataFrame(table))
+            seal(run.parent)
+        curves(runs, variants=VARIANTS, output=output)
+        assert Drawing(output).numbers_across() == ["1"]
 
     def test_a_metric_of_no_phase_is_drawn(self, write_pairs, denoiser, output):
         """Red before: a name without `train_` or `val_` had a panel, and nothing in it."""

@@ -24,7 +24,7 @@ def test_new_and_changed_files_are_named(folder):
     before = listing(folder)
     (folder / "sub/features.pt").write_bytes(b"1")
     (folder / "sub/rewritten.pt").write_bytes(b"34")
-    (sentence,) = left_behind(before, listing(folder))
+    (sentence,) = left_behind("mine", before, listing(folder))
     assert "sub/features.pt, sub/rewritten.pt changed in the working directory" in sentence
 
 
@@ -33,7 +33,7 @@ def test_what_others_write_is_no_file_of_the_module(folder):
     for name in ("results", ".snakemake", "sub/__pycache__"):
         (folder / name).mkdir()
         (folder / name / "x").write_text("x")
-    assert left_behind(before, listing(folder)) == []
+    assert left_behind("mine", before, listing(folder)) == []
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_of_too_many_files_nothing_is_said(folder, monkeypatch):
     before = listing(folder)
     monkeypatch.setattr(files_left, "MOST_FILES", 1)
     assert listing(folder) is None
-    assert left_behind(before, None) == []
+    assert left_behind("mine", before, None) == []

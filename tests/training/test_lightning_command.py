@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 from example_trainings import HERE, VARIANT
-from given_objects import Given
+from given_objects import DrawnPoints, Given
 from msgspec import convert
 from pytorch_lightning.cli import LightningCLI
 from small import Points
@@ -149,6 +149,29 @@ def test_it_is_the_training_of_the_command(tmp_path, text, classes, beside):
     assert any(not torch.equal(v, found[0][k]) for k, v in found[1].state_dict().items())
     theirs, ours = (dict(m[1].hparams) for m in (expected, found))
     assert {k: v for k, v in theirs.items() if k != "_class_path"} == ours
+
+
+CLASSES = {
+    "model": ("given_objects.Given", f"{{net: {NET}}}"),
+    "data": ("given_objects.DrawnPoints", "{noise: {class_path: given_objects.Noise}}"),
+}
+
+
+@pytest.mark.parametrize("fixed", [(), ("model",), ("data",), ("model", "data")], ids=str)
+def test_classes_are_made_in_the_order_of_the_command(tmp_path, fixed):
+    """Red before where the command has a class of its own: the data draws before the module."""
+    text = "seed_everything: 3\ntrainer: {max_epochs: 2}\n"
+    for key, (path, arguments) in CLASSES.items():
+        by_path = f"{{class_path: {path}, init_args: {arguments}}}"
+        text += f"{key}: {arguments if key in fixed else by_path}\n"
+    targets = {"model": "module", "data": "data"}
+    beside = {targets[key]: CLASSES[key][0].replace(".", ":") for key in fixed}
+    classes = [{"model": Given, "data": DrawnPoints}[k] if k in fixed else None for k in CLASSES]
+    before, expected = commanded(text, tmp_path, classes)
+    first, found = trained(text, tmp_path, beside)
+    assert all(torch.equal(before[name], first[name]) for name in before)
+    theirs, ours = expected.state_dict(), found.state_dict()
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
 
 
 def test_mistakes_name_the_file(tmp_path):

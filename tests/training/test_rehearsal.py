@@ -147,6 +147,9 @@ def right_ones(tmp_path_factory):
         "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
         "frozen": {"module": "wrong_modules:Frozen"},
         "skipping": {"module": "wrong_modules:Skipping"},
+        "streamed": {"data": "wrong_modules:Stream"},
+        "drawing": {"data": "wrong_modules:Drawing"},
+        "infinite": {"module": "wrong_modules:Infinite"},
         "by hand": {"module": "wrong_modules:OwnSteps"},
         "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
         "stopped": {
@@ -212,7 +215,22 @@ def test_what_a_training_can_do_without_is_a_note(right_ones):
     assert untested["mistakes"] == frozen["mistakes"] == []
     assert "test: KeyError: 'labels'" in untested["notes"][0]
     assert "a builtins.object, which cannot be looked into" in untested["notes"][1]
-    assert "the first step changes no parameter" in frozen["notes"][0]
+    assert "the first step of Frozen changes no parameter" in frozen["notes"][0]
+
+
+def test_each_note_names_its_workload(right_ones):
+    """Red before: "train_dataloader has no length", of which workload nobody knew."""
+    for name in ("untested", "frozen", "streamed", "infinite", "drawing"):
+        (found,) = right_ones[name]
+        assert found["mistakes"] == []
+        assert found["notes"]
+        assert all(note.startswith(f"{name}/mine: ") for note in found["notes"])
+    assert "train_dataloader has no length" in right_ones["streamed"][0]["notes"][0]
+    assert "the first loss of Infinite is inf" in right_ones["infinite"][0]["notes"][0]
+    assert right_ones["drawing"][0]["notes"] == [
+        "drawing/mine: wrong_modules:Drawing draws random numbers when it is made, which is before "
+        "the module; a script that makes the module first starts from other weights"
+    ]
 
 
 def test_a_trial_that_fails_is_a_result_and_does_not_end_the_others(right_ones):
@@ -316,7 +334,8 @@ def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
     monkeypatch.setattr(start_rehearsal, "say", said.append)
     counted.fake.leaves = ["features.pt"]
     assert counted() == 1
-    assert any("features.pt changed in the working directory" in line for line in said)
+    left = "Rehearsed: in the rehearsal of mine, features.pt changed in the working directory"
+    assert any(line.startswith(left) for line in said)
 
 
 @pytest.mark.usefixtures("code")

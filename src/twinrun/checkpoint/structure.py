@@ -36,7 +36,8 @@ class Structure:
         self._called = type(module).__name__
         parts = dict(module.named_modules(remove_duplicate=False))
         self._kinds = {path: type(part) for path, part in parts.items()}
-        self._inside = {path: list(part._modules) for path, part in parts.items()}
+        # A scripted layer has a mapping of its own there, without an iterator.
+        self._inside = {path: [*part._modules.keys()] for path, part in parts.items()}
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         optimizers = trainer.optimizers
         callbacks = [each for each in vars(trainer)["callbacks"] if _is_looked_at(each)]

@@ -185,7 +185,9 @@ def _written(name: str, parameter: inspect.Parameter) -> str:
     if not _is_plain(parameter.default):  # YAML has no such value; its constructor does
         return f"# {name}: its default, which YAML cannot say"
     given = {name: parameter.default}
-    flow = yaml.dump(given, Dumper=_Dumper, default_flow_style=True, width=10**9)
+    flow = yaml.dump(
+        given, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10**9
+    )
     return flow.strip().removeprefix("{").removesuffix("}")
 
 

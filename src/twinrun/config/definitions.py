@@ -49,6 +49,8 @@ class Command:
     """Keyword arguments of the module alone."""
     data: Mapping[str, Any]
     """Of the data module alone."""
+    of_one_class: list[str] = field(default_factory=list)
+    """Of `module` and `data`, those whose class the command has and the file does not name."""
     optimizer: Mapping[str, Any] | None = None
     """By its class; in the place of the module's own `configure_optimizers`."""
     lr_scheduler: Mapping[str, Any] | None = None

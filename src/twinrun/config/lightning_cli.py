@@ -146,7 +146,7 @@ class _Reader:
     def __init__(self, given: dict[str, Any], own: dict[str, Any], trainer: Section) -> None:
         self.mistakes: list[str] = []
         self.left: dict[str, Any] = {}
-        self.command: dict[str, Any] = {"file": own["cli"]}
+        self.command: dict[str, Any] = {"file": own["cli"], "of_one_class": []}
         self._given, self._own, self._trainer = given, own, trainer
 
     def workload(self) -> dict[str, Any]:
@@ -200,10 +200,13 @@ class _Reader:
             elif found:
                 package, _, name = found["class_path"].rpartition(".")
                 made[target] = f"{package}:{name}"
+            elif target in made:
+                self.command["of_one_class"].append(target)
             elif key == "model" and given is None:
                 self.mistakes.append("model: is missing")
             return
         self.command[key] = given
+        self.command["of_one_class"].append(target)
         if target not in made:
             self.mistakes.append(
                 f"{key}: names no class_path, as the command has one class; name it beside `cli`, "

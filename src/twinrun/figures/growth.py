@@ -6,11 +6,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from twinrun import artifacts
 from twinrun.comparison.pair_records import read_comparisons
-from twinrun.figures.style import band, canvas, colour_of, dashes_of, log_axis, note, note_alone
+from twinrun.figures.style import (
+    band,
+    canvas,
+    colour_of,
+    dashes_of,
+    log_axis,
+    note,
+    note_alone,
+)
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import count
 
 MOST_STEPS = 400  # the figure is 360 points wide
@@ -39,8 +47,7 @@ def growth(
         axes = grid[0, 0]
         axes.set(xlabel="step", ylabel="relative L2 distance")
         _draw(axes, tables, answers, variants)
-        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        whole_numbers(axes.xaxis)
         figure.legend(loc="outside lower left", ncols=1)
 
 

@@ -5,12 +5,22 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import PercentFormatter
 
 from twinrun import artifacts
 from twinrun.comparison.noise import STEP_COLUMNS
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, read_noise
-from twinrun.figures.style import INK, MUTED, band, canvas, log_axis, note, note_alone, shorten
+from twinrun.figures.style import (
+    INK,
+    MUTED,
+    band,
+    canvas,
+    log_axis,
+    note,
+    note_alone,
+    shorten,
+)
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import plural, power_of_ten
 from twinrun.luck.scale import Scale, scale_of
 from twinrun.luck.worth import Worth, weigh
@@ -180,6 +190,5 @@ def divergence(noise: str | Path, *, output: str | Path) -> None:
         if table["half_a_seed"] is not None:
             axes.axvline(table["half_a_seed"], color=INK, linestyle=(0, (1.5, 1)), linewidth=1)
             axes.plot([], color=INK, linestyle=(0, (1.5, 1)), label="rounding is half a seed")
-        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        whole_numbers(axes.xaxis)
         figure.legend(loc="outside lower left", ncols=1)

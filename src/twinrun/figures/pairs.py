@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter
 
 from twinrun.artifacts import read_tensors
 from twinrun.comparison.distances import differences, differing_elements, values
@@ -24,6 +24,7 @@ from twinrun.figures.style import (
     note,
     shorten,
 )
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import count, measure, percent, plural, power_of_ten, verb
 from twinrun.run_files import failure_of, read_ended, read_run, verified
 
@@ -115,7 +116,7 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         label = f"repeat {later} − {earlier}, in {power_of_ten(exponent)}"
         figure.supylabel(label, fontsize="medium")
         grid[-1, 0].set_xlabel(_number_label(weights.size))
-        grid[-1, 0].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        whole_numbers(grid[-1, 0].xaxis)
 
 
 def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:

@@ -5,9 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
-from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, empty, note, shorten
+from twinrun.figures.style import (
+    INK,
+    MUTED,
+    PAPER,
+    canvas,
+    colour_of,
+    empty,
+    note,
+    shorten,
+)
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import measure, percent
 from twinrun.timing import epoch_times
 from twinrun.timing.epoch_times import Scaling
@@ -68,7 +78,7 @@ def speedup(scaling: str | Path, *, variants: Sequence[str], output: str | Path)
         communication.set_ylabel("communication")
         communication.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         communication.set_xlabel("workers (dashed: as many times as fast)")
-        communication.xaxis.set_major_locator(MaxNLocator(integer=True))
+        whole_numbers(communication.xaxis)
         communication.set_xlim(ends[0] - MARGIN * span, ends[1] + MARGIN * span)
         # Of one panel: a figure's own legend would list each variant three times.
         figure.legend(*times.get_legend_handles_labels(), loc="outside lower left", ncols=3)

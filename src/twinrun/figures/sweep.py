@@ -5,11 +5,11 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
 from twinrun import artifacts
 from twinrun.comparison.study_records import Trial, read_ranking
 from twinrun.figures.style import MUTED, canvas, drawable, note_alone
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import measure
 from twinrun.run_files import verified
 
@@ -57,7 +57,7 @@ def trials(sweep: str | Path, *, output: str | Path) -> None:
             # What failed has no curve, but a place in the legend: it was tried.
             grid[0, 0].plot([], "x", color=MUTED, label=_label(trial))
         grid[-1, 0].set_xlabel("epoch")
-        grid[-1, 0].xaxis.set_major_locator(MaxNLocator(7, integer=True))
+        whole_numbers(grid[-1, 0].xaxis)
         figure.legend(loc="outside lower left", ncols=1)
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from twinrun import artifacts
 from twinrun.figures.style import Dashes, band, canvas, colour_of, drawable, empty
+from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.run_files import failure_of, read_run, verified
 
 MOST_PANELS = 6
@@ -49,7 +49,7 @@ def curves(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
         for variant in drawn:
             grid[0, 0].plot([], color=colour_of(variant, variants), linewidth=2.5, label=variant)
         grid[-1, 0].set_xlabel("epoch")
-        grid[-1, 0].xaxis.set_major_locator(MaxNLocator(7, integer=True))
+        whole_numbers(grid[-1, 0].xaxis)
         figure.legend(loc="outside lower left", ncols=1 if len(drawn) > 2 else 2)
 
 

@@ -9,12 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins.precision.precision import _PRECISION_INPUT
-from lightning_fabric.utilities.seed import _collect_rng_states
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from pytorch_lightning.strategies import Strategy
 
@@ -28,9 +27,9 @@ from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.determinism import SWITCHES, determinism
 from twinrun.training.build_workload import (
+    Built,
     OfRun,
-    build_data,
-    build_module,
+    build_both,
     import_workload,
 )
 from twinrun.training.model_summary import SilentSummary
@@ -99,17 +98,6 @@ def assembled(training: Training, stop: Stop | None = None) -> Iterator[Assembly
             team.tracer.close()
 
 
-class Built(NamedTuple):
-    """What is trained, and on what."""
-
-    module: pl.LightningModule
-    """The user's, with what its config brings along."""
-    data: pl.LightningDataModule
-    """The user's, or one with the loaders that the module brings."""
-    generators: dict[str, Any]
-    """States of the random generators that the module was constructed from."""
-
-
 def build(training: Training) -> Built:
     """Import, seed Python, NumPy and torch, then construct the data module and the module.
 
@@ -119,25 +107,15 @@ def build(training: Training) -> Built:
     # As a script, which imports first: what its modules draw or seed then is not the run's.
     import_workload(training.workload, training.search_path)
     pl.seed_everything(training.seed, workers=True, verbose=False)
-    workload, variant, folders = training.workload, training.variant, training.search_path
-    of_run = of_run_in(training)
-    # LightningCLI constructs the module first.
-    is_first = workload.data is None or workload.cli is not None
-    generators = _collect_rng_states()
-    module = build_module(workload, folders, of_run) if is_first else None
-    data = build_data(
-        workload,
-        of_run,
-        search_path=folders,
-        persistent_workers=variant.persistent_workers,
-        module=module,
+    built = build_both(
+        training.workload,
+        of_run_in(training),
+        search_path=training.search_path,
+        persistent_workers=training.variant.persistent_workers,
     )
-    if workload.trainer.overfit_batches:
-        without_shuffling(data)
-    if module is None:
-        generators = _collect_rng_states()
-        module = build_module(workload, folders, of_run)
-    return Built(module, data, generators)
+    if training.workload.trainer.overfit_batches:
+        without_shuffling(built.data)
+    return built
 
 
 def of_run_in(training: Training) -> OfRun:

@@ -5,21 +5,21 @@ on: what surrounds a training (shards, few batches, timings) asks a data module 
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
+from lightning_fabric.utilities.seed import _collect_rng_states
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun.config.definitions import Workload
 from twinrun.dataset_files import check_dataset
 from twinrun.errors import TwinrunError
 from twinrun.process.import_record import from_start
-from twinrun.training.constructors import Constructor, arguments_of, call
+from twinrun.training.constructors import Constructor, arguments_of
 from twinrun.training.lightning_command import (
     bring_optimizer,
-    kept_as_given,
     wrong_optimizer,
 )
 from twinrun.training.load_workload import (
@@ -27,12 +27,10 @@ from twinrun.training.load_workload import (
     not_taken,
     taken_from_run,
 )
-from twinrun.training.objects import read, wrong
+from twinrun.training.objects import wrong
+from twinrun.training.planned import Planned
 from twinrun.training.trainer_objects import bring_callbacks, wrong_in_trainer
-from twinrun.training.unsupported import wrong_package
-from twinrun.wording import shown
 
-Built = TypeVar("Built")
 PHASES = ("train", "val", "test", "predict")
 
 
@@ -62,16 +60,7 @@ def build_module(
         TwinrunError: see `load_workload`; also if the constructor raises, or takes no `path` or
             `data_workers` although the run has them, or if the dataset's file is corrupt.
     """
-    constructor, _, given, _ = load_workload(workload, search_path)
-    if workload.data is None:
-        given |= _from_run(workload, constructor, of_run or OfRun())
-    module = _construct(
-        constructor, pl.LightningModule, workload.module, given, is_all=workload.cli is not None
-    )
-    bring_callbacks(module, workload.trainer)
-    if workload.cli is not None:
-        bring_optimizer(module, workload.cli)
-    return module
+    return _made_module(workload, _planned_module(workload, search_path, of_run or OfRun()))
 
 
 def build_data(
@@ -99,15 +88,69 @@ def build_data(
             raise ValueError("a workload without a data module needs its module")
         data = _loaders_of(module)
     else:
-        _, constructor, _, given = load_workload(workload, search_path)
-        if constructor is None:
-            raise ValueError("unreachable: a data module that is named is imported")
-        given |= _from_run(workload, constructor, of_run)
-        is_all = workload.cli is not None
-        data = _construct(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)
+        data = _planned_data(workload, search_path, of_run).make()
     if persistent_workers:
         _keep_workers(data)
     return data
+
+
+class Built(NamedTuple):
+    """What is trained, and on what."""
+
+    module: pl.LightningModule
+    """The user's, with what its config brings along."""
+    data: pl.LightningDataModule
+    """The user's, or one with the loaders that the module brings."""
+    generators: dict[str, Any]
+    """States of the random generators that the module was constructed from."""
+
+
+def build_both(
+    workload: Workload,
+    of_run: OfRun,
+    *,
+    search_path: Sequence[str] = (),
+    persistent_workers: bool = False,
+) -> Built:
+    """Construct data module and module in the order in which a run does it.
+
+    Args:
+        workload: of which.
+        of_run: what the run gives.
+        search_path: folders with the user's own modules.
+        persistent_workers: have the training loader keep them from epoch to epoch.
+
+    Raises:
+        TwinrunError: as `build_module`.
+    """
+    module = _planned_module(workload, search_path, of_run)
+    data = None if workload.data is None else _planned_data(workload, search_path, of_run)
+    generators = None
+    for step in _order(workload):
+        plan = module if step.startswith("module") else data
+        if plan is module and generators is None:
+            generators = _collect_rng_states()
+        if plan is not None:
+            plan.make_arguments()
+            if not step.endswith("arguments"):
+                plan.make()
+    built = _made_module(workload, module)
+    of_data = _loaders_of(built) if data is None else data.make()
+    if persistent_workers:
+        _keep_workers(of_data)
+    return Built(built, of_data, generators or {})
+
+
+def _order(workload: Workload) -> list[str]:
+    """Say what is made after what: each may draw from the generators that all share."""
+    command = workload.cli
+    if command is None:
+        return ["data", "module"]
+    # jsonargparse makes what lies deepest first, and what a class path names before what it does
+    # not: the arguments of a class that the command has are then made before anything else.
+    fixed = [key for key in ("module", "data") if key in command.of_one_class]
+    named = [key for key in ("module", "data") if key not in fixed]
+    return [*(f"{key}'s arguments" for key in fixed), *named, *fixed]
 
 
 def import_workload(workload: Workload, search_path: Sequence[str] = ()) -> None:
@@ -195,31 +238,31 @@ def _keep_workers(data: pl.LightningDataModule) -> None:
     data.train_dataloader = train_dataloader
 
 
-def _construct(
-    constructed: Constructor[Built],
-    base: type[Built],
-    source: str,
-    given: Mapping[str, object],
-    *,
-    is_all: bool = False,
-) -> Built:
-    for name, reason in wrong(constructed, given, is_all=is_all):
-        raise TwinrunError(f"hyperparameters.{name}: {reason}")
-    try:
-        if is_all:
-            with kept_as_given(constructed, given):
-                built = call(constructed, read(constructed, given, is_all=True))
-        else:
-            built = call(constructed, read(constructed, given))
-    except Exception as error:  # a user's constructor may raise anything
-        raise TwinrunError(
-            f"{source}: constructing it with {shown(dict(given))} failed with "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(built, base):
-        what = "None" if built is None else f"a {type(built).__name__}"
-        raise TwinrunError(
-            f"{source}: it returned {what}, where a pytorch_lightning.{base.__name__} is "
-            f"needed{wrong_package(type(built))}"
-        )
-    return built
+def _planned_module(
+    workload: Workload, search_path: Sequence[str], of_run: OfRun
+) -> Planned[pl.LightningModule]:
+    constructor, _, given, _ = load_workload(workload, search_path)
+    if workload.data is None:
+        given |= _from_run(workload, constructor, of_run)
+    is_all = workload.cli is not None
+    return Planned(constructor, pl.LightningModule, workload.module, given, is_all=is_all)
+
+
+def _made_module(workload: Workload, planned: Planned[pl.LightningModule]) -> pl.LightningModule:
+    """Return the module with what its config brings along."""
+    module = planned.make()
+    bring_callbacks(module, workload.trainer)
+    if workload.cli is not None:
+        bring_optimizer(module, workload.cli)
+    return module
+
+
+def _planned_data(
+    workload: Workload, search_path: Sequence[str], of_run: OfRun
+) -> Planned[pl.LightningDataModule]:
+    _, constructor, _, given = load_workload(workload, search_path)
+    if constructor is None or workload.data is None:
+        raise ValueError("unreachable: a data module that is named is imported")
+    given |= _from_run(workload, constructor, of_run)
+    is_all = workload.cli is not None
+    return Planned(constructor, pl.LightningDataModule, workload.data, given, is_all=is_all)

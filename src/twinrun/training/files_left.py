@@ -66,14 +66,21 @@ def _file_of(state: os.stat_result) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def left_behind(before: Listing | None, after: Listing | None) -> list[str]:
-    """Name files that are new, or changed, in a sentence; nothing where nobody could look."""
+def left_behind(rehearsed: str, before: Listing | None, after: Listing | None) -> list[str]:
+    """Name files that are new, or changed, in a sentence; nothing where nobody could look.
+
+    Args:
+        rehearsed: what was, for readers.
+        before: the files that there were.
+        after: those that there are.
+    """
     if before is None or after is None:
         return []
     names: Sequence[str] = sorted(name for name in after if after[name] != before.get(name))
     if not names:
         return []
     return [
-        f"while it ran, {some(names)} changed in the working directory, and every run finds that; "
-        f"a module that reads what an earlier process wrote may train otherwise than at first"
+        f"in the rehearsal of {rehearsed}, {some(names)} changed in the working directory, and "
+        f"every run finds that; a module that reads what an earlier process wrote may train "
+        f"otherwise than at first"
     ]

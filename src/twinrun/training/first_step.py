@@ -113,7 +113,7 @@ class FirstStep(pl.Callback):
         self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
         self._begin("what follows the first training step")
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.isfinite():
-            self.notes.append(f"{type(pl_module).__name__}: the first loss is {float(loss)}")
+            self.notes.append(f"the first loss of {type(pl_module).__name__} is {float(loss)}")
         # Not an exception: Lightning validates and ends the epoch, which is to be rehearsed too.
         trainer.should_stop = True
 
@@ -180,7 +180,7 @@ class FirstStep(pl.Callback):
             yield f"module: configure_optimizers of {name} returns no optimizer"
         elif self.parameters and len(self.unchanged) == len(self.parameters):
             self.notes.append(
-                f"{name}: the first step changes no parameter, as with a learning rate that "
+                f"the first step of {name} changes no parameter, as with a learning rate that "
                 f"begins at 0"
             )
 

@@ -42,11 +42,12 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
 
 
 def placed(part: Part, mistake: str) -> str:
-    """Begin a sentence with its key in the config."""
+    """Begin a sentence with its key in the config; say which workload, where the key does not."""
+    workload = re.split("~| with ", part.label)[0]  # of a trial, of a size
     if re.match("(sweep|contest|devices)[.]", mistake):
-        return mistake
+        return f"{mistake} ({workload})"
     if part.key.startswith("workloads."):
         is_key = re.match(r"(module|data|dataset): |(hyperparameters|from_run|trainer)[.]", mistake)
         return f"{part.key}.{mistake}" if is_key else f"{part.key}: {mistake}"
     is_shown = mistake.startswith("hyperparameters.")  # with its value
-    return f"{part.key}: {mistake}{'' if is_shown else f' ({part.label})'}"
+    return f"{part.key}: {mistake} ({workload if is_shown else part.label})"

@@ -21,6 +21,7 @@ from twinrun.config.definitions import Training
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import determinism
 from twinrun.process.imported_code import imported_files
+from twinrun.trace.fingerprints import fingerprint_rng_states
 from twinrun.training.assemble import of_run_in
 from twinrun.training.batch_clock import BatchClock
 from twinrun.training.build_workload import build_data, build_module, wrong_values
@@ -163,7 +164,7 @@ def _of_step(
     try:
         if workload.data is not None and part.dataset is None:
             say("constructing the data module")
-            data = _data_of(training)
+            data = _data_before_module(part, found)
     except TwinrunError as error:
         yield failure(f"constructing {workload.data}", error, part, takers)
     if workload.data is None and part.dataset is not None:
@@ -198,7 +199,7 @@ def _of_step(
     yield from of_step(part, trainer, step)
     if step.count:
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
-    found["notes"] += step.notes
+    found["notes"] += [f"{part.label}: {note}" for note in step.notes]
     found["steps_per_epoch"] = step.steps_per_epoch
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
@@ -239,6 +240,18 @@ def _data_of(
     return build_data(
         training.workload, of_run_in(training), search_path=training.search_path, module=module
     )
+
+
+def _data_before_module(part: Part, found: Rehearsed) -> pl.LightningDataModule:
+    """Construct the data module; note whether the module's weights depend on that."""
+    before, workload = fingerprint_rng_states(cuda=False), part.training.workload
+    data = _data_of(part.training)
+    if workload.cli is None and fingerprint_rng_states(cuda=False) != before:
+        found["notes"].append(
+            f"{part.label}: {workload.data} draws random numbers when it is made, which is before "
+            f"the module; a script that makes the module first starts from other weights"
+        )
+    return data
 
 
 def _forget_peak() -> None:

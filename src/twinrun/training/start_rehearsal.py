@@ -78,7 +78,7 @@ def rehearse(
         launched = _with_enough(attempt, resources)
         # Of the whole process: which of the parts wrote a file, nobody knows.
         for first in launched[:1]:
-            first["notes"] += left_behind(before, listing(Path()))
+            first["notes"] += left_behind(_named(waiting), before, listing(Path()))
         done = {found["label"]: found for found in launched}
     mistakes = list(dict.fromkeys(m for found in done.values() for m in found["mistakes"]))
     if mistakes:

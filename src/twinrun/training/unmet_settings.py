@@ -136,7 +136,7 @@ def _of_batch_size(part: Part, trainer: pl.Trainer, batches: int) -> Iterator[st
         if variant.accumulate > least:
             yield (
                 f"data: {which} has {plural(least, 'sample')}, too few for {key}.accumulate: "
-                f"{variant.accumulate}"
+                f"{variant.accumulate}; take {least} at most"
             )
 
 

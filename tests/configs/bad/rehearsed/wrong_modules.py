@@ -213,6 +213,25 @@ class EmptyStream(Points):
         return DataLoader(Rows(), batch_size=4)
 
 
+class Stream(Points):
+    def train_dataloader(self):
+        rows = super().train_dataloader().dataset
+
+        class Rows(IterableDataset):
+            def __iter__(self):
+                return iter(rows)
+
+        return DataLoader(Rows(), batch_size=2)
+
+
+class Drawing(Points):
+    """Draws from the global generator when it is made."""
+
+    def __init__(self):
+        super().__init__()
+        self.order = torch.randperm(4)
+
+
 class BrokenStream(Points):
     def train_dataloader(self):
         class Rows(IterableDataset):
@@ -267,6 +286,11 @@ class Untested(Net):
 
     def predict_step(self, batch, batch_idx):
         return object()
+
+
+class Infinite(Net):
+    def training_step(self, batch, index):
+        return super().training_step(batch, index) * torch.inf
 
 
 class Frozen(Net):
