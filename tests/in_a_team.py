@@ -160,6 +160,15 @@ class OwnPoints(Points):
         return DataLoader(data, batch_sampler=BatchSampler(order, 16, drop_last=False))
 
 
+class Shrinking(Points):
+    """Trains on fewer samples in each epoch."""
+
+    def train_dataloader(self):
+        left = len(self.inputs) - 16 * self.trainer.current_epoch
+        data = TensorDataset(self.inputs[:left], self.targets[:left])
+        return DataLoader(data, 16, shuffle=True)
+
+
 class NoisyPoints(Points):
     """Draws in data workers, if there are some."""
 

@@ -168,6 +168,21 @@ class StopsInOne(Small):
         return super().training_step(batch, batch_idx)
 
 
+class StopsInOneLater(Small):
+    """Likewise, in a hook that comes when the workers have exchanged what a step needs."""
+
+    def on_train_batch_end(self, *_):
+        if self.calls == 7 and os.environ.get("RANK", "1") == "1":
+            self.trainer.should_stop = True
+
+
+class StopsInOneValidated(Small):
+    """Likewise, when it has validated."""
+
+    def on_validation_end(self):
+        StopsInOneLater.on_train_batch_end(self)
+
+
 class StopsEarly(Small):
     """Is stopped at its third validation."""
 

@@ -25,7 +25,7 @@ DEVICES, STEPS = 3, 5
 ALIKE = ("weights", "steps", "epochs", "fingerprints", "predictions")
 
 
-def asked(folder, *, minutes, variant=None, module="Wide", data="small:Points"):
+def asked(folder, *, minutes, variant=None, module="Wide", data="small:Points", **of_workload):
     """Return the arguments of a run."""
     workload = {
         **WORKLOAD,
@@ -33,6 +33,7 @@ def asked(folder, *, minutes, variant=None, module="Wide", data="small:Points"):
         "data": data,
         "hyperparameters": {"size": 71},
         "epochs": 2,
+        **of_workload,
     }
     settings = {**VARIANT, "threads": 1, "devices": DEVICES, **(variant or {})}
     return arguments(folder, workload, settings, minutes=minutes)["run"]
@@ -41,6 +42,12 @@ def asked(folder, *, minutes, variant=None, module="Wide", data="small:Points"):
 # Of each training: the folder, before which step it is killed, and what differs.
 PARTITIONED = {"sharding": "partitioned"}
 IN_DATA_WORKERS = {"data": "in_a_team:NoisyPoints", "variant": {"data_workers": 1}}
+# Epochs of five, four and three steps.
+ANEW = {
+    "data": "in_a_team:Shrinking",
+    "trainer": {"reload_dataloaders_every_n_epochs": 1},
+    "epochs": 3,
+}
 TRAININGS = [
     ("plain/whole", 0, {}),
     ("plain/mid", 3, {}),
@@ -51,6 +58,9 @@ TRAININGS = [
     ("own order/whole", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
     ("own order/mid", 8, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
     ("own order/mid", 0, {"data": "in_a_team:OwnPoints", "variant": PARTITIONED}),
+    ("anew/whole", 0, ANEW),
+    ("anew/mid", 7, ANEW),
+    ("anew/mid", 0, ANEW),
     ("odd", 7, {"module": "OneIsOdd"}),
     ("other/mid", 8, {"data": "in_a_team:OwnPoints"}),
     ("other/mid", 0, {"data": "in_a_team:OwnPoints", "shift": 1.0}),
@@ -126,6 +136,8 @@ def assert_same(folder, left, right, at):
         ("plain/whole", "plain/mid", [2, 8]),
         ("plain/whole", "plain/start", [5]),
         ("own order/whole", "own order/mid", [7]),
+        # Red before: by the loaders made since, its whole epochs were too many steps, every time.
+        ("anew/whole", "anew/mid", [6]),
     ],
 )
 def test_killed_workers_end_in_the_same_bits(trained, left, right, at):
@@ -205,7 +217,7 @@ def strategy(kind=ExchangingStrategy, *, device="cpu", is_fixed=True):
 
 def hindrances(*, nodes=1, optimizers=(), notes=(), **of_strategy):
     logs = SimpleNamespace(notes=lambda: list(notes))
-    found = AgreedCheckpoints(Workers(0, 2), None, SimpleNamespace(logs=logs))
+    found = AgreedCheckpoints(Workers(0, 2), None, SimpleNamespace(logs=logs), [])
     trainer = SimpleNamespace(
         num_nodes=nodes, optimizers=list(optimizers), strategy=strategy(**of_strategy)
     )

@@ -223,8 +223,11 @@ def test_two_workers_accumulate_what_one_does(tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("module", ["StopsInOne", "StopsEarly"])
+@pytest.mark.parametrize(
+    "module", ["StopsInOne", "StopsInOneLater", "StopsInOneValidated", "StopsEarly"]
+)
 def test_two_workers_stop_at_once_in_the_middle_of_an_epoch(tmp_path, module):
+    """Red before: behind a step's exchange, or a validation, one left and the others waited."""
     told = {"val_check_interval": 2}
     weights_of(tmp_path / "two", told, module=f"small:{module}", devices=2)
     manifest = artifacts.read_json(tmp_path / "two/run.json")

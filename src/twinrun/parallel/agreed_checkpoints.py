@@ -1,6 +1,6 @@
 """Several workers on the CPUs of one machine, as their checkpoints need them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
+from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.fixed_buckets import ExchangingStrategy
 from twinrun.parallel.own_draws import OwnDraws
 from twinrun.parallel.whole_batch import WholeBatch
@@ -20,8 +21,15 @@ Told = TypeVar("Told")
 class AgreedCheckpoints:
     """This worker and the others: see `checkpoint.together`."""
 
-    def __init__(self, workers: Workers, draws: OwnDraws, whole_batch: WholeBatch) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        draws: OwnDraws,
+        whole_batch: WholeBatch,
+        sharded: Sequence[ShardedBatches],
+    ) -> None:
         self._workers, self._draws, self._whole_batch = workers, draws, whole_batch
+        self._sharded = sharded
 
     @property
     def rank(self) -> int:
@@ -72,10 +80,16 @@ class AgreedCheckpoints:
             yield "values wait to be joined that workers have logged between two steps"
 
     def state(self) -> dict[str, Any]:
-        """Return this worker's RNG states for its steps, and what it has seen of `batch_size`."""
-        return {"random": self._draws.states(), "sizes": self._whole_batch.logs.state()}
+        """Return its RNG states for steps, what it saw of `batch_size`, and lengths of epochs."""
+        return {
+            "random": self._draws.states(),
+            "sizes": self._whole_batch.logs.state(),
+            "lengths": list(self._sharded[0].lengths),
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take what `state` gave."""
         self._draws.take(state["random"])
         self._whole_batch.logs.load(state["sizes"])
+        # Of the loaders that were made by then; the epoch's own is the last of them, here as there.
+        self._sharded[0].lengths = list(state["lengths"])

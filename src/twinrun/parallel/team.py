@@ -64,7 +64,7 @@ class _SeveralWorkers(Team):
         self._sharded = sharded
         self.tracer = WholeBatchTracer(workers, self._whole_batch)
         self.callbacks = [draws, self._whole_batch]
-        self.together = AgreedCheckpoints(workers, draws, self._whole_batch)
+        self.together = AgreedCheckpoints(workers, draws, self._whole_batch, sharded)
         # With manual optimisation a backward pass may leave out another optimizer's parameters.
         # With broadcast_buffers DDP would overwrite all workers' buffers by the first one's.
         self.strategy = ExchangingStrategy(

@@ -90,12 +90,13 @@ class WholeBatch(pl.Callback):
             if vars(callback).get("log") == log:  # Lightning has handed them the module's
                 callback.log = pl_module.log
         hooks = ["on_train_start", "on_train_epoch_start", "on_train_epoch_end"]
+        hooks.append("on_validation_end")  # for who ends the training: nothing is joined there
         # After all callbacks' hooks; asked for only where code may log by then.
         late = "on_train_batch_end"
         if any(is_users(getattr(each, late)) for each in (pl_module, *vars(trainer)["callbacks"])):
             hooks.append(late)
         for hook in hooks:
-            setattr(pl_module, hook, self._then_joined(hook, getattr(pl_module, hook)))
+            setattr(pl_module, hook, self._then_joined(hook, pl_module))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Weigh the gradients; Lightning itself registers such hooks on GPUs only."""
@@ -243,13 +244,17 @@ class WholeBatch(pl.Callback):
 
         return noted
 
-    def _then_joined(self, name: str, hook: Callable[..., object]) -> Callable[..., object]:
-        """Return a hook of the module's after which all that was logged until then is joined."""
+    def _then_joined(self, name: str, pl_module: pl.LightningModule) -> Callable[..., object]:
+        """Return a hook of the module's that joins what was logged and who ends the training."""
+        hook = getattr(pl_module, name)
 
         @functools.wraps(hook)
         def joined(*arguments: object, **options: object) -> object:
             found = hook(*arguments, **options)
-            self._exchange([])
+            trainer = pl_module.trainer
+            seen = self._exchange([trainer.should_stop])
+            # As at the end of a step, behind which this hook of one worker may have asked for it.
+            trainer.should_stop = bool(seen.any())
             # Callbacks that monitor come later in this hook, and are not waited for.
             self._is_epoch_over = name == "on_train_epoch_end"
             return found
