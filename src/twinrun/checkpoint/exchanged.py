@@ -1,7 +1,7 @@
 """What a training may exchange under way and a resumed one would make or find as at its beginning.
 
-The classes of optimizers and schedules, and which parameters an optimizer trains, in which order: no
-state of theirs tells it, since a `state_dict` numbers them. And the variables of the environment.
+The classes of optimizers and schedules, and which parameters an optimizer trains, in which order:
+no state of theirs tells it, since a `state_dict` numbers them. And variables of the environment.
 """
 
 import os
@@ -58,6 +58,7 @@ class Exchanged:
                 )
 
     def _with_other_parameters(self, now: "Exchanged") -> str | None:
+        """Name the first optimizer that has others."""
         for kind, before, after in zip(self._optimizers, self._groups, now._groups, strict=True):
             known = after[: len(before)] if self._are_added else after
             if known != before:

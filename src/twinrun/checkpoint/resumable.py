@@ -117,7 +117,7 @@ class Resumable(pl.Callback):
         )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Give up what can have no checkpoint, now that all has been set up."""
+        """Refuse what can have no checkpoint, now that all has been set up."""
         if (why := hindrance_of_all(self._together, trainer)) is not None:
             self._give_up(why)
 

@@ -128,9 +128,10 @@ def _functions(owners: list[tuple[str, object]]) -> dict[str, list[Code]]:
 def _methods(owners: list[tuple[str, object]]) -> dict[tuple[type, str], Code]:
     """Stand for the methods of their classes."""
     return {
-        (kind, name): code_of(value)
+        (kind, name): code_of(plain)
         for kind in {base: None for _, owner in owners for base in type(owner).__mro__}
         if kind is not object and not any(issubclass(base, kind) for base in _BASES)
         for name, value in vars(kind).items()
-        if isinstance(value, types.FunctionType)
+        for plain in [getattr(value, "__func__", value)]  # of a static or a class's method
+        if isinstance(plain, types.FunctionType)
     }
