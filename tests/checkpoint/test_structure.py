@@ -140,6 +140,10 @@ CHANGES = {
         lambda m: setattr(Scaled, "factor", staticmethod(lambda: 0.5)),
         "factor of Scaled is another function",
     ),
+    "method that a class inherited": (
+        lambda m: setattr(Changing, "validation_step", lambda *_: None),
+        "validation_step of Changing is another function",
+    ),
     "method of the class itself": (
         lambda m: setattr(Scaled, "root", classmethod(lambda kind: 0.5)),
         "root of Scaled is another function",
@@ -163,6 +167,8 @@ CHANGES = {
 def test_what_is_made_otherwise_under_way_is_refused_by_name(tmp_path, monkeypatch, name):
     """Red before: a resumed training went on without it, and ended in other bits."""
     monkeypatch.setattr(Changing, "name", name)
+    monkeypatch.setattr(Changing, "validation_step", Restless.validation_step)
+    monkeypatch.delattr(Changing, "validation_step")
     for method in ("forward", "factor", "root"):
         monkeypatch.setattr(Scaled, method, vars(Scaled)[method])
     hooks_of_all = {
