@@ -75,8 +75,20 @@ def patched_class(module):
 
 
 class Scaled(torch.nn.Module):
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.scale = scaled_by(factor)
+
     def forward(self, inputs):
-        return inputs.tanh()
+        return self.scale(self, inputs, inputs.tanh()) * self.factor() * self.root()
+
+    @staticmethod
+    def factor():
+        return 1.0
+
+    @classmethod
+    def root(cls):
+        return 1.0
 
 
 def of_another_class(module):
@@ -134,6 +146,22 @@ CHANGES = {
     "order of layers": (reordered, "Changing has other layers, or in another order"),
     "method of a layer": (patched, "forward of hidden of Changing is another function"),
     "method of a class": (patched_class, "forward of Scaled is another function"),
+    "static method of a class": (
+        lambda m: setattr(Scaled, "factor", staticmethod(lambda: 0.5)),
+        "factor of Scaled is another function",
+    ),
+    "method that a class inherited": (
+        lambda m: setattr(Changing, "validation_step", lambda *_: None),
+        "validation_step of Changing is another function",
+    ),
+    "method of the class itself": (
+        lambda m: setattr(Scaled, "root", classmethod(lambda kind: 0.5)),
+        "root of Scaled is another function",
+    ),
+    "function in a layer of the same class": (
+        lambda m: setattr(m, "scaled", Scaled(0.5)),
+        "scaled of Changing changes while the training runs",
+    ),
     "attribute of a parameter": (
         lambda m: setattr(m.hidden.weight, "scale", 0.5),
         "scale of hidden.weight of Changing changes while the training runs",
@@ -149,7 +177,10 @@ CHANGES = {
 def test_what_is_made_otherwise_under_way_is_refused_by_name(tmp_path, monkeypatch, name):
     """Red before: a resumed training went on without it, and ended in other bits."""
     monkeypatch.setattr(Changing, "name", name)
-    monkeypatch.setattr(Scaled, "forward", Scaled.forward)
+    monkeypatch.setattr(Changing, "validation_step", Restless.validation_step)
+    monkeypatch.delattr(Changing, "validation_step")
+    for method in ("forward", "factor", "root"):
+        monkeypatch.setattr(Scaled, method, vars(Scaled)[method])
     hooks_of_all = {
         torch.nn.modules.module: "_global_forward_hooks",
         torch_optimizer: "_global_optimizer_post_hooks",
@@ -203,6 +234,8 @@ SWITCHES = {
     "denormals": (torch.set_flush_denormal, True, False),
     "products": (torch.set_float32_matmul_precision, "medium", "highest"),
     "algorithms": (torch.use_deterministic_algorithms, True, False),
+    "library": (lambda is_on: setattr(torch.backends.mkldnn, "enabled", is_on), False, True),
+    "attention": (torch.backends.mha.set_fastpath_enabled, False, True),
 }
 
 
@@ -225,6 +258,28 @@ def test_a_switch_of_torch_that_is_set_under_way_is_refused(tmp_path, monkeypatc
         change(before)
     assert len(said) == 1
     assert "of torch changes while the training runs, and no checkpoint holds it" in said[0]
+
+
+class Dilates(Restless):
+    """Looks further from its second epoch on: no number of torch's, but a pair of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv1d(1, 1, 3, padding=1)
+
+    def forward(self, inputs):
+        return super().forward(self.convolution(inputs[:, None]).flatten(1))
+
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        if self.current_epoch == 1:
+            self.convolution.padding, self.convolution.dilation = (2,), (2,)
+
+
+def test_numbers_of_a_layer_that_change_are_put_back(tmp_path):
+    """Red before: a resumed training went on with those that it began with."""
+    options = {"minutes": 0, "max_epochs": 4, "module": Dilates}
+    assert_resumed(tmp_path, [10], kills=[13], every_batches=1000, **options)
 
 
 SPACE, CHOSEN, LAST = types.SimpleNamespace(scale=1.0), set(), collections.deque([1.0])

@@ -68,7 +68,7 @@ class KeptBeside:
             *refused,
             *self.structure.changed(now.structure),
             *changed_switches(self.switches, now.switches),
+            *self.exchanged.changed(now.exchanged),
             *self.data.changed(now.data),
             *changed_settings(self.settings, now.settings),
-            *self.exchanged.changed(now.exchanged),
         ]

@@ -152,9 +152,15 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     plain = {
         name: value
         for name, value in own.items()
-        if name in states or (name[0] != "_" and isinstance(value, kinds))
+        if name in states
+        or (name[0] != "_" and (isinstance(value, kinds) or _is_tuple_of_plain(value)))
     }
     return {**plain, **flags}
+
+
+def _is_tuple_of_plain(value: object) -> bool:
+    """Say whether it is one, as a convolution's stride, padding and dilation are."""
+    return type(value) is tuple and all(isinstance(each, _PLAIN) for each in value)
 
 
 def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:

@@ -16,7 +16,7 @@ import torch
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.checkpoint.walk import DEEPEST, PLAIN, Reached, Walk, attributes_seen, is_users
+from twinrun.checkpoint.walk import DEEPEST, PLAIN, Holder, Reached, Walk, attributes_seen, is_users
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS
 
@@ -85,6 +85,13 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Reac
         id(part): part for part in (*parts, *module.buffers(), vars(trainer).get("datamodule"))
     }
     walked = Walk(True, seen)
+    # Another one in its place has another identity, and what it holds has another owner.
+    for name, part in [
+        *((f"{path} of {type(module).__name__}", part) for path, part in module.named_modules()),
+        *((f"{type(part).__name__}[{turn}]", part) for turn, part in enumerate(trainer.optimizers)),
+        *((f"{type(part).__name__}[{turn}]", part) for turn, part in enumerate(schedulers)),
+    ]:
+        yield Reached(trainer, name, Holder(part))
     for part in parts:
         yield from walked.functions_of(part)
     if walked.is_cut_short:

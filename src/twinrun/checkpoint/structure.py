@@ -85,8 +85,11 @@ class Structure:
             both = [*self._functions.get(name, ()), *now._functions.get(name, ())]
             if A_LIBRARYS not in both:
                 yield f"{name} is another function {than}"
-        for (kind, name), code in self._methods.items():
-            if now._methods.get((kind, name), code) != code:
+        kinds = {kind for kind, _ in self._methods}
+        for kind, name in now._methods:
+            code, known = now._methods[kind, name], self._methods.get((kind, name))
+            # A class may be given one that hides what it inherits.
+            if code != known and kind in kinds and A_LIBRARYS not in (code, known):
                 yield f"{name} of {kind.__name__} is another function {than}"
         for name, state in now._attributes.items():
             if state.startswith(UNSEEN):
@@ -142,9 +145,10 @@ def _is_own_method(value: object, owner: object, name: str) -> bool:
 def _methods(owners: list[tuple[str, object]]) -> dict[tuple[type, str], Code]:
     """Stand for the methods of their classes."""
     return {
-        (kind, name): code_of(value)
+        (kind, name): code_of(plain)
         for kind in {base: None for _, owner in owners for base in type(owner).__mro__}
         if kind is not object and not any(issubclass(base, kind) for base in _BASES)
         for name, value in vars(kind).items()
-        if isinstance(value, types.FunctionType)
+        for plain in [getattr(value, "__func__", value)]  # of a static or a class's method
+        if isinstance(plain, types.FunctionType)
     }

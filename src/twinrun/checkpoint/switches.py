@@ -10,6 +10,12 @@ import torch
 
 from twinrun.process.determinism import ATTRIBUTES, matmul_precision
 
+# Which library computes, and in which order: no setting of a variant, and never set by Twinrun.
+_CHOOSING = ("backends.mkldnn.enabled", "backends.cudnn.enabled", "backends.cudnn.benchmark_limit")
+_CHOOSING += ("backends.opt_einsum.enabled", "backends.opt_einsum.strategy")
+_CHOOSING += tuple(
+    f"backends.cuda.matmul.allow_{dtype}_reduced_precision_reduction" for dtype in ("fp16", "bf16")
+)
 _TINY = 1e-323  # the number of torch's documentation of `set_flush_denormal`
 
 
@@ -26,7 +32,11 @@ def switches() -> dict[str, object]:
         ),
         "set_float32_matmul_precision": matmul_precision(),
         "set_num_threads": torch.get_num_threads(),
-        **{name: attrgetter(name)(torch) for name in ATTRIBUTES},
+        "backends.mha.set_fastpath_enabled": torch.backends.mha.get_fastpath_enabled(),
+        "backends.cuda.enable_flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
+        "backends.cuda.enable_mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),
+        "backends.cuda.enable_math_sdp": torch.backends.cuda.math_sdp_enabled(),
+        **{name: attrgetter(name)(torch) for name in (*ATTRIBUTES, *_CHOOSING)},
     }
 
 
