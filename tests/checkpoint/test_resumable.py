@@ -217,27 +217,28 @@ def test_what_hooks_write_where_a_training_begins_is_put_back(tmp_path):
     assert fit(tmp_path / "killed", module=BeginsAnew) == (rows, hashes, [10], [])
 
 
-class AddsAGroup(Restless):
-    """Trains one of its layers from the second epoch on, in a group of its own."""
+class MakesOtherGroups(Restless):
+    """Has an optimizer with more groups in its second process, as where what it reads has changed."""
+
+    made = 0
 
     def configure_optimizers(self):
-        return torch.optim.SGD(list(self.parameters())[1:], lr=0.05)
-
-    def on_train_epoch_start(self):
-        super().on_train_epoch_start()
-        if self.current_epoch == 1:
-            self.trainer.optimizers[0].add_param_group({"params": [next(self.parameters())]})
+        type(self).made += 1
+        parameters = list(self.parameters())
+        groups = [parameters] if self.made != 2 else [parameters[1:], parameters[:1]]
+        return torch.optim.SGD([{"params": each} for each in groups], lr=0.05)
 
 
-def test_a_checkpoint_that_cannot_be_loaded_costs_one_attempt(tmp_path):
+def test_a_checkpoint_that_cannot_be_loaded_costs_one_attempt(tmp_path, monkeypatch):
     """Red before: each attempt found it again, and failed."""
-    fit(tmp_path, kill=12, module=AddsAGroup)
+    monkeypatch.setattr(MakesOtherGroups, "made", 0)
+    fit(tmp_path, kill=12, module=MakesOtherGroups)
     with pytest.raises(ValueError, match="parameter group"):
-        fit(tmp_path, module=AddsAGroup)
+        fit(tmp_path, module=MakesOtherGroups)
     resumable = Resumable(tmp_path)
     assert resumable.last() is None
     assert "could not be loaded (ValueError" in resumable.refused
-    rows, _, resumed_at, _ = fit(tmp_path, module=AddsAGroup)
+    rows, _, resumed_at, _ = fit(tmp_path, module=MakesOtherGroups)
     assert (rows[0]["step"], resumed_at) == (1, [])
 
 
