@@ -94,3 +94,16 @@ def test_docstrings_say_what_is_returned(room):
     assert functions or room == "data"
     named = {function.name: ast.get_docstring(function) or "" for function in functions}
     assert [name for name, text in named.items() if text.startswith("Give")] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_sentence_bids_no_command_that_needs_a_snakefile_in_the_folder(room):
+    """Who installed Twinrun beside code of his own has none there: `twinrun` brings it along."""
+    bidden = [
+        (file.name, text.value)
+        for file in (ROOT / "src/twinrun" / room).glob("*.py")
+        for text in ast.walk(ast.parse(file.read_text()))
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+        if re.search(r"\bsnakemake -", text.value) and "\n" not in text.value
+    ]
+    assert bidden == []

@@ -16,6 +16,7 @@ from twinrun.config.inputs import Inputs
 from twinrun.config.reference import SCHEMA
 from twinrun.config.studies import STUDIES
 from twinrun.config.timed_variants import untimed, why_untimed
+from twinrun.errors import TwinrunError
 from twinrun.verdicts.studies import STUDIES as VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +55,19 @@ def test_a_study_leaves_what_its_verdicts_rest_on(name):
     found = study(name)
     assert found.compared()
     assert {*found.compared(), *found.timed(), *found.located()} <= {*found.results({})}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_that_the_config_does_not_list_is_no_target(name):
+    """Nothing has checked or rehearsed it, and it has no cells, stops or timings."""
+    others = [other for other in STUDIES if other != name][:2]
+    with pytest.raises(TwinrunError) as refused:
+        study(name, studies=others).results({})
+    first, second = others
+    assert str(refused.value) == (
+        f"studies: is [{first}, {second}], and the target {name} is a study that is not among "
+        f"them; list it to run it, studies: [{first}, {second}, {name}]"
+    )
 
 
 @pytest.mark.parametrize("name", STUDIES)

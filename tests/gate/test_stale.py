@@ -426,7 +426,7 @@ def test_another_machine_is_not_compared_with_ours(made, monkeypatch):
 
 def test_a_run_that_is_gone_is_named(made):
     (made / RUN).unlink()
-    remedy = f"snakemake --cores all gate --forcerun {RUN}"
+    remedy = f"twinrun gate --forcerun {RUN}"
     (reason,) = stale_reasons([RUN], made)
     assert reason == f"{RUN} is gone (make them again, with your --configfile: {remedy})"
 
@@ -437,7 +437,7 @@ def test_all_runs_that_are_out_of_date_are_named(made):
     (made / "sister.py").write_text("x = 1\n")
     (reason,) = stale_reasons([RUN, other], made)
     assert reason.startswith(f"sister.py has changed since {RUN} and {other} were made (make them")
-    assert reason.endswith(f"snakemake --cores all gate --forcerun {RUN} {other})")
+    assert reason.endswith(f"twinrun gate --forcerun {RUN} {other})")
 
 
 def test_what_is_out_of_date_is_not_accepted(made, capsys):

@@ -37,3 +37,22 @@ def test_a_workload_of_the_page_takes_a_step(monkeypatch, title):
     assert found["mistakes"] == []
     assert found["steps_per_epoch"]
     assert "train_loss" in found["logged"]
+
+
+def test_a_default_that_a_run_replaces_is_said_of_a_command(monkeypatch):
+    """Red before: the seed of the data was another than the command's, and nothing said so."""
+    monkeypatch.chdir(ROOT)
+    section = PAGE.partition("## A LightningCLI config\n")[2].partition("\n## ")[0]
+    (example,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    own = yaml.safe_load(example)
+    replaced = (
+        "command: a run gives spirals_data:SpiralPoints its `seed`, of which your command leaves "
+        "the default 0; from_run: {seed: null} beside `cli` leaves it, too"
+    )
+    for from_run, said in (({}, [replaced]), ({"seed": None}, [])):
+        own["workloads"]["command"]["from_run"] = from_run
+        asked = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["command"]}}
+        config = with_standard({**own, **asked})
+        (part,) = parts_of(resolve(config, SCHEMA, gpus=0), [str(HERE)])
+        found = rehearse_part(part, lambda text: None)
+        assert (found["mistakes"], found["notes"]) == ([], said)

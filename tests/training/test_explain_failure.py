@@ -128,6 +128,24 @@ def test_a_mapping_without_attributes_is_told_what_gives_them():
     assert told.endswith("annotated with another class (omegaconf.DictConfig, argparse.Namespace)")
 
 
+@pytest.mark.parametrize(
+    ("use", "given", "name"),
+    [
+        (lambda made: made(lr=1), {"optimizer": {"_target_": "torch.optim.Adam"}}, "optimizer"),
+        (lambda made: made.forward, {"nets": [{"a": {"_target_": "mine.Net"}}]}, "nets"),
+    ],
+)
+def test_an_object_in_the_form_of_hydra_is_told_the_form_of_ours(use, given, name):
+    """Red before: "'dict' object is not callable", and no word of which argument and why."""
+    with pytest.raises((TypeError, AttributeError)) as failure:
+        use({"_target_": "anything"})
+    told = explained_failure("it", failure.value, {"width": 3, **given}, TAKERS)
+    assert told.endswith(
+        f"; hyperparameters.{name} has _target_, of which Hydra would make an object and a run "
+        "hands on a mapping; an object is {class_path: package.Class, init_args: {...}}"
+    )
+
+
 def test_a_failure_is_one_short_sentence():
     error = ValueError("first\nsecond " + "x" * 9000)
     text = explained_failure(

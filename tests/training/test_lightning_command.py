@@ -151,6 +151,16 @@ def test_it_is_the_training_of_the_command(tmp_path, text, classes, beside):
     assert {k: v for k, v in theirs.items() if k != "_class_path"} == ours
 
 
+def test_the_default_seed_of_the_data_can_be_left_as_the_command_leaves_it(tmp_path):
+    _, expected = commanded(BY_CLASS, tmp_path, ())
+    of_run, of_command = (
+        trained(BY_CLASS, tmp_path, beside)[1].state_dict()
+        for beside in ({}, {"from_run": {"seed": None}})
+    )
+    assert all(torch.equal(v, of_command[k]) for k, v in expected.state_dict().items())
+    assert not all(torch.equal(v, of_run[k]) for k, v in expected.state_dict().items())
+
+
 CLASSES = {
     "model": ("given_objects.Given", f"{{net: {NET}}}"),
     "data": ("given_objects.DrawnPoints", "{noise: {class_path: given_objects.Noise}}"),

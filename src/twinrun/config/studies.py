@@ -28,6 +28,7 @@ from twinrun.config.inputs import (
     Wildcards,
     filled,
 )
+from twinrun.errors import TwinrunError
 
 FILES_OF_RUN = ("weights.safetensors", "steps.csv", "fingerprints.npz")
 FIGURE = "results/figures/{study}/{workload}/{figure}.svg"
@@ -75,7 +76,18 @@ class Study:
         return []
 
     def results(self, _: Wildcards) -> list[str]:
-        """List all that the study leaves, as the input function of its target."""
+        """List all that the study leaves, as the input function of its target.
+
+        Raises:
+            TwinrunError: if the config does not list the study. Its part of the config was then
+                neither checked nor rehearsed, and leads to no cells, stops or timings.
+        """
+        listed = self.inputs.settings.studies
+        if self.name not in listed:
+            raise TwinrunError(
+                f"studies: is [{', '.join(listed)}], and the target {self.name} is a study that is "
+                f"not among them; list it to run it, studies: [{', '.join([*listed, self.name])}]"
+            )
         found = [self.runs(), self.compared(), self.timed(), self.located(), self.figures()]
         return [path for paths in found for path in paths]
 

@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         if not options.gate.is_file():
-            raise TwinrunError(f"{options.gate} is missing: snakemake --cores all {options.gate}")
+            raise TwinrunError(f"{options.gate} is missing: twinrun gate makes results/gate.json")
         found = judged_now(options.gate)
         return _accept(found) if options.accept else _show(found)
     except (TwinrunError, OSError) as error:  # OSError: accepted into a folder that is read only
@@ -252,8 +252,8 @@ def _accept(found: GateOutcome) -> int:
     stale = [line["why"] for line in found["lines"] if line["requirement"] == UP_TO_DATE]
     if stale:
         raise TwinrunError(
-            f"nothing is accepted: {'; '.join(stale)}; make the runs again (snakemake --cores all "
-            f"gate), since no run of now would end in what was found"
+            f"nothing is accepted: {'; '.join(stale)}; make the runs again (twinrun gate), "
+            f"since no run of now would end in what was found"
         )
     expected = expected_fingerprints.read(file)
     entries, moved = expected_fingerprints.accepted(expected, found["found"])

@@ -72,12 +72,12 @@ def why_not_judged(found: GateOutcome, folder: Path, config: str | None) -> Iter
         yield (
             f"{', '.join(_few(added))} {'is' if len(added) == 1 else 'are'} new beside the modules "
             f"of the runs, since the gate judged, and may be imported too: judge again, with your "
-            f"--configfile (snakemake --cores all gate), which trains again if so"
+            f"--configfile (twinrun gate), which trains again if so"
         )
     if changed or results:
         yield (
             f"{', '.join([*changed, *_few(results)])} changed since the gate judged: judge again, "
-            f"with your --configfile (snakemake --cores all gate --forcerun require)"
+            f"with your --configfile (twinrun gate --forcerun require)"
         )
 
 

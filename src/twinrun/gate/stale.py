@@ -122,7 +122,7 @@ def _remedy(runs: list[str]) -> str:
     if len(runs) > MOST_NAMED:
         is_timed = any(run.startswith("results/timings/") for run in runs)
         made = "train timing" if is_timed else "train"
-    return f"make them again, with your --configfile: snakemake --cores all gate --forcerun {made}"
+    return f"make them again, with your --configfile: twinrun gate --forcerun {made}"
 
 
 def _changes_beside(

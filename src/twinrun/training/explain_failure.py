@@ -70,7 +70,7 @@ def explained_failure(
     text = lines[0] if lines else ""
     text = text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    failed = f"{what} failed with {reason}{where and f' ({where})'}{_remedy(error, text)}"
+    failed = f"{what} failed with {reason}{where and f' ({where})'}{_remedy(error, text, given)}"
     likely = "; ".join(explained(error, given, takers))
     return f"{likely} ({failed})" if likely else failed
 
@@ -86,12 +86,28 @@ OF_MAPPINGS = (
     "(omegaconf.DictConfig, argparse.Namespace)"
 )
 
+TARGET = "_target_"  # https://hydra.cc/docs/advanced/instantiate_objects/overview/
+OBJECT = "an object is {class_path: package.Class, init_args: {...}}"
 
-def _remedy(error: BaseException, text: str) -> str:
-    """Name the key of a config by which a training has what the code misses in its Trainer."""
+
+def _remedy(error: BaseException, text: str, given: Mapping[str, object]) -> str:
+    """Name the key of a config by which a training has what the code misses.
+
+    Args:
+        error: what was raised.
+        text: the first line of its message.
+        given: the hyperparameters.
+    """
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
         return "; say logging: true in the variants"
+    if text.startswith("'dict' object"):
+        of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
+        if of_hydra is not None:
+            return (
+                f"; hyperparameters.{of_hydra} has {TARGET}, of which Hydra would make an object "
+                f"and a run hands on a mapping; {OBJECT}"
+            )
     if isinstance(error, AttributeError) and text.startswith("'dict' object"):
         return OF_MAPPINGS
     if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
@@ -100,6 +116,13 @@ def _remedy(error: BaseException, text: str) -> str:
         line = frame.line or "" if frame else ""
         return next((f"; {remedy}" for word, remedy in REMEDIES.items() if word in line), "")
     return ""
+
+
+def _has_target(value: object) -> bool:
+    """Say whether a value of a config holds an object as Hydra writes one."""
+    if isinstance(value, Mapping):
+        return TARGET in value or any(map(_has_target, value.values()))
+    return isinstance(value, list) and any(map(_has_target, value))
 
 
 def explained(

@@ -111,6 +111,27 @@ def taken_from_run(workload: Workload, of_receiver: Parameters) -> dict[str, str
     }
 
 
+def replaced_defaults(workload: Workload, of_receiver: Parameters) -> Iterator[str]:
+    """Yield a sentence for each default that a run replaces and a command of LightningCLI leaves.
+
+    Of other workloads nothing says what their script gives. Data workers are 0 unless a variant
+    has others: a default of 0 stays.
+    """
+    if workload.cli is None:
+        return
+    taken = taken_from_run(workload, of_receiver)
+    for what in ("seed", "data_workers"):
+        parameter = of_receiver.get(taken.get(what, ""))
+        if parameter is None or parameter.default is parameter.empty:
+            continue
+        if what == "seed" or parameter.default != 0:
+            yield (
+                f"a run gives {receiver(workload)} its `{taken[what]}`, of which your command "
+                f"leaves the default {shown(parameter.default)}; from_run: {{{what}: null}} beside "
+                f"`cli` leaves it, too"
+            )
+
+
 def not_taken(workload: Workload, what: Literal["path", "seed", "data_workers"]) -> str:
     """Say that a data module is not given what a run would give it, and why."""
     name = getattr(workload.from_run, what)

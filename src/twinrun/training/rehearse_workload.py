@@ -34,6 +34,7 @@ from twinrun.training.load_workload import (
     mistakes,
     not_taken,
     receiver,
+    replaced_defaults,
     taken_from_run,
     takers_of,
 )
@@ -60,6 +61,9 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
             takers, sentences = _of_code(part, say)
             found["mistakes"] = [placed(part, sentence) for sentence in dict.fromkeys(sentences)]
             if not sentences:
+                workload = part.training.workload
+                replaced = replaced_defaults(workload, takers[receiver(workload)])
+                found["notes"] += [f"{part.label}: {text}" for text in replaced]
                 of_step = dict.fromkeys(_of_step_in_a_folder(part, takers, found, say))
                 note_failures(part, found, list(of_step))
     except SystemExit as error:
