@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -211,5 +212,7 @@ def train_each(runs: list[Run], told: list[dict], found: str) -> None:
             errors[-1] = str(error) or "killed"
             dist.destroy_process_group()
         os.environ.pop("TEST_OF_TWINRUN", None)
+        # A data worker that collected what is left of this group would wait for its threads.
+        gc.collect()
     text = json.dumps({"buckets": [sorted(each) for each in seen], "errors": errors})
     Path(found, f"{RANK}.json").write_text(text)

@@ -103,6 +103,17 @@ def unheld_parameters(
     return found
 
 
+def trained_in(module: torch.nn.Module) -> frozenset[str]:
+    """Return the names of the parameters that are trained.
+
+    >>> frozen = torch.nn.Linear(2, 1)
+    >>> _ = frozen.bias.requires_grad_(False)
+    >>> sorted(trained_in(frozen))
+    ['weight']
+    """
+    return frozenset(name for name, p in module.named_parameters() if p.requires_grad)
+
+
 def uncompared_weights(
     module: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> list[str]:

@@ -218,7 +218,7 @@ def test_what_hooks_write_where_a_training_begins_is_put_back(tmp_path):
 
 
 class MakesOtherGroups(Restless):
-    """Has an optimizer with more groups in its second process, as where what it reads has changed."""
+    """Has an optimizer with more groups in its second process, whatever it reads there."""
 
     made = 0
 

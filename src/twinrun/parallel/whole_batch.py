@@ -29,7 +29,7 @@ from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
 from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.workers import Workers
-from twinrun.parameters import unheld_parameters
+from twinrun.parameters import trained_in, unheld_parameters
 from twinrun.returned_loss import loss_of
 from twinrun.trace.fingerprints import join, joined
 from twinrun.trace.pending import fetch, kind_of, value_of
@@ -80,7 +80,7 @@ class WholeBatch(pl.Callback):
             )
         self._steps, self._next_check = 0, 1
         # At this point DDP has been made, with those that are trained by now.
-        self._trained = _trained_in(pl_module)
+        self._trained = trained_in(pl_module)
         if self._statistics is not None:
             self._statistics.watch(pl_module)
         log = pl_module.log
@@ -119,7 +119,7 @@ class WholeBatch(pl.Callback):
             TwinrunError: if the module trains other parameters than it began with.
         """
         # Here, before a training is spent on it: hooks of the epoch have been called by now.
-        changed = self._trained ^ _trained_in(pl_module)
+        changed = self._trained ^ trained_in(pl_module)
         if changed:
             raise TwinrunError(
                 f"devices: {min(changed)} was frozen, unfrozen, added or taken away under way, and "
@@ -252,9 +252,8 @@ class WholeBatch(pl.Callback):
         def joined(*arguments: object, **options: object) -> object:
             found = hook(*arguments, **options)
             trainer = pl_module.trainer
-            seen = self._exchange([trainer.should_stop])
             # As at the end of a step, behind which this hook of one worker may have asked for it.
-            trainer.should_stop = bool(seen.any())
+            trainer.should_stop = bool(self._exchange([trainer.should_stop]).any())
             # Callbacks that monitor come later in this hook, and are not waited for.
             self._is_epoch_over = name == "on_train_epoch_end"
             return found
@@ -293,11 +292,6 @@ class WholeBatch(pl.Callback):
             self._statistics.update(found[:, : len(statistics)])
         self.logs.hand_on(found[:, len(statistics) :])
         return seen[:, : len(own)]
-
-
-def _trained_in(module: torch.nn.Module) -> frozenset[str]:
-    """Return the names of the parameters that are trained."""
-    return frozenset(name for name, p in module.named_parameters() if p.requires_grad)
 
 
 def _weighted_sum(state: WholeBatch, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

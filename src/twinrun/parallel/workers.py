@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from twinrun.errors import JobError
+from twinrun.parallel.forks import pause_before_forks
 
 
 class Workers:
@@ -117,6 +118,7 @@ def connected(*, devices: int, nodes: int, accelerator: str) -> Iterator[Workers
     if sys.platform == "linux" and nodes == 1:
         # gloo would look up the host's name, which may not resolve.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    pause_before_forks()
     dist.init_process_group(
         "nccl" if accelerator == "gpu" else "gloo",
         init_method=os.environ["TWINRUN_MEETING"],
