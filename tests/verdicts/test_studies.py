@@ -321,6 +321,12 @@ class TestSweep:
                 "undecided",
                 "no seed changes these values, and none is ahead",
             ),
+            (
+                {1: [0.9, 0.9, 0.9], 2: [0.9, 0.9, 0.9], 3: [0.7, 0.71, 0.72]},
+                "undecided",
+                "undecided between lr 1 with 0.900 and lr 2 with 0.900; highest acc in the test, "
+                "mean over 3 seeds; no seed changes these values, and none is ahead",
+            ),
             # Red before: it was said of all three that no number of seeds would tell.
             (
                 {1: [0.9, 0.9, 0.9], 2: [0.85, 0.85, 0.85], 3: [0.8, 0.95, 0.9]},

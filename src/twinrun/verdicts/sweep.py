@@ -185,15 +185,15 @@ def _from_one_seed(found: Standing, floor: Floor | None) -> str:
 
 def _still(found: Standing) -> str:
     """Say what it would take to decide."""
-    unmoved = [rival.label for rival in found.unmoved]
+    unmoved = found.unmoved
     if len(unmoved) == len(found.rivals):
-        is_tied = len(found.firsts) == len(found.placed)
+        is_tied = all(rival.rank == 1 for rival in unmoved)
         return "no seed changes these values, and none is ahead" if is_tied else UNMOVED
     still = seeds_still(found.needed, found.seeds)
     if not unmoved:
         return still
     # The first is as unmoved as these: it is told from the others by their scatter alone.
-    names = _and([found.placed[0].label, *unmoved])
+    names = _and([found.placed[0].label, *(rival.label for rival in unmoved)])
     return f"no seed changes the values of {names}; of the others {still}"
 
 
