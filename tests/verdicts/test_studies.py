@@ -327,6 +327,12 @@ class TestSweep:
                 "undecided between lr 1 with 0.900 and lr 2 with 0.900; highest acc in the test, "
                 "mean over 3 seeds; no seed changes these values, and none is ahead",
             ),
+            # Red before: 0.983 of all three, and an order of them.
+            (
+                {1: [0.98312] * 2, 2: [0.98349] * 2, 3: [0.98312] * 2},
+                "undecided",
+                "undecided between lr 2 with 0.98349, lr 1 with 0.98312 and lr 3 with 0.98312; ",
+            ),
             # Red before: it was said of all three that no number of seeds would tell.
             (
                 {1: [0.9, 0.9, 0.9], 2: [0.85, 0.85, 0.85], 3: [0.8, 0.95, 0.9]},
@@ -497,6 +503,10 @@ class TestContest:
             # Red before: "but for a millionth", and of one seed nothing that they are equal.
             ([0.9, 0.9], [0.9, 0.9], "undecided", "both give the same from each of these seeds"),
             ([0.9, 0.9], [0.9, 0.9 + 1e-8], "undecided", "the same, but for a millionth"),
+            # Red before: 0.983 of both, and how much of that is luck.
+            ([0.98312], [0.98349], "undecided", "0.98312 of wide/serial, 0.98349 of narrow/serial"),
+            ([0.98312] * 2, [0.98349] * 2, "undecided", "0.98312 of wide/serial, 0.98349 of"),
+            ([0.0], [1e-300], "undecided", "0 of wide/serial, 1.00×10⁻³⁰⁰ of narrow/serial"),
             ([0.9], [0.9], "undecided", "from one seed only, by which none is ahead"),
             ([0.9, "failed: x"], [0.8, 0.7], "not comparable", "wide/serial: seed 2: failed: x"),
             ([float("inf"), 0.9], [0.8, 0.7], "not comparable", "wide/serial: seed 1: nan"),

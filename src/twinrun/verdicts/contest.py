@@ -6,15 +6,13 @@ from twinrun.luck.contest import Contest, candidates, contest, may_diverge
 from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
 from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.means import NONE_AHEAD, digits_apart, seeds_still, spread
 from twinrun.verdicts.rows import Verdict
 from twinrun.verdicts.sweep import (
-    NONE_AHEAD,
     metric_in,
     not_finite_beside,
     of_samples,
     resumed_beside,
-    seeds_still,
-    spread,
     without_number,
 )
 
@@ -45,11 +43,11 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if found.first is None or found.second is None:
         return (found.reason or "") + without_number(ranking)
     a, b = candidates(ranking)
-    seeds = found.first.number
+    seeds, digits = found.first.number, digits_apart((found.first, found.second))
     compared = (
         f"{ranking['best']} {metric_in(ranking)} is best, mean over {count(seeds)} "
-        f"seed{'' if seeds == 1 else 's'}: {spread(found.first)} of {a['label']}, "
-        f"{spread(found.second)} of {b['label']}"
+        f"seed{'' if seeds == 1 else 's'}: {spread(found.first, digits)} of {a['label']}, "
+        f"{spread(found.second, digits)} of {b['label']}"
     )
     aside = of_samples(ranking) + without_number(ranking) + not_finite_beside(ranking)
     aside += resumed_beside(ranking)

@@ -12,12 +12,17 @@ from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.comparison.ranking import NOT_LOGGED
 from twinrun.comparison.study_records import Ranking
-from twinrun.formatting import count, digits_for, measure, p_value, plural
+from twinrun.formatting import count, measure, p_value, plural
 from twinrun.luck.floor import Floor, floors
-from twinrun.luck.forecast import MOST_SEEDS
 from twinrun.luck.standing import Placed, Standing, standing
-from twinrun.luck.welch import Scatter
 from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.means import (
+    NONE_AHEAD,
+    UNMOVED,
+    digits_apart,
+    seeds_still,
+    spread,
+)
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
 FINISHED = "Did every trial of the sweep finish?"
@@ -158,7 +163,8 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
         of = f" of the {count(len(found.placed))} that can be compared" if found.beside else ""
         samples = of_samples(ranking)
         return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{samples}{beside}"
-    named = _named([_shown(choice) for choice in (first, *rivals)])
+    digits = digits_apart([choice.scatter for choice in (first, *rivals)])
+    named = _named([_shown(choice, digits) for choice in (first, *rivals)])
     return "undecided", f"undecided between {named}; {mean}; {_still(found)}{beside}"
 
 
@@ -197,37 +203,8 @@ def _still(found: Standing) -> str:
     return f"no seed changes the values of {names}; of the others {still}"
 
 
-NONE_AHEAD = "from one seed only, by which none is ahead"
-UNMOVED = "no seed changes these values, so how much of the order is luck was not measured"
-
-
-def seeds_still(needed: int | None, seeds: int) -> str:
-    """Say how many seeds would decide.
-
-    >>> seeds_still(7, 3)
-    '7 seeds would probably tell such a difference (4 more)'
-    """
-    if needed is None:
-        return f"no number of seeds up to {count(MOST_SEEDS)} would probably tell"
-    needed = max(needed, seeds + 1)
-    return (
-        f"{plural(needed, 'seed')} would probably tell such a difference "
-        f"({count(needed - seeds)} more)"
-    )
-
-
-def spread(found: Scatter) -> str:
-    """Write a mean with its 95 % interval, which is seen however narrow it is."""
-    if found.interval is None:
-        return measure(found.mean)
-    low, high = found.interval
-    digits = digits_for(max(abs(low), abs(high)), high / 2 - low / 2)
-    low, mean, high = (measure(value, digits) for value in (low, found.mean, high))
-    return f"{mean} ({low} to {high})"
-
-
-def _shown(choice: Placed) -> str:
-    return f"{choice.label} with {spread(choice.scatter)}"
+def _shown(choice: Placed, digits: int = 3) -> str:
+    return f"{choice.label} with {spread(choice.scatter, digits)}"
 
 
 def _beside(ranking: Ranking, found: Standing) -> str:
