@@ -59,6 +59,15 @@ def digits_for(largest: float, apart: float, least: int = 3) -> int:
     return max(least, math.floor(math.log10(largest)) - math.floor(math.log10(apart)) + 2)
 
 
+def p_value(p: float) -> str:
+    """Write a probability.
+
+    >>> p_value(0.0123), p_value(1e-9)
+    ('= 0.012', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+
+
 def percent(share: float) -> str:
     """Write a share; what is neither nothing nor everything is never rounded to it.
 

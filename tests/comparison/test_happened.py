@@ -309,6 +309,27 @@ def test_a_change_without_effect_beside_one_with_is_compared_and_said(tmp_path, 
     assert [each["sentence"] for each in found["departures"]] == words
 
 
+@pytest.mark.parametrize(
+    ("environment", "of_second", "reasons"),
+    [
+        # Red before: torch ignores a name that it does not know, and every bit stayed the same.
+        ({"ATEN_CPU_CAPABILITY": "avx-2"}, "AVX2", ["torch computes by AVX2 in both runs"]),
+        ({"ATEN_CPU_CAPABILITY": "default"}, "DEFAULT", []),
+        # What another variable does nobody knows.
+        ({"ATEN_CPU_CAPABILITY": "avx-2", "A": "1"}, "AVX2", []),
+        ({"A": "1"}, "AVX2", []),
+    ],
+)
+def test_an_instruction_set_that_is_the_same_was_not_changed(environment, of_second, reasons):
+    runs = []
+    for variables, capability in (({}, "AVX2"), (environment, of_second)):
+        settings = MANIFEST["settings"] | {"variant": VARIANT | {"environment": variables}}
+        identity = MANIFEST["environment"]["identity"] | {"cpu_capability": capability}
+        found = MANIFEST["environment"] | {"identity": identity}
+        runs.append(MANIFEST | {"settings": settings, "environment": found})
+    assert not_in_effect(runs) == reasons
+
+
 @pytest.mark.parametrize("departed", [0, 1])
 @pytest.mark.parametrize("change", [{}, {"deterministic": False}], ids=["repeats", "variants"])
 def test_a_departure_counts_in_whichever_run_it_happened(departed, change):

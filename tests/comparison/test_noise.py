@@ -277,6 +277,25 @@ def test_equal_weights_that_are_tested_or_predict_otherwise_are_not_equal(tmp_pa
     assert [run["answer"] for run in found[1:]] == ["differs", "equal", "differs"]
 
 
+def test_a_change_that_never_took_effect_is_not_equal(tmp_path):
+    """Red before: equal to the reference, where the matrix has it as not run."""
+    sentence = "no parameter, buffer or batch is an image (4-D)"
+    without = {
+        "settings.variant.layout": "channels_last",
+        "departures": [{"setting": "layout", "sentence": sentence}],
+    }
+    stopped = {"settings.variant.stop": "mid_epoch", "settings.variant.resume": "twinrun"}
+    runs = [
+        listed("reference", write(tmp_path, "reference")),
+        listed("change", write(tmp_path, "layout", **without), "layout: channels_last"),
+        listed("change", write(tmp_path, "stop", **stopped), "stop: mid_epoch"),
+    ]
+    _, layout, stop = weighed(tmp_path, runs)["runs"]
+    assert (layout["answer"], layout["reason"], layout["values"]) == ("not run", sentence, {})
+    reason = "the training never comes to this point"
+    assert (stop["answer"], stop["reason"]) == ("not run", reason)
+
+
 def test_a_changed_file_of_a_run_is_refused(tmp_path):
     run = write(tmp_path, "reference")
     run.with_name("predictions.safetensors").write_bytes(b"")

@@ -12,6 +12,7 @@ from twinrun import artifacts
 from twinrun.comparison.ranking import rank
 from twinrun.figures.sweep import trials
 from twinrun.luck.contest import contest
+from twinrun.luck.standing import standing
 from twinrun.verdicts import studies, sweep
 from twinrun.verdicts.evidence import Evidence
 
@@ -179,6 +180,25 @@ def test_choices_are_ranked_by_their_mean_over_seeds(tmp_path):
     # The mean of the seeds that went well would be one of the lucky ones.
     assert found["choices"][2]["lacks"] == "seed 2: failed: ValueError: x"
     assert found["choices"][2]["values"] == []
+
+
+def test_choices_of_one_mean_share_a_rank(tmp_path):
+    """Red before: ranks 1 to 4, the first by the order of the config alone."""
+    planted = {0.1: (0.5, 0.7), 0.2: (0.9, 0.8), 0.3: (0.8, 0.9), 0.4: (0.5, 0.7)}
+    runs = [
+        write_trial(tmp_path, rate, value, seed=seed)
+        for rate, values in planted.items()
+        for seed, value in enumerate(values, start=1)
+    ]
+    found = ranked(tmp_path, runs)
+    assert [(c["label"], c["rank"]) for c in found["choices"]] == [
+        ("lr 0.2", 1),
+        ("lr 0.3", 1),
+        ("lr 0.1", 3),
+        ("lr 0.4", 3),
+    ]
+    assert [trial["rank"] for trial in found["trials"]] == [1, 1, 1, 1, 3, 3, 3, 3]
+    assert [placed.rank for placed in standing(found).placed] == [1, 1, 3, 3]
 
 
 def test_a_seed_that_gave_none_a_number_is_left_aside(tmp_path):

@@ -315,7 +315,24 @@ class TestSweep:
                 "undecided",
                 "no seed changes these values, so how much of the order is luck was not measured",
             ),
-            ({1: [0.9, 0.9], 2: [0.9, 0.9]}, "undecided", "no seed changes these values"),
+            # Red before: "how much of the order is luck", of equals in the order of the config.
+            (
+                {1: [0.9, 0.9], 2: [0.9, 0.9]},
+                "undecided",
+                "no seed changes these values, and none is ahead",
+            ),
+            (
+                {1: [0.9, 0.9, 0.9], 2: [0.9, 0.9, 0.9], 3: [0.7, 0.71, 0.72]},
+                "undecided",
+                "undecided between lr 1 with 0.900 and lr 2 with 0.900; highest acc in the test, "
+                "mean over 3 seeds; no seed changes these values, and none is ahead",
+            ),
+            # Red before: 0.983 of all three, and an order of them.
+            (
+                {1: [0.98312] * 2, 2: [0.98349] * 2, 3: [0.98312] * 2},
+                "undecided",
+                "undecided between lr 2 with 0.98349, lr 1 with 0.98312 and lr 3 with 0.98312; ",
+            ),
             # Red before: it was said of all three that no number of seeds would tell.
             (
                 {1: [0.9, 0.9, 0.9], 2: [0.85, 0.85, 0.85], 3: [0.8, 0.95, 0.9]},
@@ -353,6 +370,39 @@ class TestSweep:
         _, best = self.rows(values)
         assert (best["key"], best["answer"]) == ("best", answer)
         assert ground in best["measured"]
+
+    @pytest.mark.parametrize("tables", [[], [0.9, 0.905, 0.9, 0.895, 0.9]])
+    @pytest.mark.parametrize(
+        ("values", "with_noise", "without"),
+        [
+            (
+                {1: [1.0], 2: [1.0], 3: [1.0]},
+                "1.00 with lr 1, lr 2 and lr 3; from one seed only, by which none is ahead: list",
+                "1.00 with lr 1, lr 2 and lr 3; from one seed only, by which none is ahead: list",
+            ),
+            (
+                {1: [0.7], 2: [0.9], 3: [0.9]},
+                "0.900 with lr 2 and lr 3; the next, lr 1, is apart by 0.200; by the study noise",
+                "0.900 with lr 2 and lr 3; from one seed only, so this order may be luck",
+            ),
+            (
+                {choice: [1.0] for choice in range(1, 9)},
+                "1.00 with lr 1, lr 2, lr 3, lr 4, lr 5 and 3 more; from one seed only, by which",
+                "1.00 with lr 1, lr 2, lr 3, lr 4, lr 5 and 3 more; from one seed only, by which",
+            ),
+        ],
+    )
+    def test_choices_that_share_the_first_rank_are_named_together(
+        self, tables, values, with_noise, without
+    ):
+        """Red before: the first of the config alone, and an order of equals."""
+        noises = [Evidence(path="noise/digits/serial.json", found=noise(*tables))] if tables else []
+        found = Evidence(path="sweeps/x.json", found=ranking(values))
+        rows = studies.sweep([found], noises, [])
+        (best,) = [row for row in rows if row["key"] == "best"]
+        assert best["answer"] == "undecided"
+        ground = with_noise if tables else without
+        assert best["measured"].startswith(f"highest acc in the test: {ground}")
 
     def test_a_mean_has_as_many_digits_as_its_interval_needs(self):
         """Red before: 1.00 (1.00 to 1.00), and all of 1.23×10⁶ (1.23×10⁶ to 1.23×10⁶)."""
@@ -450,7 +500,14 @@ class TestContest:
             ),
             ([0.9], [0.8], "undecided", "from one seed only, so this may be luck"),
             ([0.9, 0.9], [0.8, 0.8], "undecided", "how much is luck was not measured"),
-            ([0.9, 0.9], [0.9, 0.9], "undecided", "both give the same"),
+            # Red before: "but for a millionth", and of one seed nothing that they are equal.
+            ([0.9, 0.9], [0.9, 0.9], "undecided", "both give the same from each of these seeds"),
+            ([0.9, 0.9], [0.9, 0.9 + 1e-8], "undecided", "the same, but for a millionth"),
+            # Red before: 0.983 of both, and how much of that is luck.
+            ([0.98312], [0.98349], "undecided", "0.98312 of wide/serial, 0.98349 of narrow/serial"),
+            ([0.98312] * 2, [0.98349] * 2, "undecided", "0.98312 of wide/serial, 0.98349 of"),
+            ([0.0], [1e-300], "undecided", "0 of wide/serial, 1.00×10⁻³⁰⁰ of narrow/serial"),
+            ([0.9], [0.9], "undecided", "from one seed only, by which none is ahead"),
             ([0.9, "failed: x"], [0.8, 0.7], "not comparable", "wide/serial: seed 2: failed: x"),
             ([float("inf"), 0.9], [0.8, 0.7], "not comparable", "wide/serial: seed 1: nan"),
             (["failed: x"], ["failed: y"], "not comparable", "narrow/serial: seed 1: failed: y"),

@@ -110,6 +110,8 @@ def _of_setting(
         return found[0]
     if departed := [*_departures(other, [name]), *_departures(first, [name])]:
         return departed[0]
+    if name == "environment" and (same := _of_instruction_set(first, other)):
+        return same
     if name in OF_STOPS:
         return any(run["resumed_at"] for run in runs)
     actual, before = other["actual"], first["actual"]
@@ -124,6 +126,19 @@ def _of_setting(
     if name in READ and actual[name] == before[name]:
         return _unchanged(name, actual[name])
     return True
+
+
+def _of_instruction_set(first: RunManifest, other: RunManifest) -> str | None:
+    """Say that two runs have one instruction set, where nothing but that was to be changed.
+
+    torch ignores what it cannot read with a warning, and the CPU's best is its default.
+    """
+    asked = [set(variant_of(run).environment.items()) for run in (first, other)]
+    changed = {name for name, _ in asked[0] ^ asked[1]}
+    if changed != {"ATEN_CPU_CAPABILITY"}:
+        return None
+    sets = [run["environment"]["identity"]["cpu_capability"] for run in (first, other)]
+    return f"torch computes by {sets[0]} in both runs" if sets[0] == sets[1] else None
 
 
 def _not_compiled(run: RunManifest) -> list[str]:
@@ -187,6 +202,11 @@ def why_not_resumed(manifest: RunManifest) -> str | None:
         return f"the checkpoint was refused: {manifest['not_resumed']}"
     # Its checkpoint was taken, and loading it broke off: that is a result, not a missing stop.
     return None
+
+
+def not_changed(first: RunManifest, other: RunManifest) -> str | None:
+    """Say why a run is not the first one with a change; None where the change took effect."""
+    return why_not_resumed(other) or "; ".join(not_in_effect([first, other])) or None
 
 
 def what_did_not_happen(manifest: RunManifest) -> str | None:

@@ -2,8 +2,7 @@
 
 The reference is a run of a baseline. Perturbations are the same run but for one unit in the last
 place of one weight, seeds the same but for the seed, changes the same but for a setting. Each is
-compared with the reference in its test metrics, its predictions and its parameters. What follows
-from the distances is for `luck.scale` to say. Without torch.
+compared in its test metrics, predictions and parameters; `luck.scale` judges. Without torch.
 """
 
 import math
@@ -18,6 +17,7 @@ from twinrun import artifacts
 from twinrun.comparison import outputs
 from twinrun.comparison.distances import differing_elements, relative, squares
 from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
+from twinrun.comparison.happened import not_changed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, write_noise
 from twinrun.comparison.pair import why_no_pair
 from twinrun.config.rule_records import ListedRun
@@ -185,6 +185,8 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     # The reference is no pair with itself, but it has metrics.
     if reason is not None and listed["kind"] != "reference":
         return _without(listed, "not comparable", reason)
+    if listed["kind"] == "change" and (without := not_changed(first.manifest, run.manifest)):
+        return _without(listed, "not run", without)
     if listed["kind"] == "perturbation" and run.manifest["perturbed"] is None:
         return _without(listed, "not run", "there is no weight that could be changed")
     found = {m["name"]: _value(m["kind"], of, first, run) for m, of in measures}
@@ -199,6 +201,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
             elif measure["kind"] not in ("metric", "parameters") and "predict" in others:
                 found[measure["name"]] = OTHER_ROWS
     values = {name: v for name, v in found.items() if isinstance(v, float) and math.isfinite(v)}
+    lacking = {name: v for name, v in found.items() if name not in values}
     is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
     is_equal &= outputs.are_same(first.manifest["metrics"], run.manifest["metrics"])
     is_equal &= outputs.are_same(first.predictions, run.predictions)
@@ -213,12 +216,9 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
         values=values,
         lacks={
             name: value if isinstance(value, str) else run.manifest["no_result"] or f"it is {value}"
-            for name, value in found.items()
-            if name not in values
+            for name, value in lacking.items()
         },
-        not_finite=[
-            name for name, value in found.items() if name not in values and isinstance(value, float)
-        ],
+        not_finite=[name for name, value in lacking.items() if isinstance(value, float)],
     )
 
 

@@ -143,8 +143,9 @@ def ranked(
     # Infinity has no sign here: where the highest is best, too, a choice without a number comes
     # last. Sorting is stable, so choices of one mean stay in the order of the runs.
     choices.sort(key=lambda c: sign * _mean(c["values"]) if c["values"] else math.inf)
-    for rank_of_choice, choice in enumerate(choices, start=1):
-        choice["rank"] = rank_of_choice if choice["values"] else None
+    means = [_mean(choice["values"]) for choice in choices if choice["values"]]
+    for choice, mean in zip(choices, means, strict=False):  # those without come last
+        choice["rank"] = 1 + means.index(mean)  # equals share it: their order is the config's
     return choices
 
 

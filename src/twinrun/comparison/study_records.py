@@ -179,7 +179,8 @@ class Choice(TypedDict):
     label: str
     """The same for a reader, without what all choices share."""
     rank: int | None
-    """From 1, by the mean; None where a seed that gave others a number gave it none."""
+    """From 1, by the mean, and shared by those of one mean; None where a seed that gave others a
+    number gave it none."""
     values: list[float]
     """The metric, in the order of the ranking's `seeds`; empty of a choice without a rank."""
     lacks: str | None

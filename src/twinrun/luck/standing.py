@@ -21,6 +21,8 @@ class Placed:
 
     label: str
     """How it is called for a reader."""
+    rank: int
+    """From 1, by the mean; shared by those of one mean."""
     scatter: Scatter
     """Mean and standard deviation of its values over seeds."""
     p: float | None
@@ -40,6 +42,11 @@ class Standing:
     """Those without one, and why."""
     seeds: int
     """How many seeds each mean is of."""
+
+    @property
+    def firsts(self) -> list[Placed]:
+        """Those of the best mean: where several share it, nothing puts one before another."""
+        return [choice for choice in self.placed if choice.rank == 1]
 
     @property
     def rivals(self) -> list[Placed]:
@@ -67,7 +74,8 @@ class Standing:
 
 def standing(ranking: Ranking) -> Standing:
     """Compare the first choice of a ranking with each of the others."""
-    choices = [choice for choice in ranking["choices"] if choice["rank"] is not None]
+    ranked = [(c["rank"], c) for c in ranking["choices"] if c["rank"] is not None]
+    choices = [choice for _, choice in ranked]
     scatters = [scatter(choice["values"]) for choice in choices]
     differences = [welch(scatters[0], other) for other in scatters[1:]]
     measured = iter(adjusted([found.p for found in differences if found is not None]))
@@ -75,12 +83,13 @@ def standing(ranking: Ranking) -> Standing:
     placed = [
         Placed(
             label=choice["label"],
+            rank=rank,
             scatter=found,
             p=p,
             is_rival=bool(index) and not (p is not None and p < LEVEL),
         )
-        for index, (choice, found, p) in enumerate(
-            zip(choices, scatters, [None, *ps][: len(choices)], strict=True)
+        for index, ((rank, choice), found, p) in enumerate(
+            zip(ranked, scatters, [None, *ps][: len(choices)], strict=True)
         )
     ]
     return Standing(

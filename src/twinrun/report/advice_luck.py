@@ -9,13 +9,13 @@ from twinrun.luck.standing import standing
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, each_once, listed, sentence
 from twinrun.verdicts.contest import OPPOSED, alike_from, pairing
+from twinrun.verdicts.means import spread
 from twinrun.verdicts.noise import luck, outliers_of
 from twinrun.verdicts.rows import VerdictRow
 from twinrun.verdicts.sweep import (
     metric_in,
     not_finite_beside,
     of_samples,
-    spread,
     without_number,
 )
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
-from twinrun.formatting import measure
+from twinrun.formatting import measure, p_value
 from twinrun.luck.floor import SEEDS, Floor, floors
 from twinrun.luck.scale import Scale, scale_of
 from twinrun.luck.worth import weigh
 from twinrun.report.results import Results
 from twinrun.verdicts.noise import distance, ground, needed, outliers_of, what
-from twinrun.verdicts.sweep import p_value
 
 
 def section(results: Results) -> dict[str, object]:

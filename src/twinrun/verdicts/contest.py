@@ -1,20 +1,18 @@
 """The verdict on two candidates: is the first better than the second, or just luckier?"""
 
 from twinrun.comparison.study_records import Ranking
-from twinrun.formatting import count, measure, percent, plural
+from twinrun.formatting import count, measure, p_value, percent, plural
 from twinrun.luck.contest import Contest, candidates, contest, may_diverge
 from twinrun.luck.forecast import POWER
 from twinrun.luck.welch import Difference, same
 from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.means import NONE_AHEAD, digits_apart, seeds_still, spread
 from twinrun.verdicts.rows import Verdict
 from twinrun.verdicts.sweep import (
     metric_in,
     not_finite_beside,
     of_samples,
-    p_value,
     resumed_beside,
-    seeds_still,
-    spread,
     without_number,
 )
 
@@ -45,16 +43,18 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if found.first is None or found.second is None:
         return (found.reason or "") + without_number(ranking)
     a, b = candidates(ranking)
-    seeds = found.first.number
+    seeds, digits = found.first.number, digits_apart((found.first, found.second))
     compared = (
         f"{ranking['best']} {metric_in(ranking)} is best, mean over {count(seeds)} "
-        f"seed{'' if seeds == 1 else 's'}: {spread(found.first)} of {a['label']}, "
-        f"{spread(found.second)} of {b['label']}"
+        f"seed{'' if seeds == 1 else 's'}: {spread(found.first, digits)} of {a['label']}, "
+        f"{spread(found.second, digits)} of {b['label']}"
     )
     aside = of_samples(ranking) + without_number(ranking) + not_finite_beside(ranking)
     aside += resumed_beside(ranking)
     if seeds < 2:
-        luck = "from one seed only, so this may be luck: list more under contest.seeds"
+        is_tied = found.first.mean == found.second.mean
+        luck = NONE_AHEAD if is_tied else "from one seed only, so this may be luck"
+        luck += ": list more under contest.seeds"
         return f"{compared}; {luck}{aside}"
     within = within_margin(ranking, found)
     if found.is_same:
@@ -63,7 +63,9 @@ def measured(ranking: Ranking, found: Contest) -> str:
     if found.difference is None:
         are_same = same(found.first, found.second)
         alike = "both give the same, but for a millionth" if are_same else "no seed changes that"
-        luck = "" if same(found.first, found.second) else ", so how much is luck was not measured"
+        if a["values"] == b["values"]:
+            alike = "both give the same from each of these seeds"
+        luck = "" if are_same else ", so how much is luck was not measured"
         return f"{compared}; {alike}{luck}{aside}"
     apart = f"apart by {_apart(found.difference)}, p {p_value(found.difference.p)}"
     if found.answer == "undecided":

@@ -5,14 +5,13 @@ from typing import get_args
 
 from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable
-from twinrun.formatting import count, digits_for, measure, percent, plural
+from twinrun.formatting import count, digits_for, measure, p_value, percent, plural
 from twinrun.luck.floor import Floor, floors
 from twinrun.luck.scale import Scale, scale_of
 from twinrun.luck.sensitivity import seeds_are_more, told_from
 from twinrun.luck.worth import Weighed, Worth, weigh
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
-from twinrun.verdicts.sweep import p_value
 
 SEED_OR_ROUNDING = "Does another seed change the result more than rounding does?"
 WORTH = "What are changes worth, on the scale of rounding and of seeds?"

@@ -12,12 +12,17 @@ from twinrun.comparison.conditions import listed
 from twinrun.comparison.noise_records import NoiseTable
 from twinrun.comparison.ranking import NOT_LOGGED
 from twinrun.comparison.study_records import Ranking
-from twinrun.formatting import count, digits_for, measure, plural
+from twinrun.formatting import count, measure, p_value, plural
 from twinrun.luck.floor import Floor, floors
-from twinrun.luck.forecast import MOST_SEEDS
 from twinrun.luck.standing import Placed, Standing, standing
-from twinrun.luck.welch import Scatter
 from twinrun.verdicts.evidence import Evidence
+from twinrun.verdicts.means import (
+    NONE_AHEAD,
+    UNMOVED,
+    digits_apart,
+    seeds_still,
+    spread,
+)
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
 FINISHED = "Did every trial of the sweep finish?"
@@ -36,8 +41,7 @@ def finished(ranking: Evidence[Ranking]) -> Verdict:
         if trial["ended"] == "finished" and trial["lacks"] and trial["lacks"] not in NOT_LOGGED
     ]
     if broken:
-        more = [f"{len(broken) - MOST_NAMED} more"] if len(broken) > MOST_NAMED else []
-        clauses.append(f"but without a number: {_and([*broken[:MOST_NAMED], *more])}")
+        clauses.append(f"but without a number: {_named(broken)}")
     measured = "; ".join(clauses)
     return _verdict(ranking, "finished", FINISHED, "yes" if done == number else "no", measured)
 
@@ -45,6 +49,12 @@ def finished(ranking: Evidence[Ranking]) -> Verdict:
 def _and(labels: Sequence[str]) -> str:
     *others, last = labels
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def _named(labels: Sequence[str]) -> str:
+    """Name the first of many, and how many more there are."""
+    more = len(labels) - MOST_NAMED
+    return _and(labels) if more <= 0 else _and([*labels[:MOST_NAMED], f"{more} more"])
 
 
 def best(ranking: Evidence[Ranking], noises: Sequence[NoiseTable] = ()) -> list[Verdict]:
@@ -139,7 +149,8 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
     """
     first, rivals = found.placed[0], found.rivals
     measured_as, beside = f"{ranking['best']} {metric_in(ranking)}", _beside(ranking, found)
-    alone = f"{measured_as}: {measure(first.scatter.mean)} with {first.label}"
+    names = _named([choice.label for choice in found.firsts])
+    alone = f"{measured_as}: {measure(first.scatter.mean)} with {names}"
     if len(found.placed) < 2:
         return "undecided", f"{alone}; there is no other choice to compare it with{beside}"
     if found.seeds < 2:
@@ -152,15 +163,17 @@ def ground(ranking: Ranking, found: Standing, floor: Floor | None = None) -> tup
         of = f" of the {count(len(found.placed))} that can be compared" if found.beside else ""
         samples = of_samples(ranking)
         return "yes", f"best{of}: {_shown(first)}; {mean}; {told}, {next_one}{samples}{beside}"
-    names = [_shown(choice) for choice in (first, *rivals)]
-    more = len(names) - MOST_NAMED
-    named = _and(names) if more <= 0 else _and([*names[:MOST_NAMED], f"{more} more"])
+    digits = digits_apart([choice.scatter for choice in (first, *rivals)])
+    named = _named([_shown(choice, digits) for choice in (first, *rivals)])
     return "undecided", f"undecided between {named}; {mean}; {_still(found)}{beside}"
 
 
 def _from_one_seed(found: Standing, floor: Floor | None) -> str:
     """Say how far the first is from the next, beside what is luck; one seed decides nothing."""
-    first, second = found.placed[:2]
+    first, behind = found.placed[0], found.placed[len(found.firsts) :]
+    if not behind:
+        return f"{NONE_AHEAD}: list more under sweep.seeds"
+    second = behind[0]
     apart = abs(first.scatter.mean - second.scatter.mean)
     if floor is None:
         return "from one seed only, so this order may be luck: list more under sweep.seeds"
@@ -178,56 +191,20 @@ def _from_one_seed(found: Standing, floor: Floor | None) -> str:
 
 def _still(found: Standing) -> str:
     """Say what it would take to decide."""
-    unmoved = [rival.label for rival in found.unmoved]
+    unmoved = found.unmoved
     if len(unmoved) == len(found.rivals):
-        return UNMOVED
+        is_tied = all(rival.rank == 1 for rival in unmoved)
+        return "no seed changes these values, and none is ahead" if is_tied else UNMOVED
     still = seeds_still(found.needed, found.seeds)
     if not unmoved:
         return still
     # The first is as unmoved as these: it is told from the others by their scatter alone.
-    names = _and([found.placed[0].label, *unmoved])
+    names = _and([found.placed[0].label, *(rival.label for rival in unmoved)])
     return f"no seed changes the values of {names}; of the others {still}"
 
 
-UNMOVED = "no seed changes these values, so how much of the order is luck was not measured"
-
-
-def seeds_still(needed: int | None, seeds: int) -> str:
-    """Say how many seeds would decide.
-
-    >>> seeds_still(7, 3)
-    '7 seeds would probably tell such a difference (4 more)'
-    """
-    if needed is None:
-        return f"no number of seeds up to {count(MOST_SEEDS)} would probably tell"
-    needed = max(needed, seeds + 1)
-    return (
-        f"{plural(needed, 'seed')} would probably tell such a difference "
-        f"({count(needed - seeds)} more)"
-    )
-
-
-def spread(found: Scatter) -> str:
-    """Write a mean with its 95 % interval, which is seen however narrow it is."""
-    if found.interval is None:
-        return measure(found.mean)
-    low, high = found.interval
-    digits = digits_for(max(abs(low), abs(high)), high / 2 - low / 2)
-    low, mean, high = (measure(value, digits) for value in (low, found.mean, high))
-    return f"{mean} ({low} to {high})"
-
-
-def p_value(p: float) -> str:
-    """Write a probability.
-
-    >>> p_value(0.0123), p_value(1e-9)
-    ('= 0.012', '< 0.001')
-    """
-    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
-
-
-def _shown(choice: Placed) -> str:
-    return f"{choice.label} with {spread(choice.scatter)}"
+def _shown(choice: Placed, digits: int = 3) -> str:
+    return f"{choice.label} with {spread(choice.scatter, digits)}"
 
 
 def _beside(ranking: Ranking, found: Standing) -> str:
