@@ -1,6 +1,7 @@
 """A checkpoint of several workers is there as a whole or not at all, whoever fails, and when."""
 
 import errno
+import shutil
 import threading
 
 import pytest
@@ -142,6 +143,23 @@ def test_a_kill_leaves_the_one_checkpoint_or_the_other(tmp_path, monkeypatch, mo
     together(tmp_path, write("epoch3.ckpt"))
     assert_last(tmp_path, "epoch3.ckpt")
     assert len([*tmp_path.glob("*.ckpt")]) == COUNT
+
+
+def test_a_kill_while_the_folder_is_removed_leaves_no_part_of_a_checkpoint_in_use(
+    tmp_path, monkeypatch
+):
+    """Red before: of a folder whose trace had gone the checkpoint was used, and failed."""
+    together(tmp_path, write("epoch1.ckpt"))
+
+    def killed(path, **_):
+        raise Killed
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    found, _ = together(tmp_path, lambda kept, rank: kept.remove() if rank == 0 else None)
+    assert isinstance(found[0], Killed)
+    found, said = together(tmp_path, last)
+    assert found == [None] * COUNT
+    assert said == [[]] * COUNT
 
 
 @pytest.mark.parametrize("corrupt", range(COUNT))

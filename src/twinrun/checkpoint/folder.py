@@ -235,6 +235,9 @@ class Folder:
 
     def remove(self) -> None:
         """Remove the folder, when the training has been finished."""
+        # First of all: of a kill in between no checkpoint is left without what lies beside it.
+        with suppress(OSError):
+            self.forget()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
