@@ -3,6 +3,7 @@
 import errno
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -46,7 +47,7 @@ def together(folder, act, count=COUNT, identity=None):
         kept = Folder(folder, identity or {"rank": 0}, said[rank].append, worker)
         try:
             found[rank] = act(kept, rank)
-        except (TwinrunError, Killed, threading.BrokenBarrierError) as error:
+        except (TwinrunError, OSError, Killed, threading.BrokenBarrierError) as error:
             found[rank] = error
             if isinstance(error, Killed):
                 shared[1].abort()
@@ -120,6 +121,22 @@ def test_a_full_disk_at_one_worker_leaves_the_checkpoint_before(tmp_path, failin
     assert found == [None] * COUNT
     assert all("No space left on device" in text for (text,) in said)
     assert_last(tmp_path, "epoch1.ckpt")
+    assert len([*tmp_path.glob("*.ckpt")]) == COUNT
+
+
+def test_an_older_checkpoint_that_cannot_be_removed_ends_no_training(tmp_path, monkeypatch):
+    """Red before: the first worker's training ended, though a newer checkpoint was whole."""
+    together(tmp_path, write("epoch1.ckpt"))
+
+    def refused(path, **_):
+        raise OSError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    found, said = together(tmp_path, write("epoch2.ckpt"))
+    monkeypatch.undo()
+    assert (found, said) == ([None] * COUNT, [[]] * COUNT)
+    assert_last(tmp_path, "epoch2.ckpt")
+    together(tmp_path, write("epoch3.ckpt"))
     assert len([*tmp_path.glob("*.ckpt")]) == COUNT
 
 

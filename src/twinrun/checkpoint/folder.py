@@ -159,7 +159,8 @@ class Folder:
             kept = {each["file"] for each in files if each is not None}
             for other in self._folder.glob("*.ckpt"):
                 if other.name not in kept:
-                    other.unlink()
+                    with suppress(OSError):  # tried again behind the next one
+                        other.unlink()
 
     def _unused(self, name: str) -> str:
         """Return a name that no file has: the one in use stays whole until the entry changes."""
