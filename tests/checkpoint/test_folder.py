@@ -1,7 +1,9 @@
 """A checkpoint of several workers is there as a whole or not at all, whoever fails, and when."""
 
 import errno
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -45,7 +47,7 @@ def together(folder, act, count=COUNT, identity=None):
         kept = Folder(folder, identity or {"rank": 0}, said[rank].append, worker)
         try:
             found[rank] = act(kept, rank)
-        except (TwinrunError, Killed, threading.BrokenBarrierError) as error:
+        except (TwinrunError, OSError, Killed, threading.BrokenBarrierError) as error:
             found[rank] = error
             if isinstance(error, Killed):
                 shared[1].abort()
@@ -122,6 +124,22 @@ def test_a_full_disk_at_one_worker_leaves_the_checkpoint_before(tmp_path, failin
     assert len([*tmp_path.glob("*.ckpt")]) == COUNT
 
 
+def test_an_older_checkpoint_that_cannot_be_removed_ends_no_training(tmp_path, monkeypatch):
+    """Red before: the first worker's training ended, though a newer checkpoint was whole."""
+    together(tmp_path, write("epoch1.ckpt"))
+
+    def refused(path, **_):
+        raise OSError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    found, said = together(tmp_path, write("epoch2.ckpt"))
+    monkeypatch.undo()
+    assert (found, said) == ([None] * COUNT, [[]] * COUNT)
+    assert_last(tmp_path, "epoch2.ckpt")
+    together(tmp_path, write("epoch3.ckpt"))
+    assert len([*tmp_path.glob("*.ckpt")]) == COUNT
+
+
 @pytest.mark.parametrize("moment", ["before the entry", "behind the entry"])
 def test_a_kill_leaves_the_one_checkpoint_or_the_other(tmp_path, monkeypatch, moment):
     together(tmp_path, write("epoch1.ckpt"))
@@ -142,6 +160,23 @@ def test_a_kill_leaves_the_one_checkpoint_or_the_other(tmp_path, monkeypatch, mo
     together(tmp_path, write("epoch3.ckpt"))
     assert_last(tmp_path, "epoch3.ckpt")
     assert len([*tmp_path.glob("*.ckpt")]) == COUNT
+
+
+def test_a_kill_while_the_folder_is_removed_leaves_no_part_of_a_checkpoint_in_use(
+    tmp_path, monkeypatch
+):
+    """Red before: of a folder whose trace had gone the checkpoint was used, and failed."""
+    together(tmp_path, write("epoch1.ckpt"))
+
+    def killed(path, **_):
+        raise Killed
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    found, _ = together(tmp_path, lambda kept, rank: kept.remove() if rank == 0 else None)
+    assert isinstance(found[0], Killed)
+    found, said = together(tmp_path, last)
+    assert found == [None] * COUNT
+    assert said == [[]] * COUNT
 
 
 @pytest.mark.parametrize("corrupt", range(COUNT))

@@ -491,6 +491,29 @@ def test_random_numbers_that_are_others_cost_one_attempt(tmp_path):
         assert fit(folder)[1] == []
 
 
+class Forgetting(Telling):
+    """Says where it is, and does not go there."""
+
+    def load_state_dict(self, state):
+        pass
+
+
+class ForgettingLoaders(Points):
+    def train_dataloader(self):
+        return Forgetting(TensorDataset(self.inputs, self.targets), 16)
+
+
+@pytest.mark.parametrize("in_epoch", [None, every(1)])
+def test_the_first_batch_behind_a_stop_is_compared_also_where_a_checkpoint_is_due(
+    tmp_path, in_epoch
+):
+    """Red before: one was written at once, and that of which the batch was expected forgotten."""
+    fit(tmp_path, ForgettingLoaders, Small, kill=3, in_epoch=every(2))
+    with pytest.raises(TwinrunError, match="the first batch after the stop is another one"):
+        fit(tmp_path, ForgettingLoaders, Small, in_epoch=in_epoch)
+    assert fit(tmp_path, ForgettingLoaders, Small)[1] == []
+
+
 class Clock(pl.Callback):
     """Has each batch take so many seconds, and an epoch's end none."""
 

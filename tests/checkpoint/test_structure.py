@@ -10,6 +10,7 @@ from resumed import assert_resumed, fit
 from small import Restless
 from torch.optim import optimizer as torch_optimizer
 
+from twinrun.checkpoint.same_code import code_of
 from twinrun.checkpoint.structure import Structure
 
 
@@ -347,3 +348,9 @@ def test_a_scripted_layer_is_looked_at():
     assert not list(of_two.changed(look(torch.nn.Linear(2, 2), torch.nn.ReLU())))
     (said,) = [s for s in look(torch.nn.Linear(2, 2)).changed(of_two) if "other layers" in s]
     assert said.startswith("inner of LightningModule has other layers")
+
+
+def test_what_torch_compile_puts_around_a_function_is_no_other_function():
+    """Red before: it wraps `_init_group` of optimizers; no compiled training had a checkpoint."""
+    assert code_of(torch.compiler.disable(scaled)) == code_of(scaled)
+    assert code_of(torch.compiler.disable(scaled)) != code_of(scaled_if_linear)

@@ -23,6 +23,11 @@ class FirstBatch:
         """
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a batch is still to be compared."""
+        return self._fingerprint is not None and self._folder.expected is not None
+
     def comes(self, batch: object) -> str | None:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         expected, self._folder.expected = self._folder.expected, None

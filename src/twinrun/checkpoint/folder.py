@@ -159,7 +159,8 @@ class Folder:
             kept = {each["file"] for each in files if each is not None}
             for other in self._folder.glob("*.ckpt"):
                 if other.name not in kept:
-                    other.unlink()
+                    with suppress(OSError):  # tried again behind the next one
+                        other.unlink()
 
     def _unused(self, name: str) -> str:
         """Return a name that no file has: the one in use stays whole until the entry changes."""
@@ -235,6 +236,9 @@ class Folder:
 
     def remove(self) -> None:
         """Remove the folder, when the training has been finished."""
+        # First of all: of a kill in between no checkpoint is left without what lies beside it.
+        with suppress(OSError):
+            self.forget()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -171,6 +171,8 @@ class Resumable(pl.Callback):
         if epoch is None or not batches or left is None:
             return
         is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
+        # Another checkpoint would be taken of data of which nobody knows yet that they went on.
+        is_due = is_due and not self._first_batch.is_awaited
         is_short = self._in_epoch is None and epoch.is_short(left)
         told = self._together.firsts_number(LEAVE if is_short else is_due)
         if told == LEAVE:

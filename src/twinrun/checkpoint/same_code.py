@@ -18,6 +18,8 @@ _LIBRARIES += ("torch.nn.modules.lazy", "torch.nn.parallel.")
 
 def code_of(value: object) -> Code:
     """Stand for something that can be called: a function, a method, a partial, an object."""
+    # Where it first compiles, torch wraps methods of optimizers so that they are not compiled.
+    value = getattr(value, "_torchdynamo_orig_callable", value)
     if isinstance(value, functools.partial):
         code = code_of(value.func)
         return code if code == A_LIBRARYS else ("partial", code)
