@@ -17,7 +17,7 @@ training alone. Where another batch comes first behind a checkpoint, the trainin
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytorch_lightning as pl
 
@@ -202,8 +202,7 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if the data did not go on where the checkpoint was taken.
         """
-        if (why := self._first_batch.comes(batch)) is not None:
-            self._break_off(why)
+        self._break_off_if(self._first_batch.comes(batch))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Notice a stream that has ended, where a batch came after the checkpoint.
@@ -211,8 +210,7 @@ class Resumable(pl.Callback):
         Raises:
             TwinrunError: if it has.
         """
-        if (why := self._first_batch.came_not()) is not None:
-            self._break_off(why)
+        self._break_off_if(self._first_batch.came_not())
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
@@ -240,13 +238,13 @@ class Resumable(pl.Callback):
 
     def _unless(self, what: str | None) -> None:
         """Go on unless a worker says what is not as it was."""
-        if (why := agreed(self._together, what)) is not None:
-            self._break_off(why)
+        self._break_off_if(agreed(self._together, what))
 
-    def _break_off(self, why: str) -> NoReturn:
-        self._folder.forget()
-        self._give_up(why)
-        raise TwinrunError(f"{why}; the next attempt trains from the beginning")
+    def _break_off_if(self, why: str | None) -> None:
+        if why is not None:
+            self._folder.forget()
+            self._give_up(why)
+            raise TwinrunError(f"{why}; the next attempt trains from the beginning")
 
     def _give_up(self, why: str) -> None:
         self._is_refused = True
