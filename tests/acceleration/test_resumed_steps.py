@@ -167,7 +167,9 @@ def test_variables_that_the_compiler_sets_itself_do_not_count(monkeypatch):
     )
     names = {*re.findall(r"""environ(?:\.setdefault\(|\[)['"](\w+)['"](?:\] = |,)""", text)}
     assert "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR" in names
-    trainer = SimpleNamespace(optimizers=[])
+    trainer = SimpleNamespace(
+        optimizers=[], lr_scheduler_configs=[], callbacks=[], lightning_module=torch.nn.Module()
+    )
     for name in names:
         monkeypatch.delenv(name, raising=False)
     before = Exchanged(trainer)
