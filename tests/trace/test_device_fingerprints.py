@@ -16,7 +16,7 @@ from tracing import rows_of
 
 from twinrun.comparison.comparable import are_comparable
 from twinrun.config.traced_steps import TracedSteps
-from twinrun.trace import device_hash, samples, step_fingerprints
+from twinrun.trace import device_hash, parameter_sample, samples, step_fingerprints
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.trace.hash_kinds import ARRAY, batch_on_host, kinds_of
 from twinrun.trace.pending import Pending, fetch, value_of
@@ -34,7 +34,7 @@ def on_gpu(monkeypatch):
     """Have every tensor count as lying on a GPU."""
 
     def patch(answer=True):
-        for module in (step_fingerprints, samples):
+        for module in (step_fingerprints, samples, parameter_sample):
             monkeypatch.setattr(module, "is_on_gpu", lambda tensor: answer)
 
     patch()
@@ -418,6 +418,6 @@ def test_on_a_gpu_no_hook_waits_but_the_last(is_deterministic, monkeypatch):
 def test_a_gpu_gives_the_fingerprints_that_the_stand_in_gives(on_gpu):
     tensor = torch.randn(1000)
     known = fingerprint_at_once(tensor)
-    for module in (step_fingerprints, samples):
+    for module in (step_fingerprints, samples, parameter_sample):
         module.is_on_gpu = device_hash.is_on_gpu
     assert fingerprint_at_once(tensor.cuda()) == known

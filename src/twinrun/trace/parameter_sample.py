@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from twinrun.trace.device_hash import is_on_gpu
 from twinrun.trace.fingerprints import DENSE, is_plain
 from twinrun.trace.pending import Pending
 from twinrun.trace.step_fingerprints import elements_of
@@ -70,7 +71,9 @@ class ParameterSample:
         found = []
         for name, (shape, _) in self._chosen.items():
             now = parameters.get(name)
-            if now is None or type(now) not in DENSE or not (now.is_cpu and is_plain(now)):
+            if now is None or type(now) not in DENSE or not is_plain(now):
+                return None
+            if not now.is_cpu or is_on_gpu(now):
                 return None
             if now.dtype is not self._dtype or now.shape != shape:
                 return None
