@@ -163,15 +163,19 @@ def test_seeds_are_trials_of_their_own(tmp_path):
     assert (choice["name"], choice["values"]) == ("digits~lr~0.1/one-worker", [0.5, 0.6])
 
 
-def test_choices_are_ranked_by_their_mean_over_seeds(tmp_path):
-    """0.2 has the best trial, and 0.1 the best mean."""
-    planted = {0.1: (0.7, 0.72), 0.2: (0.9, 0.1), 0.3: (0.95, "failed: ValueError: x")}
-    runs = [
-        write_trial(tmp_path, rate, value, seed=seed)
+def write_trials(folder, planted):
+    """Write a trial for each rate and seed; the values of a rate are those of seeds 1, 2, ..."""
+    return [
+        write_trial(folder, rate, value, seed=seed)
         for rate, values in planted.items()
         for seed, value in enumerate(values, start=1)
     ]
-    found = ranked(tmp_path, runs)
+
+
+def test_choices_are_ranked_by_their_mean_over_seeds(tmp_path):
+    """0.2 has the best trial, and 0.1 the best mean."""
+    planted = {0.1: (0.7, 0.72), 0.2: (0.9, 0.1), 0.3: (0.95, "failed: ValueError: x")}
+    found = ranked(tmp_path, write_trials(tmp_path, planted))
     assert [(c["label"], c["rank"]) for c in found["choices"]] == [
         ("lr 0.1", 1),
         ("lr 0.2", 2),
@@ -185,12 +189,7 @@ def test_choices_are_ranked_by_their_mean_over_seeds(tmp_path):
 def test_choices_of_one_mean_share_a_rank(tmp_path):
     """Red before: ranks 1 to 4, the first by the order of the config alone."""
     planted = {0.1: (0.5, 0.7), 0.2: (0.9, 0.8), 0.3: (0.8, 0.9), 0.4: (0.5, 0.7)}
-    runs = [
-        write_trial(tmp_path, rate, value, seed=seed)
-        for rate, values in planted.items()
-        for seed, value in enumerate(values, start=1)
-    ]
-    found = ranked(tmp_path, runs)
+    found = ranked(tmp_path, write_trials(tmp_path, planted))
     assert [(c["label"], c["rank"]) for c in found["choices"]] == [
         ("lr 0.2", 1),
         ("lr 0.3", 1),
@@ -203,12 +202,7 @@ def test_choices_of_one_mean_share_a_rank(tmp_path):
 
 def test_a_seed_that_gave_none_a_number_is_left_aside(tmp_path):
     planted = {0.1: (0.7, "stopped: SIGTERM"), 0.2: (0.6, float("inf"))}
-    runs = [
-        write_trial(tmp_path, rate, value, seed=seed)
-        for rate, values in planted.items()
-        for seed, value in enumerate(values, start=1)
-    ]
-    found = ranked(tmp_path, runs)
+    found = ranked(tmp_path, write_trials(tmp_path, planted))
     assert (found["seeds"], found["without_number"]) == ([1], [2])
     assert [choice["values"] for choice in found["choices"]] == [[0.7], [0.6]]
 
