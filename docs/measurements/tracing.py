@@ -8,7 +8,8 @@ batch 32 of 3x224x224 with momentum, and a transformer of 19.4 million at 8 sequ
 with Adam. On two threads where nothing else is said. The tracer's hooks are timed themselves, from
 the fourth step on, when all is compiled: epochs with and without them differ by more than the hooks
 take. Names of cases measure these alone; `--cpu` counts the processor's time, on one thread, for a
-machine that is shared.
+machine that is shared. `--gpu` trains on a GPU, where the hash runs behind the hooks: there
+trainings with and without tracing are compared, each at least 200 steps long.
 """
 
 import os
@@ -38,7 +39,8 @@ from twinrun.workloads.digits import DigitImages, Digits
 from twinrun.workloads.peaks import Peaks, PeaksGrid
 
 LEFT_OUT = 3  # steps, of which one is plain, one compiles and one allocates
-IS_CPU = "--cpu" in sys.argv
+STEPS_ON_GPU = 200
+IS_CPU, IS_GPU = "--cpu" in sys.argv, "--gpu" in sys.argv
 clock = time.process_time if IS_CPU else time.perf_counter
 HOOKS = ("on_train_batch_start", "on_before_optimizer_step", "on_train_batch_end")
 
@@ -66,6 +68,24 @@ def _timed(name: str) -> Any:
 
 for _name in HOOKS:
     setattr(TimedTracer, _name, _timed(_name))
+
+
+class StepClock(pl.Callback):
+    """Counts the seconds of the steps that follow the first ones, with what they left to a GPU."""
+
+    def __init__(self) -> None:
+        self.started, self.seconds = 0.0, 0.0
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+        """Begin."""
+        if trainer.global_step == LEFT_OUT:
+            torch.cuda.synchronize()
+            self.started = clock()
+
+    def on_train_end(self, *_: object) -> None:
+        """End."""
+        torch.cuda.synchronize()
+        self.seconds = clock() - self.started
 
 
 class Block(nn.Module):
@@ -192,44 +212,71 @@ CASES = {
     "ResNet-18": Case(resnet18, {"threads": 2}, 2),
     "transformer": Case(transformer, {"threads": 2}, 2),
 }
+# As above, in settings that a GPU has.
+ON_GPU = {
+    **{name: case for name, case in CASES.items() if "fast" not in name},
+    "digits, replayed": Case(digits, {"threads": 1, "cuda_graph": True}, 3),
+    "peaks, fast": Case(peaks, {"threads": 2, "compile": "step", "cuda_graph": True}, 3),
+}
 
 
-def ratio(made: Made, variant: Variant, epochs: int) -> float:
-    """Train on the batches; give the time of a step with tracing over that without."""
+def train(made: Made, variant: Variant, epochs: int, callbacks: list[pl.Callback]) -> None:
+    """Train on the batches."""
     module, batches = made
     torch.set_num_threads(1 if IS_CPU else variant.threads)
-    tracer = TimedTracer()
     trainer = pl.Trainer(
-        accelerator="cpu",
+        accelerator=variant.accelerator,
+        devices=1,
         max_epochs=epochs,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,
-        callbacks=[Speed(module, variant), tracer],
+        callbacks=[Speed(module, variant), *callbacks],
     )
     with compiler_switches():
         trainer.fit(module, DataLoader(cast("Dataset[Any]", batches), batch_size=None))
+
+
+def ratio_of_trainings(case: Case, path: str, variant: Variant) -> float:
+    """Give the time of a training with tracing over that of one without."""
+    clocks = []
+    for callbacks in ([Tracer()], []):
+        made = case.made(path)
+        epochs = -(-STEPS_ON_GPU // len(made[1]))
+        clocks.append(StepClock())
+        train(made, variant, epochs, [*callbacks, clocks[-1]])
+    traced, untraced = clocks
+    return traced.seconds / untraced.seconds
+
+
+def ratio(case: Case, path: str, variant: Variant) -> float:
+    """Give the time of a step with tracing over that without, from the time of its hooks."""
+    tracer = TimedTracer()
+    train(case.made(path), variant, case.epochs, [tracer])
     whole = tracer.ended - tracer.started
     return whole / (whole - tracer.seconds)
 
 
 def main() -> None:
     """Measure and print."""
-    path, *names = (argument for argument in sys.argv[1:] if argument != "--cpu")
+    path, *names = (argument for argument in sys.argv[1:] if "--" not in argument)
     settings = yaml.safe_load(SCHEMA.read_text())["properties"]["variants"]["additionalProperties"]
     defaults = {name: entry["default"] for name, entry in settings["properties"].items()}
     print("| a traced step takes so many times as long | median | over the trainings |")
     print("| --- | --- | --- |")
     with own_cache() as cache:
         os.environ |= cache
-        for name in names or CASES:
-            case = CASES[name]
-            given = {**defaults, "accelerator": "cpu", "deterministic": False, **case.settings}
+        cases, accelerator = (ON_GPU, "gpu") if IS_GPU else (CASES, "cpu")
+        measure = ratio_of_trainings if IS_GPU else ratio
+        for name in names or cases:
+            case = cases[name]
+            given = {**defaults, "accelerator": accelerator, "deterministic": False}
+            given |= case.settings
             variant = convert(given, Variant)
             pl.seed_everything(1, verbose=False)
-            ratios = [ratio(case.made(path), variant, case.epochs) for _ in range(case.rounds)]
+            ratios = [measure(case, path, variant) for _ in range(case.rounds)]
             low, high = min(ratios), max(ratios)
             middle = statistics.median(ratios)
             print(f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} |", flush=True)

@@ -14,6 +14,7 @@ from faithfulness import ordinary_modules, table
 from sampled import one_in
 
 from twinrun.acceleration.compilation import traced_only
+from twinrun.acceleration.cuda_graph import record
 from twinrun.acceleration.evidence import Recorder
 from twinrun.acceleration.proof import compare
 from twinrun.config.definitions import TrainerArguments, Training, Variant, Workload
@@ -54,7 +55,7 @@ def training_of(name, variant):
 
 
 @cache
-def plain(name, epochs, perturbation=0.0, *, keeps_workers=False):
+def plain(name, epochs, perturbation=0.0, *, keeps_workers=False, accelerator="cpu"):
     """Train as a script of the user's would: nothing of Twinrun's but what looks on."""
     loading = {"data_workers": 2, "persistent_workers": True} if keeps_workers else {}
     recorder = Recorder(perturbation=perturbation)
@@ -63,7 +64,8 @@ def plain(name, epochs, perturbation=0.0, *, keeps_workers=False):
         data = ordinary_modules.Points(**loading)
         module = getattr(ordinary_modules, name)()
         pl.Trainer(
-            accelerator="cpu",
+            accelerator=accelerator,
+            devices=1,
             precision="64-true",
             max_epochs=epochs,
             callbacks=[recorder],
@@ -95,13 +97,33 @@ def fast(name, changes, epochs, generates_code=False):
         return recorder.evidence, assembly.speed.in_parts
 
 
+def count_replays(monkeypatch):
+    """Count what CUDA records and replays."""
+    counted = replay_stand_in.Replays()
+
+    def counting(step):
+        replay, result = record(step)
+        counted.recorded += 1
+
+        def counting_replay():
+            counted.replayed += 1
+            replay()
+
+        return counting_replay, result
+
+    monkeypatch.setattr("twinrun.acceleration.cuda_graph.record", counting)
+    return counted
+
+
 def check(name, setting, monkeypatch, *, changes=None, **options):
     """Hold a cell to the table."""
     changes = changes or {**table.SETTINGS, **table.SLOW_SETTINGS}[setting]
     kind, why = table.expected(name, setting)
     epochs = EPOCHS
+    accelerator = changes.get("accelerator", "cpu")
     if changes.get("cuda_graph"):
-        replays, epochs = replay_stand_in.put_in_place(monkeypatch), CAPTURED_EPOCHS
+        in_place = count_replays if accelerator == "gpu" else replay_stand_in.put_in_place
+        replays, epochs = in_place(monkeypatch), CAPTURED_EPOCHS
     if kind == "refused" and name in table.UNSEEN:
         with pytest.raises(TwinrunError, match=why), traced_only():
             prove(training_of(name, replace(PLAIN, **changes)))
@@ -113,7 +135,7 @@ def check(name, setting, monkeypatch, *, changes=None, **options):
         assert any(key in str(refusal.value) for key in changes)
         return
     found, in_parts = fast(name, changes, epochs, **options)
-    expected, perturbed = plain(name, epochs), plain(name, epochs, EPSILON)
+    expected, perturbed = (plain(name, epochs, p, accelerator=accelerator) for p in (0.0, EPSILON))
 
     def comparison():
         # Plain training was seen to repeat, in `tests/training`.
@@ -182,6 +204,29 @@ GENERATED_CELLS = [
 @pytest.mark.parametrize(("name", "setting"), GENERATED_CELLS)
 def test_generated_code_changes_nothing(name, setting, monkeypatch):
     check(name, setting, monkeypatch, generates_code=True)
+
+
+# A step that is replayed is captured for real here. Of the settings with compiled steps, whose code
+# takes long to make, each has five modules.
+GPU_CELLS = [
+    (name, setting)
+    for setting in ("cuda_graph", "optimizer: foreach", "optimizer: fused")
+    for name in table.NAMES
+] + [
+    (name, setting)
+    for setting in ("compile: step", "compile: module", "compile: step, cuda_graph")
+    for name in ("StepSchedule", "Dropout", "Convolution", "Buffers", "Plain")
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("name", "setting"), GPU_CELLS)
+def test_a_setting_changes_nothing_on_a_gpu(name, setting, monkeypatch):
+    changes = {**table.SETTINGS, **table.SLOW_SETTINGS}[setting]
+    is_compiled = "compile" in changes
+    changes = {**changes, "accelerator": "gpu"}
+    check(name, setting, monkeypatch, changes=changes, generates_code=is_compiled)
 
 
 @pytest.mark.slow
