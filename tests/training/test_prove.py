@@ -5,19 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import replay_stand_in
 import torch
 from example_trainings import VARIANT, WORKLOAD, state_of_this_process
 
 from twinrun.acceleration import between, roundings, whole_step
 from twinrun.acceleration.compilation import traced_only
+from twinrun.acceleration.cuda_graph import CudaGraph
 from twinrun.acceleration.evidence import Recorded
 from twinrun.acceleration.proof import compare
 from twinrun.config.definitions import Training, Variant, Workload
 from twinrun.errors import TwinrunError
 from twinrun.training import prove as proving
 from twinrun.training import remembered_proofs
-from twinrun.training.few_batches import few_of
-from twinrun.training.prove import ShortlyTrained, prove
+from twinrun.training.few_batches import BATCHES, few_of
+from twinrun.training.prove import EPOCHS, ShortlyTrained, prove
 from twinrun.training.remembered_proofs import proven
 
 HERE = Path(__file__).parents[1]
@@ -426,6 +428,19 @@ def test_an_event_that_rounding_may_cause_is_looked_for_before_a_refusal(meets_i
         (leg,) = prove(training, train)["legs"]
         assert (leg["left_out"], leg["losses"]["judged"]) == (1, 2)
         assert draws == list(range(max(meets_it) + 1))
+
+
+@pytest.mark.parametrize("changes", [{}, {"compile": "step"}, {"precision": "64-true"}])
+def test_steps_that_are_captured_are_compared_over_all_epochs(changes, monkeypatch):
+    """Red before: the plain training had fewer epochs, so that every captured step was refused."""
+    replays = replay_stand_in.put_in_place(monkeypatch)
+    variant = Variant(**{**VARIANT, "deterministic": False, "cuda_graph": True, **changes})
+    with traced_only():
+        found = prove(training_of("EpochSchedule", variant))
+    assert found["steps"] == BATCHES * (EPOCHS + CudaGraph.CALLS_TO_WARM_UP)
+    assert replays.replayed > replays.recorded > 0
+    for leg in found["legs"]:
+        assert leg["losses"]["judged"] == leg["losses"]["of"] == found["steps"]
 
 
 def test_who_has_short_trainings_done_elsewhere_asks_nothing_of_a_gpu(monkeypatch):

@@ -44,6 +44,8 @@ class ShortTraining:
 
     training: Training
     """The run or timing whose fast steps are to be proven, or its plain counterpart."""
+    epochs: int
+    """How many; as many with fast steps as with plain ones."""
     perturbation: float = 0.0
     """By how much all initial weights are changed, relative to each."""
     draw: int = 0
@@ -161,9 +163,10 @@ def _leg(
         OtherComputationError: if a value is off; `own` is the variant that is then named.
     """
     variant = training.variant
-    slow = ShortTraining(training=replace(training, variant=plain(variant)))
+    epochs = _epochs(training)
+    slow = ShortTraining(training=replace(training, variant=plain(variant)), epochs=epochs)
     # First: a setting that cannot be is refused at once.
-    found = train(ShortTraining(training=training, is_traced=is_traced))
+    found = train(ShortTraining(training=training, epochs=epochs, is_traced=is_traced))
     expected, again = train(slow), train(slow)
     epsilon = expected.epsilon
     perturbed: list[Recorded] = []
@@ -188,6 +191,14 @@ def _leg(
                 f"{named(own)} does not compute what the plain step computes: {error}"
             ) from error
     return judgement, found
+
+
+def _epochs(training: Training) -> int:
+    """Return how many epochs show all that a variant does."""
+    # Each shape is warmed up and captured before it is replayed.
+    warm_up = CudaGraph.CALLS_TO_WARM_UP if training.variant.cuda_graph else 0
+    schedule = training.workload.trainer.accumulation()
+    return EPOCHS + warm_up + (len(schedule) if isinstance(schedule, dict) else 0)
 
 
 def _raise_of_machine(error: Exception) -> None:
@@ -220,12 +231,8 @@ def train_shortly(asked: ShortTraining) -> ShortlyTrained:
         if variant.accumulate > 1:
             accumulated = told.accumulation(variant.accumulate)
             accumulate(module, data, micro_batches=variant.accumulate, accumulated=accumulated)
-        # Each shape is warmed up and captured before it is replayed.
-        epochs = EPOCHS + (CudaGraph.CALLS_TO_WARM_UP if variant.cuda_graph else 0)
-        if isinstance(told.accumulate_grad_batches, dict):
-            epochs += len(told.accumulate_grad_batches)
         trainer = trainer_of(
-            variant, told, root=empty, callbacks=[speed, recorder], max_epochs=epochs
+            variant, told, root=empty, callbacks=[speed, recorder], max_epochs=asked.epochs
         )
         trainer.limit_train_batches = BATCHES
         trainer.limit_val_batches = 1 if trainer.limit_val_batches else 0
