@@ -19,6 +19,8 @@ IGNORED = (
     "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",  # set for good by whatever compiles first
     "TORCHINDUCTOR_CACHE_DIR",
     "PYTORCH_NVML_BASED_CUDA_CHECK",  # by the first import of Lightning
+    "CUDA_DEVICE_ORDER",  # by Lightning's first training on a GPU
+    *("TRITON_CACHE_DIR", "TRITON_PTXAS_PATH"),  # by the first step that is compiled for one
 )
 
 

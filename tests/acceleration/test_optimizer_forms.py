@@ -4,10 +4,22 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from example_trainings import VARIANT
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from twinrun.acceleration.optimizer_forms import OptimizerForms
 from twinrun.acceleration.steps import set_up
+from twinrun.config.definitions import Variant
+from twinrun.errors import TwinrunError
+
+FUSED = Variant(**{**VARIANT, "optimizer": "fused"})
+
+
+class Own(torch.optim.Optimizer):
+    """Knows the word, and no class of torch's that could be asked."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr, "fused": None, "foreach": None})
 
 
 class Breaks(torch.optim.SGD):
@@ -90,3 +102,35 @@ def test_a_group_that_is_added_later_is_seen_not_to_have_the_form(forms, form):
     optimizer.add_param_group({"params": list(late.parameters())})
     optimizer.step()
     assert forms.found == {f"{form} (Adam)", "for-loop (some groups of Adam)"}
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD, torch.optim.Adagrad])
+def test_parameters_that_a_fused_form_does_not_take_are_refused_before_the_first_step(kind, forms):
+    """Red before: torch said so in the first step, which failed."""
+    parameter = torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    optimizer = kind([torch.nn.Parameter(torch.zeros(2)), parameter], lr=0.1)
+    with pytest.raises(TwinrunError) as refusal:
+        set_up(optimizer, FUSED)
+    said = f"optimizer: {kind.__name__} has no fused form for parameters of torch.complex64 on cpu"
+    assert str(refusal.value) == said
+    assert not any(group.get("fused") for group in optimizer.param_groups)
+    set_up(kind([torch.nn.Parameter(torch.zeros(2))], lr=0.1), FUSED)
+    assert forms.found == set()  # what was tried is no update
+
+
+def test_a_fused_form_that_is_not_torchs_is_left_to_its_optimizer():
+    optimizer = Own([torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))], lr=0.1)
+    set_up(optimizer, FUSED)
+    assert optimizer.param_groups[0]["fused"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_fused_form_that_only_a_cpu_has_is_refused_on_a_gpu():
+    on_cpu, on_gpu = (
+        torch.optim.Adagrad([torch.nn.Parameter(torch.zeros(2, device=device))], lr=0.1)
+        for device in ("cpu", "cuda")
+    )
+    set_up(on_cpu, FUSED)
+    with pytest.raises(TwinrunError, match=r"of torch\.float32 on cuda"):
+        set_up(on_gpu, FUSED)

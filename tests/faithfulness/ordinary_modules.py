@@ -265,7 +265,7 @@ class ParameterHook(Plain):
     def __init__(self):
         super().__init__()
         mask = torch.arange(FEATURES * 4).reshape(4, FEATURES) % 2
-        self.first.weight.register_hook(lambda gradient: gradient * mask)
+        self.first.weight.register_hook(lambda gradient: gradient * mask.to(gradient))
 
 
 class Tied(Plain):

@@ -91,6 +91,13 @@ REFUSED = {
     },
 }
 
+# What a GPU alone has not.
+REFUSED_ON_GPU = {
+    "optimizer: fused": {
+        "CountsInUpdate": "Adagrad has no fused form for parameters of torch.float64 on cuda"
+    }
+}
+
 # Another computation by what the setting is. Of micro-batches: these modules do something with each
 # of them. The study `matrix` measures how much that is.
 STATISTICS = "its batch statistics are those of micro-batches"
@@ -117,9 +124,11 @@ ANOTHER = {
 }
 
 
-def expected(name: str, setting: str) -> tuple[str, str]:
+def expected(name: str, setting: str, accelerator: str = "cpu") -> tuple[str, str]:
     """Return what a setting makes of a module, and why: equal, in parts, refused or another."""
     changes = {**SETTINGS, **SLOW_SETTINGS}[setting]
+    if accelerator == "gpu" and name in REFUSED_ON_GPU.get(setting, {}):
+        return "refused", REFUSED_ON_GPU[setting][name]
     if name in REFUSED.get(setting, {}):
         return "refused", REFUSED[setting][name]
     if name in ANOTHER.get(setting, {}):

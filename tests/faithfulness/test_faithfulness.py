@@ -118,9 +118,9 @@ def count_replays(monkeypatch):
 def check(name, setting, monkeypatch, *, changes=None, **options):
     """Hold a cell to the table."""
     changes = changes or {**table.SETTINGS, **table.SLOW_SETTINGS}[setting]
-    kind, why = table.expected(name, setting)
-    epochs = EPOCHS
     accelerator = changes.get("accelerator", "cpu")
+    kind, why = table.expected(name, setting, accelerator)
+    epochs = EPOCHS
     if changes.get("cuda_graph"):
         in_place = count_replays if accelerator == "gpu" else replay_stand_in.put_in_place
         replays, epochs = in_place(monkeypatch), CAPTURED_EPOCHS

@@ -385,11 +385,12 @@ def test_on_a_gpu_no_hook_waits_but_the_last(is_deterministic, monkeypatch):
     original, torch_mode = fetch, torch.cuda.get_sync_debug_mode()
 
     def allowed(values):
+        strict = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("default")
         try:
             original(values)
         finally:
-            torch.cuda.set_sync_debug_mode("error")
+            torch.cuda.set_sync_debug_mode(strict)
 
     monkeypatch.setattr("twinrun.trace.step_record.fetch", allowed)
 

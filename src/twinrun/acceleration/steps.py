@@ -17,6 +17,7 @@ Layouts are in `acceleration.placement`; they help most in a compiled step.
 import inspect
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import cast
 
 import pytorch_lightning as pl
 import torch
@@ -172,9 +173,39 @@ def set_up(optimizer: torch.optim.Optimizer, variant: Variant) -> None:
         return
     if form not in optimizer.defaults:
         raise TwinrunError(f"optimizer: {type(optimizer).__name__} has no {form} form")
+    if form == "fused":
+        _check_fused(optimizer)
     for group in optimizer.param_groups:
         # Both keys, since the module may have asked for the other form.
         group["fused"], group["foreach"] = form == "fused", form == "foreach"
+
+
+def _check_fused(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse parameters whose device or dtype the fused form does not take, as torch knows them.
+
+    Raises:
+        TwinrunError: naming them.
+    """
+    ancestors = type(optimizer).__mro__
+    ours = ancestors[: ancestors.index(torch.optim.Optimizer)]
+    of_torch = [kind for kind in ours if kind.__module__.startswith("torch.optim.")]
+    if not of_torch:  # an optimizer of somebody else's, which asks by itself
+        return
+    made = cast("Callable[..., torch.optim.Optimizer]", of_torch[0])
+    kinds = {(p.device, p.dtype) for group in optimizer.param_groups for p in group["params"]}
+    for device, dtype in kinds:
+        # Only a step asks: one that moves nothing of the module's, without the hooks of all
+        # optimizers, which would take it for an update.
+        tried = torch.zeros(1, device=device, dtype=dtype, requires_grad=True)
+        tried.grad = torch.zeros_like(tried)
+        try:
+            with torch.no_grad():
+                inspect.unwrap(of_torch[0].step)(made([tried], fused=True))
+        except RuntimeError:
+            name = type(optimizer).__name__
+            raise TwinrunError(
+                f"optimizer: {name} has no fused form for parameters of {dtype} on {device.type}"
+            ) from None
 
 
 def is_fast(variant: Variant) -> bool:
