@@ -45,13 +45,12 @@ def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callback
     )
     tracer, metrics, module = Tracer(), EpochMetrics(), module()
     trainer = pl.Trainer(
-        accelerator="cpu",
         callbacks=[kept, tracer, metrics, *callbacks, Kill(kill)],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"num_sanity_val_steps": 0, "max_epochs": EPOCHS, **options},
+        **{"accelerator": "cpu", "num_sanity_val_steps": 0, "max_epochs": EPOCHS, **options},
     )
     last = kept.last()
     with contextlib.suppress(Killed):

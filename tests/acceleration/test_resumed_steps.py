@@ -42,8 +42,9 @@ class Forms(pl.Callback):
 
     def __init__(self, speed):
         self.forms = []
-        own = speed._fast.form
-        speed._fast.form = lambda *arguments: self.note(own(*arguments))
+        if speed._fast is not None:
+            own = speed._fast.form
+            speed._fast.form = lambda *arguments: self.note(own(*arguments))
 
     def note(self, form):
         self.forms.append(form)
@@ -53,7 +54,7 @@ class Forms(pl.Callback):
         return {}  # nothing that the training needs
 
 
-def train(name, folder, *, epochs=4, stop=None, in_epoch=None):
+def train(name, folder, *, variant=STEP, epochs=4, stop=None, in_epoch=None):
     """Train, from the last checkpoint if there is one; return the weights and the steps' forms."""
     torch.compiler.reset()
     said = []
@@ -66,7 +67,7 @@ def train(name, folder, *, epochs=4, stop=None, in_epoch=None):
     )
     training = Training(
         workload=workload,
-        variant=STEP,
+        variant=variant,
         seed=1,
         dataset=None,
         search_path=[str(HERE / "faithfulness")],
@@ -76,7 +77,7 @@ def train(name, folder, *, epochs=4, stop=None, in_epoch=None):
         forms = Forms(assembly.speed)
         stops = [] if stop is None else [StopAt(*stop) if isinstance(stop, tuple) else StopAt(stop)]
         trainer = trainer_of(
-            STEP,
+            variant,
             workload.trainer,
             root=assembly.root,
             callbacks=[resumable, assembly.speed, forms, *stops],
@@ -179,3 +180,33 @@ def test_variables_that_the_compiler_sets_itself_do_not_count(monkeypatch):
     monkeypatch.setenv("OF_A_USER", "1")
     (found,) = before.changed(Exchanged(trainer))
     assert "OF_A_USER" in found
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", ["Dropout", "EpochSchedule", "BatchNorm"])
+@pytest.mark.parametrize("in_epoch", [None, lambda trainer, done: True])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"compile": "step"},
+        {"cuda_graph": True},
+        {"compile": "step", "cuda_graph": True},
+        {"precision": "16-mixed"},
+        {"precision": "bf16-mixed", "cuda_graph": True},
+        {"optimizer": "fused"},
+    ],
+    ids=str,
+)
+def test_on_a_gpu_steps_go_on_in_the_same_bits(name, in_epoch, changes, tmp_path):
+    """Captured ones are warmed up anew, and so are done in another way at first."""
+    variant = Variant(**{**VARIANT, "accelerator": "gpu", **changes})
+    options = {"variant": variant, "epochs": 9, "in_epoch": in_epoch}
+    weights, _, _ = train(name, tmp_path / "whole", **options)
+    stop = 7 if in_epoch is None else (7, 1)
+    train(name, tmp_path / "stopped", stop=stop, **options)
+    again, _, said = train(name, tmp_path / "stopped", **options)
+    assert said == []
+    assert {key: value.tolist() for key, value in again.items()} == {
+        key: value.tolist() for key, value in weights.items()
+    }
