@@ -414,6 +414,7 @@ def test_gradients_on_a_gpu_are_weighted_and_timed(tmp_path):
         whole_batch = WholeBatch(workers, [], None, None)
         gradients = torch.rand(2**20, device="cuda")
         assert torch.equal(whole_batch.weighted_sum(gradients.clone()).wait(), gradients)
+        whole_batch.end_step()
         assert whole_batch.seconds() > 0
         assert whole_batch.seconds() == 0
     finally:

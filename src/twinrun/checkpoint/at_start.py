@@ -10,13 +10,14 @@ from typing import Any, TypedDict
 
 import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
-    copied,
+    given_back,
     is_plain,
+    kept,
     looked_at,
     set_attribute,
     states_of_attributes,
@@ -68,7 +69,7 @@ def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:
     values = unshared(trainer, {k: v for k, v in _attributes(trainer).items() if k in same})
     return AtStart(
         looks=dict(looks),
-        values={key: tree_map(copied, value) for key, value in values.items() if _is_kept(value)},
+        values={key: kept(value) for key, value in values.items() if _is_kept(value)},
     )
 
 
@@ -126,7 +127,7 @@ def _called(trainer: pl.Trainer, key: str) -> str:
 
 
 def _set(trainer: pl.Trainer, key: str, value: object) -> None:
-    value = tree_map(copied, value)
+    value = given_back(value, trainer.strategy.root_device)
     if key.startswith(_CALLBACK):
         index, name = key.removeprefix(_CALLBACK).split(" ", 1)
         setattr(vars(trainer)["callbacks"][int(index)], name.partition(".")[2], value)

@@ -33,7 +33,7 @@ def add_left_out(
     left_out = {
         name: tensor.detach().cpu()
         for name, tensor in tensors_of(module)
-        if name not in held or not _is_same(held[name], tensor.detach().cpu())
+        if name not in held or not _is_same(held[name], tensor.detach())
     }
     if left_out:
         # Read anew: the file that is written must not be the one that memory is mapped to.
@@ -48,6 +48,7 @@ def add_left_out(
 def _is_same(saved: torch.Tensor, tensor: torch.Tensor) -> bool:
     if (saved.shape, saved.dtype) != (tensor.shape, tensor.dtype):
         return False
+    tensor = tensor.to(saved.device)  # a state that was made by hand may lie elsewhere
     if tensor.layout is not torch.strided:
         return torch.equal(saved, tensor)
     left, right = (each.contiguous().reshape(-1).view(torch.uint8) for each in (saved, tensor))

@@ -30,6 +30,8 @@ _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_i
 _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 _OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
 _PLAIN = (bool, int, float, str, type(None))
+_KINDS = ("cpu", "cuda", "mps")  # of devices; ASSUME that a training has one GPU
+ON_GPU = "twinrun: a tensor on the GPU"  # the only key of a mapping that stands for one
 
 
 def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict[str, str]:
@@ -74,7 +76,7 @@ def changed_attributes(
         elif not shared.isdisjoint(handles(value, LIBRARIES)):
             refused.append(f"{called} changes, and is shared with another attribute or tensor")
         elif owner == "module" and is_plain(value):
-            plain.setdefault(path, {})[name] = tree_map(copied, value)
+            plain.setdefault(path, {})[name] = kept(value)
         else:
             refused.append(f"{called} changes while the training runs, and no checkpoint holds it")
     return plain, refused
@@ -113,7 +115,7 @@ def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
     parts = dict(module.named_modules())
     for path, values in saved.items():
         for name, value in values.items():
-            set_attribute(parts[path], name, value)
+            set_attribute(parts[path], name, given_back(value, module.device))
 
 
 def set_attribute(part: torch.nn.Module, name: str, value: Any) -> None:
@@ -199,10 +201,9 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
 def is_plain(value: object) -> bool:
     """Say whether a checkpoint can hold a value as data alone, and a copy stands for it."""
     if isinstance(value, torch.Tensor):
-        # On a GPU it would come back elsewhere.
         is_made_of_others = value.layout is not torch.strided or value.is_nested
         is_made_of_others = is_made_of_others or value.is_quantized
-        return type(value) is torch.Tensor and value.device.type == "cpu" and not is_made_of_others
+        return type(value) is torch.Tensor and value.device.type in _KINDS and not is_made_of_others
     if isinstance(value, _PLAIN):
         return True
     if type(value) is dict:
@@ -210,6 +211,28 @@ def is_plain(value: object) -> bool:
     return type(value) in (list, tuple) and all(map(is_plain, cast(list, value)))
 
 
-def copied(leaf: object) -> object:
-    """Return a tensor of its own, and anything else as it is."""
+def kept(value: object) -> object:
+    """Return a copy of a plain value for a checkpoint, which is loaded to the CPU's memory."""
+    return tree_map(_kept, value)
+
+
+def given_back(value: object, device: torch.device) -> object:
+    """Return a copy of what `kept` gave, with the tensors of a GPU on this device."""
+    return tree_map(lambda leaf: _given_back(leaf, device), value, is_leaf=_was_on_gpu)
+
+
+def _kept(leaf: object) -> object:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    own = leaf.detach().clone()
+    return own if own.is_cpu else {ON_GPU: own.cpu()}
+
+
+def _given_back(leaf: object, device: torch.device) -> object:
+    if _was_on_gpu(leaf):
+        return cast("dict[str, torch.Tensor]", leaf)[ON_GPU].to(device, copy=True)
     return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _was_on_gpu(value: object) -> bool:
+    return type(value) is dict and value.keys() == {ON_GPU}
