@@ -74,7 +74,8 @@ def _no_leaks(request):
     assert _environment() == environment
     assert _switches() == switches
     left = set(psutil.Process().children(recursive=True)) - children
-    assert not [process for process in left if process.is_running()]
+    # Where mpi4py is installed, Lightning asks MPI for a cluster, whose daemon stays.
+    assert not [each for each in left if each.is_running() and each.name() != "orted"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
 """What a user can mend, in one sentence; and any exception in one."""
 
+import re
+
 from twinrun.signals import signal_behind
 
 
@@ -33,7 +35,11 @@ def sentence_of(error: BaseException) -> str:
         )
     no_memory = ("out of memory", "can't allocate memory", "cannot allocate memory")
     if isinstance(error, MemoryError) or any(words in first.lower() for words in no_memory):
-        return f"out of memory ({first}): give the job more memory or make its batch smaller"
+        # torch goes on with the memory of each process on the GPU.
+        told = re.split(r"\.? (?:Process \d|Including non-PyTorch)", first)[0]
+        is_gpus = re.match("CUDA|HIP|MPS", told)
+        remedy = "use a GPU with more" if is_gpus else "give the job more memory"
+        return f"out of memory ({told}): {remedy} or make its batch smaller"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename or 'while writing'}"
     name = type(error).__name__

@@ -157,3 +157,16 @@ def test_a_cache_that_lies_around_the_users_code_hides_none_of_it(tmp_path, monk
     assert not is_outside(str(tmp_path / f"triton/0/{name.upper()}/launcher.so"))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     assert is_outside(str(tmp_path / f"qb/{name}.py"))
+
+
+@pytest.mark.parametrize("variable", ["TRITON_HOME", "HOME"])
+def test_what_triton_builds_in_its_own_folder_is_no_code_of_the_users(
+    tmp_path, monkeypatch, variable
+):
+    """Red before: what it asks a GPU by was taken for the user's, and changed with its cache."""
+    monkeypatch.delenv("TRITON_HOME", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    folder = tmp_path / ".triton/cache/XU5DT2AO5BD5AEHEYGLPP5LRDFHHCUEJT4LGDVLB4STXUGVGHFPA"
+    assert not is_outside(str(folder / "cuda_utils.cpython-312-x86_64-linux-gnu.so"))
+    assert is_outside(str(tmp_path / ".triton/own.py"))
+    assert is_outside(str(tmp_path / "own.py"))

@@ -97,7 +97,16 @@ def test_a_job_ends_with_a_killed_parent(tmp_path):
         (MemoryError("std::bad_alloc"), "out of memory (std::bad_alloc): give"),
         (
             RuntimeError("CUDA out of memory. Tried"),
-            "out of memory (CUDA out of memory. Tried): give",
+            "out of memory (CUDA out of memory. Tried): use a GPU with more or make",
+        ),
+        (
+            RuntimeError(
+                "CUDA out of memory. Tried to allocate 200.00 GiB. GPU 0 has a total capacity of "
+                "79.18 GiB of which 70.44 GiB is free. Process 757 has 990.00 MiB memory in use. "
+                "Including non-PyTorch memory, this process has 810.00 MiB memory in use."
+            ),
+            "out of memory (CUDA out of memory. Tried to allocate 200.00 GiB. GPU 0 has a total "
+            "capacity of 79.18 GiB of which 70.44 GiB is free): use a GPU with more",
         ),
         (
             RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),

@@ -10,6 +10,7 @@ in Python (a counter, the epoch) is seen by the proof only (`acceleration.proof`
 https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 """
 
+import gc
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
@@ -123,11 +124,24 @@ class CudaGraph(Generic[Result]):
 def record(step: Callable[[], Result]) -> tuple[Callable[[], None], Result]:
     """Record what a step launches, without doing it; return the replay and the step's result."""
     graph = torch.cuda.CUDAGraph()
+    # What Python frees meanwhile (an older graph, memory of another stream) may ask CUDA for what
+    # no capture survives: one of some 150 captures was lost on an H100.
+    gc.collect()
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        result = _captured(graph, step)
+    finally:
+        if was_collecting:
+            gc.enable()
+    return graph.replay, result
+
+
+def _captured(graph: torch.cuda.CUDAGraph, step: Callable[[], Result]) -> Result:
     # It sets a side stream of its own, since the default stream cannot be captured.
     # Other threads may go on: a loader's that pins memory would end the capture of a "global" mode.
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        result = step()
-    return graph.replay, result
+        return step()
 
 
 def aside(step: Callable[[], Result]) -> Result:

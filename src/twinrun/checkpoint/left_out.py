@@ -37,7 +37,7 @@ def add_left_out(
     }
     if left_out:
         # Read anew: the file that is written must not be the one that memory is mapped to.
-        whole = torch.load(path, weights_only=True)
+        whole = torch.load(path, map_location="cpu", weights_only=True)
         whole[key]["left_out"] = left_out
         # Of a full disk torch's own writer raises what nobody could tell from a fault.
         written = io.BytesIO()

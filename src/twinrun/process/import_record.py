@@ -103,10 +103,13 @@ def _is_generated(path: Path) -> bool:
 
     The cache alone says too little: a shell may put it where the user's code lies, too.
     """
-    # torch sets the first variable for itself, where nobody has.
-    for folder in (Path(os.environ[name]).resolve() for name in FOLDERS if name in os.environ):
-        if path.is_relative_to(folder):
-            return any(HASH.match(part) for part in path.relative_to(folder).parts)
+    # torch sets the first variable for itself, where nobody has. Triton has a folder of its own,
+    # where it builds what it needs to know of a GPU before torch tells it another one:
+    # https://github.com/triton-lang/triton/blob/v3.6.0/python/triton/knobs.py
+    of_triton = Path(os.environ.get("TRITON_HOME") or Path.home(), ".triton")
+    for folder in (*(os.environ[name] for name in FOLDERS if name in os.environ), of_triton):
+        if path.is_relative_to(cache := Path(folder).resolve()):
+            return any(HASH.match(part) for part in path.relative_to(cache).parts)
     return False
 
 
