@@ -1,8 +1,10 @@
 """Captured steps of several shapes, with a stand-in for CUDA graphs on a CPU."""
 
 import copy
-from contextlib import contextmanager
+import gc
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import replay_stand_in
@@ -174,3 +176,20 @@ def test_other_threads_may_use_the_gpu_while_a_step_is_captured(monkeypatch):
     monkeypatch.setattr("torch.cuda.graph", capture)
     record(lambda: None)
     assert asked == {"capture_error_mode": "thread_local"}
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_nothing_is_collected_while_a_step_is_recorded(monkeypatch, was_on):
+    monkeypatch.setattr("torch.cuda.CUDAGraph", lambda: SimpleNamespace(replay=None))
+    monkeypatch.setattr("torch.cuda.graph", lambda *_, **__: nullcontext())
+    collecting = gc.isenabled()
+    try:
+        (gc.enable if was_on else gc.disable)()
+        _, found = record(gc.isenabled)
+        assert not found
+        assert gc.isenabled() == was_on
+        with pytest.raises(ValueError, match="breaks"):
+            record(lambda: failing(ValueError("breaks"))(None, 0))
+        assert gc.isenabled() == was_on
+    finally:
+        (gc.enable if collecting else gc.disable)()
