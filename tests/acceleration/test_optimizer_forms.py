@@ -118,6 +118,15 @@ def test_parameters_that_a_fused_form_does_not_take_are_refused_before_the_first
     assert forms.found == set()  # what was tried is no update
 
 
+def test_an_optimizer_that_was_made_fused_leaves_the_scale_to_the_trainer_as_foreach():
+    """Red before: torch broke the first step of `16-mixed` off."""
+    _, optimizer = optimizer_of(torch.optim.Adam, fused=True)
+    assert optimizer._step_supports_amp_scaling
+    set_up(optimizer, SimpleNamespace(optimizer="foreach"))
+    assert not optimizer._step_supports_amp_scaling
+    optimizer.step()
+
+
 def test_a_fused_form_that_is_not_torchs_is_left_to_its_optimizer():
     optimizer = Own([torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))], lr=0.1)
     set_up(optimizer, FUSED)

@@ -649,3 +649,13 @@ def test_of_a_large_array_a_part_is_looked_at(monkeypatch, kind):
     values[:] = 1
     assert data_in_place._content(kind(values)) != before
     assert data_in_place._content(kind(values.reshape(20, 50)).T) is not None
+
+
+@pytest.mark.parametrize("most", [64, 1 << 20])
+def test_a_tensor_on_a_gpu_is_known_by_its_content(monkeypatch, most):
+    """Red before: by its version, which that of another tensor in its place is, too."""
+    monkeypatch.setattr(data_in_place, "MOST_BYTES", most)
+    one, other = torch.zeros(1000), torch.full((1000,), 0.5)
+    assert one._version == other._version
+    found = [data_in_place._content_on_gpu(each, "0") for each in (one, one.clone(), other)]
+    assert found[0] == found[1] != found[2]

@@ -1,8 +1,11 @@
 """What a step starts with, as it is written."""
 
+import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.precision import Precision
+from small import Points, Small
 
-from twinrun.comparison.step_state import _Alone
+from twinrun.comparison.step_state import _Alone, set_state, state_of
 
 
 def test_of_what_has_its_memory_for_itself_no_copy_is_made():
@@ -22,3 +25,42 @@ def test_what_shares_its_memory_is_written_by_itself(tmp_path):
     for loaded, tensor in zip(again, (whole, part, bits), strict=True):
         assert torch.equal(loaded, tensor)
     assert found[1].untyped_storage().nbytes() == 8
+
+
+class Scaled(Precision):
+    """Has a state that moves, as the scale of `16-mixed` does, which a CPU has not."""
+
+    scale = 65536.0
+
+    def state_dict(self):
+        return {"scale": self.scale}
+
+    def load_state_dict(self, state_dict):
+        self.scale = state_dict["scale"]
+
+
+def test_the_scale_of_a_precision_is_put_back():
+    """Red before: each repeat of a replay went on with the scale of the one before."""
+    precision = Scaled()
+    found = []
+
+    class PutsBack(pl.Callback):
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            precision.scale = 1024.0
+            saved = state_of(trainer, pl_module, {})
+            precision.scale = 2.0
+            set_state(trainer, pl_module, saved)
+            found.append(precision.scale)
+
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        plugins=[precision],
+        max_steps=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[PutsBack()],
+    )
+    trainer.fit(Small(), Points())
+    assert found == [1024.0]

@@ -2,11 +2,13 @@
 
 import linecache
 
+import pytest
 import pytorch_lightning as pl
 import torch
 from small import Small
 
 from twinrun.trace.op_tracer import OpTracer
+from twinrun.trace.scratch import scratch_of
 
 
 class Twice(pl.LightningModule):
@@ -108,3 +110,38 @@ def test_random_draws_and_other_numbers_are_told():
     assert first["aten::bernoulli"]["inputs"] == second["aten::bernoulli"]["inputs"]
     assert first["aten::bernoulli"]["outputs"] != second["aten::bernoulli"]["outputs"]
     assert first["aten::mul"]["inputs"] != second["aten::mul"]["inputs"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "places"),
+    [
+        ("_scaled_dot_product_flash_attention", [6, 7, 8]),
+        ("_scaled_dot_product_efficient_attention", [2, 3]),
+        ("_scaled_dot_product_cudnn_attention", [6, 7, 8]),
+        ("cudnn_batch_norm", [3]),
+        ("_cudnn_rnn", [3]),
+        ("native_batch_norm", []),
+        ("native_dropout", []),
+    ],
+)
+def test_what_a_kernel_leaves_in_memory_that_it_need_not_write_counts_as_unwritten(
+    operation, places
+):
+    func = getattr(torch.ops.aten, operation).default
+    result = tuple(torch.full((1,), index) for index in range(len(func._schema.returns)))
+    assert [int(tensor) for tensor in scratch_of(func, result)] == places
+
+
+def test_scratch_differs_in_no_two_processes(monkeypatch):
+    """Red before: the backward pass of attention was taken for what handed garbage on."""
+    monkeypatch.setattr("twinrun.trace.op_tracer.scratch_of", lambda func, result: [result[1]])
+    contents = []
+    for garbage in (1.0, 2.0):
+        layer = torch.nn.Linear(2, 2)
+        tracer = OpTracer(layer, lambda row, outputs: None)
+        with tracer.following():
+            torch.ops.aten.aminmax(torch.tensor([0.0, garbage]))
+        contents.append(tracer.rows[-1]["writes"])
+    (least, scratch), (again, other) = contents
+    assert least == again
+    assert scratch == other

@@ -66,3 +66,31 @@ def test_a_stream_without_a_length_has_no_time_that_is_left(monkeypatch, batches
     line = progress.Progress("mine", tracer, 1)
     line.on_train_batch_end(trainer, None, None, None, 3)
     assert said == [f"mine: epoch 1 of 1, step 4, loss 0.5, 1 worker{end.removeprefix('1 worker')}"]
+
+
+class Asked:
+    """A tracer that counts how often it waits for the training to say where it is."""
+
+    def __init__(self):
+        self.asked, self.steps = 0, 1
+
+    @property
+    def now(self):
+        self.asked += 1
+        return Now(1, 1, 0.5)
+
+
+def test_a_gpu_is_waited_for_where_something_is_said_alone(tmp_path, monkeypatch):
+    """Red before: three times after each step, as the loss was read before the clock."""
+    clock = iter(range(100))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 1000.0 + next(clock) * 1e-3)
+    monkeypatch.setattr(
+        progress, "SummaryWriter", lambda *_, **__: SimpleNamespace(add_scalar=print)
+    )
+    tracer = Asked()
+    curves = progress.Curves(tmp_path / "tensorboard", tracer)
+    line = progress.Progress("mine", tracer, 1)
+    for index in range(10):
+        curves.on_train_batch_end()
+        line.on_train_batch_end(None, None, None, None, index)
+    assert tracer.asked == 1  # the first point of the curve

@@ -260,6 +260,8 @@ class FastStep:
                 f"module, or leave cuda_graph out"
             )
         self.in_parts = reason
+        for whole in self._wholes.values():
+            whole.give_back()
         print(f"compile: steps are done in parts, because of {reason}", flush=True)
 
 

@@ -25,13 +25,13 @@ def noise_of(epsilon: float) -> float:
 def perturb(parameters: Iterable[torch.Tensor], size: float, draw: int = 0) -> None:
     """Change all weights by a relative size, each up or down; another `draw` decides otherwise."""
     # A generator of its own, so that the global ones draw the same in every training.
-    generator = torch.Generator().manual_seed(draw)
+    generator = torch.Generator("cpu").manual_seed(draw)
     with torch.no_grad():
         for parameter in parameters:
             # Counts and indices, which a module may keep frozen, are not rounded.
             if not (parameter.is_floating_point() or parameter.is_complex()):
                 continue
-            signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
+            signs = torch.randint(0, 2, parameter.shape, generator=generator, device="cpu") * 2 - 1
             # In the parameter's own precision: in float32 there is no number 1 + 2e-16.
             parameter.mul_(1 + size * signs.to(parameter))
 

@@ -178,6 +178,9 @@ def set_up(optimizer: torch.optim.Optimizer, variant: Variant) -> None:
     for group in optimizer.param_groups:
         # Both keys, since the module may have asked for the other form.
         group["fused"], group["foreach"] = form == "fused", form == "foreach"
+    # Of an optimizer that was made fused, which alone takes the scale of `16-mixed` by itself.
+    if form == "foreach" and getattr(optimizer, "_step_supports_amp_scaling", False):
+        vars(optimizer)["_step_supports_amp_scaling"] = False
 
 
 def _check_fused(optimizer: torch.optim.Optimizer) -> None:

@@ -82,6 +82,10 @@ class WholeStep:
         if variant.cuda_graph:
             self._graph = CudaGraph(self._with_logs, self._update.baked)
 
+    def give_back(self) -> None:
+        """Leave the optimizer as plain updates have it."""
+        self._update.give_back()
+
     def is_of(self, optimizer: torch.optim.Optimizer, parameters: Sequence[torch.Tensor]) -> bool:
         """Tell whether the optimizer still has these parameters, its groups and its state."""
         return (
@@ -212,6 +216,15 @@ class Update:
                 # that do not compute with it.
                 device = parameter.device if on_gpu(parameter) else None
                 state["step"] = count.to(dtype=dtype, device=device)
+
+    def give_back(self) -> None:
+        """Have plain updates find their counts where these keep them, and wait for no GPU."""
+        for group in self.groups:
+            if not (group.get("capturable") or group.get("fused")):
+                for parameter in group["params"]:
+                    state = self.double.state.get(parameter, {})
+                    if isinstance(count := state.get("step"), torch.Tensor):
+                        state["step"] = count.cpu()
 
     def read_rates(self) -> None:
         """Take over the rates, which schedulers and hooks set in the optimizer itself."""

@@ -15,6 +15,7 @@ import torch
 import xxhash
 
 from twinrun.checkpoint.held_objects import HeldObjects
+from twinrun.checkpoint.looks import digest
 from twinrun.checkpoint.reached import (
     CUT_SHORT,
     GLOBAL,
@@ -118,12 +119,25 @@ def _state_of(generator: object) -> str:
     return xxhash.xxh3_64_hexdigest(pickle.dumps(generator))
 
 
+def _content_on_gpu(value: torch.Tensor, version: str) -> str:
+    """Hash a tensor, of a large one a part: a GPU may have no room for a copy."""
+    if value.nbytes <= MOST_BYTES:
+        return digest(value)
+    if not value.is_contiguous():
+        return version
+    every = -(-value.nbytes // MOST_BYTES)
+    return f"{version} {digest(value.detach().reshape(-1)[::every])}"
+
+
 def _content(value: torch.Tensor | np.ndarray) -> str:
     if isinstance(value, torch.Tensor):
         is_plain = value.layout is torch.strided and not (value.is_nested or value.is_quantized)
         version = "" if value.is_inference() else str(value._version)
-        if not is_plain or value.is_meta or value.device.type != "cpu":
+        if not is_plain or value.is_meta:
             return version
+        if not value.is_cpu:
+            # A tensor that was put in another's place has the version of a new one.
+            return _content_on_gpu(value, version)
         try:
             array = value.detach().resolve_conj().resolve_neg().numpy()
         except TypeError:  # bfloat16 and others that NumPy does not have

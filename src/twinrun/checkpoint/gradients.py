@@ -10,9 +10,12 @@ import torch
 
 
 def gradients_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return copies of the gradients of the parameters, dense and sparse ones, by name."""
+    """Return copies of the gradients of the parameters, dense and sparse ones, by name.
+
+    On the CPU: a GPU may have no room for as much again.
+    """
     return {
-        name: parameter.grad.detach().clone()
+        name: parameter.grad.detach().to("cpu", copy=True)
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
     }

@@ -88,13 +88,18 @@ def fingerprint_of_batch(batch: object) -> int:
 
 
 def look_at_rng_states() -> dict[str, str]:
-    """Write down the RNG states of Python, NumPy and torch on the CPU, by their names."""
+    """Write down the RNG states of Python, NumPy and torch, also on GPUs, by their names."""
     numpy = np.random.get_state(legacy=False)
     _, words, gauss = random.getstate()
     # Gaussian numbers are drawn in pairs: the second one, kept for later, is state, too.
     of_numpy = f"{numpy['state']['pos']} {numpy['has_gauss']} {numpy['gauss']}".encode()
     of_python = np.array(words, dtype=np.uint32).tobytes() + repr(gauss).encode()
+    of_gpus = torch.cuda.default_generators if torch.cuda.is_initialized() else ()
     return {
+        **{
+            f"cuda {index}": xxhash.xxh3_64_hexdigest(generator.get_state().numpy().data)
+            for index, generator in enumerate(of_gpus)
+        },
         "torch": xxhash.xxh3_64_hexdigest(torch.get_rng_state().numpy().data),
         "numpy": xxhash.xxh3_64_hexdigest(numpy["state"]["key"].tobytes() + of_numpy),
         "python": xxhash.xxh3_64_hexdigest(of_python),
@@ -102,7 +107,7 @@ def look_at_rng_states() -> dict[str, str]:
 
 
 def rng_states_in_a_word() -> str:
-    """Write down the RNG states of Python, NumPy and torch on the CPU in one word."""
+    """Write down the RNG states of Python, NumPy and torch, also on GPUs, in one word."""
     return xxhash.xxh3_64_hexdigest("".join(look_at_rng_states().values()).encode())
 
 

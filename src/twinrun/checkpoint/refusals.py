@@ -47,8 +47,8 @@ def as_data(path: Path) -> Mapping[str, Any]:
         TwinrunError: if it holds other objects, or what runs code.
     """
     try:
-        # With mmap the tensors stay on the disk.
-        return torch.load(path, weights_only=True, mmap=True)
+        # With mmap the tensors stay on the disk; without a device those of a GPU would go there.
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (pickle.UnpicklingError, RuntimeError) as error:
         # torch's message has several paragraphs of advice; what matters is the class it met.
         met = re.search(r"GLOBAL (\S+)", str(error))

@@ -16,6 +16,8 @@ _CHOOSING += ("backends.opt_einsum.enabled", "backends.opt_einsum.strategy")
 _CHOOSING += tuple(
     f"backends.cuda.matmul.allow_{dtype}_reduced_precision_reduction" for dtype in ("fp16", "bf16")
 )
+# Of GPUs; some are newer than the oldest torch.
+_CHOOSING += ("backends.cuda.matmul.allow_fp16_accumulation",)
 _TINY = 1e-323  # the number of torch's documentation of `set_flush_denormal`
 
 
@@ -36,6 +38,8 @@ def switches() -> dict[str, object]:
         "backends.cuda.enable_flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
         "backends.cuda.enable_mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),
         "backends.cuda.enable_math_sdp": torch.backends.cuda.math_sdp_enabled(),
+        "backends.cuda.enable_cudnn_sdp": torch.backends.cuda.cudnn_sdp_enabled(),
+        "backends.cuda.preferred_blas_library": str(torch.backends.cuda.preferred_blas_library()),
         **{name: attrgetter(name)(torch) for name in (*ATTRIBUTES, *_CHOOSING)},
     }
 

@@ -50,6 +50,8 @@ class StepState(TypedDict):
     """Likewise."""
     progress: StepProgress
     """Where in the training the step is."""
+    precision: dict[str, Any]
+    """Of the Trainer's: the scale of the losses of `16-mixed`."""
     process: State
     """Switches and RNG states."""
 
@@ -106,6 +108,7 @@ def state_of(
         "optimizers": [o.state_dict() for o in trainer.optimizers],
         "schedulers": [s.state_dict() for s in schedulers],
         "progress": _progress_of(trainer),
+        "precision": copy.deepcopy(trainer.precision_plugin.state_dict()),
         "process": capture(),
     }
 
@@ -134,6 +137,9 @@ def set_state(trainer: pl.Trainer, module: pl.LightningModule, state: StepState)
     # A scheduler that is not put back would come to its end over the repeats.
     for config, saved in zip(trainer.lr_scheduler_configs, state["schedulers"], strict=True):
         config.scheduler.load_state_dict(copy.deepcopy(saved))
+    # Likewise the scale, which moves with each step that overflows.
+    if state["precision"]:
+        trainer.precision_plugin.load_state_dict(copy.deepcopy(state["precision"]))
     # Last, so that nothing draws a random number after it.
     restore(state["process"])
 

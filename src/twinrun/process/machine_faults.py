@@ -24,6 +24,9 @@ SAID = (
     *("no space left on device", "disk quota exceeded", "input/output error"),
     *("too many open files", "stale file handle", "database or disk is full"),
     *("pytorchstreamwriter failed writing", ". unexpected pos"),
+    # A GPU that is broken, taken or gone: https://docs.nvidia.com/cuda/cuda-runtime-api/
+    *("uncorrectable ecc error", "busy or unavailable", "no cuda-capable device is detected"),
+    *("fallen off the bus", "system not yet initialized", "unspecified launch failure"),
 )
 # https://github.com/pytorch/pytorch/blob/v2.11.0/torch/utils/data/_utils/signal_handling.py
 LOST_WORKER = ("killed by signal", "exited unexpectedly")

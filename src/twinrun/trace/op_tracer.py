@@ -40,6 +40,7 @@ from twinrun.trace.data_flow import (
 )
 from twinrun.trace.fingerprints import fingerprint
 from twinrun.trace.op_rows import READING_BACK, OpRow, Phase
+from twinrun.trace.scratch import scratch_of
 from twinrun.trace.step_fingerprints import fingerprint_at_once
 from twinrun.trace.users_line import users_line
 
@@ -122,7 +123,7 @@ class OpTracer(TorchDispatchMode):
             numbers = [self._shown(tensor) for tensor, _ in written]
         if func._schema.name == READING_BACK:
             numbers = [repr(result)]
-        self._note_written(func, [tensor for tensor, _ in written])
+        self._note_written(func, [tensor for tensor, _ in written], scratch_of(func, result))
         given = [self._use(tensor, lane) for tensor, lane in written]
         flow = self._flow(func, reads, given, generator)
         whole = list({id(t): t for t in [*tensors_in(result), *(t for t, _ in written)]}.values())
@@ -197,7 +198,9 @@ class OpTracer(TorchDispatchMode):
         uses = [self._use(tensor, lane) for tensor, lane in tensors_read(func, args, kwargs)]
         return [*uses, *self._state(generator)], plain
 
-    def _note_written(self, func: OpOverload, tensors: Sequence[torch.Tensor]) -> None:
+    def _note_written(
+        self, func: OpOverload, tensors: Sequence[torch.Tensor], scratch: Sequence[torch.Tensor]
+    ) -> None:
         """Keep account of the memory that nothing has written."""
         numbers = {self._memory.storage(tensor) for tensor in tensors}
         # Such memory holds what was left there: other bytes in another process.
@@ -206,6 +209,7 @@ class OpTracer(TorchDispatchMode):
         # A view writes nothing: its memory stays unwritten, and so does what a longer one adds.
         elif not _is_view(func) and name_of(func) != "resize_":
             self._unwritten -= numbers
+        self._unwritten |= {self._memory.storage(tensor) for tensor in scratch}
 
     def _flow(
         self,

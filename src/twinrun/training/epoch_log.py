@@ -101,6 +101,8 @@ class EpochSeconds(pl.Callback):
         self._started = self._ended = 0.0
         self._seconds = self._exchanged = 0.0
         self._under_way = [0.0, 0.0]
+        self._on_gpu: torch.cuda.Event | None = None
+        """The end of the last step on a GPU, which may still be at it."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the seconds so far, for a checkpoint."""
@@ -127,8 +129,11 @@ class EpochSeconds(pl.Callback):
         self._seconds = self._exchanged = 0.0
         self._go_on()
 
-    def on_train_batch_end(self, *_: object, **__: object) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         """Stop it, unless another step follows."""
+        if trainer.strategy.root_device.type == "cuda":
+            self._on_gpu = torch.cuda.Event()
+            self._on_gpu.record()
         self._ended = time.perf_counter()
         self._team.end_step()
 
@@ -152,6 +157,10 @@ class EpochSeconds(pl.Callback):
         self._started = self._ended = time.perf_counter()
 
     def _pause(self) -> None:
+        if self._on_gpu is not None and not self._on_gpu.query():
+            self._on_gpu.synchronize()
+            self._ended = time.perf_counter()
+        self._on_gpu = None
         self._seconds += self._ended - self._started
         self._exchanged += self._team.communication()
         self._started = self._ended

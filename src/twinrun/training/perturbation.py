@@ -69,9 +69,9 @@ def perturb(
     if not sizes.sum():
         return None
     ends = sizes.cumsum(0)
-    generator = torch.Generator().manual_seed(number)
+    generator = torch.Generator("cpu").manual_seed(number)
     for _ in range(MOST_DRAWS):
-        position = torch.randint(int(ends[-1]), (1,), generator=generator)
+        position = torch.randint(int(ends[-1]), (1,), generator=generator, device="cpu")
         which = int(torch.searchsorted(ends, position, right=True))
         name, parameter = list(trained.items())[which]
         flat = position - (ends[which] - sizes[which])

@@ -48,8 +48,8 @@ class Progress(pl.Callback):
     ) -> None:
         """Say it, if it is time to."""
         now = time.monotonic()
-        step = self._tracer.now
-        if now - self._said < LINE_SECONDS or step is None:
+        # The clock is asked first: the tracer waits for a GPU.
+        if now - self._said < LINE_SECONDS or (step := self._tracer.now) is None:
             return
         self._said = now
         left, done = "", _part_done(trainer, batch_idx + 1)
@@ -91,9 +91,11 @@ class Curves(pl.Callback):
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Add a point of the loss, if it is time to."""
-        if self._tracer.now is not None and not self._is_broken:
+        is_due = self._writer is None or time.monotonic() - self._written >= POINT_SECONDS
+        # The clock is asked first: the tracer waits for a GPU.
+        if is_due and not self._is_broken and (step := self._tracer.now) is not None:
             with self._tolerated():
-                self._add_loss(self._tracer.now)
+                self._add_loss(step)
 
     @contextmanager
     def _tolerated(self) -> Iterator[None]:
