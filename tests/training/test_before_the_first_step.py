@@ -6,6 +6,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from example_trainings import HERE, VARIANT, WORKLOAD
+from pytorch_lightning.trainer.connectors import callback_connector
 from small import Points, Small
 
 from twinrun.config.definitions import TrainerArguments, Training, Variant, Workload
@@ -70,6 +71,26 @@ def of_run(kind, **told):
         )
         trainer.fit(assembly.module, datamodule=assembly.data)
         return assembly.module.state_dict()
+
+
+class OfRich(pl.callbacks.ModelSummary):
+    """Stands for the summary that Lightning takes where `rich` is installed."""
+
+
+class SummarizedRichly(Noisy):
+    def configure_callbacks(self):
+        return [callback_connector.RichModelSummary()]
+
+
+@pytest.mark.parametrize("kind", [Noisy, Summarized, SummarizedRichly])
+def test_it_does_so_where_rich_is_installed(kind, monkeypatch):
+    """Red before: of a module with a plain summary, which replaces no rich one, it asked once."""
+    monkeypatch.setattr(callback_connector, "_RICH_AVAILABLE", True)
+    monkeypatch.setattr(callback_connector, "RichModelSummary", OfRich)
+    with torch.random.fork_rng():
+        expected, found = of_script(kind), of_run(kind)
+    assert int(expected["calls"]) % 1000 // 100 > 0
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("kind", [Noisy, Summarized])

@@ -101,11 +101,24 @@ def libraries() -> dict[str, str]:
         "mkl": r"Math Kernel Library Version (\S+)",
         "onednn": r"MKL-DNN (v\S+ \(Git Hash \w+\))",
         "openmp": r"OpenMP (\d+)",
-        "nccl": r"NCCL (\S+)",
     }
     matches = {name: re.search(pattern, told) for name, pattern in patterns.items()}
     found = {name: match.group(1) if match else "none" for name, match in matches.items()}
-    return {**found, "openmp_library": " ".join(_loaded_openmp()) or "unknown"}
+    return {
+        **found,
+        "nccl": _nccl(),
+        "openmp_library": " ".join(_loaded_openmp()) or "unknown",
+    }
+
+
+def _nccl() -> str:
+    """Return NCCL's version, which torch's text about its build leaves out."""
+    from torch.cuda import nccl
+
+    try:
+        return ".".join(map(str, nccl.version()[:3]))
+    except (AttributeError, RuntimeError):  # a build without it
+        return "none"
 
 
 def _loaded_openmp() -> list[str]:

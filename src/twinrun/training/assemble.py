@@ -160,6 +160,10 @@ def trainer_of(
         # It asks for a Trainer that is told no number.
         callbacks = [*callbacks, pl.callbacks.GradientAccumulationScheduler(accumulated)]
         told["accumulate_grad_batches"] = 1
+    # As Lightning decides it.
+    is_summarized = given.enable_model_summary and not any(
+        isinstance(callback, pl.callbacks.ModelSummary) for callback in callbacks
+    )
     trainer = pl.Trainer(
         accelerator=variant.accelerator,
         devices=devices,
@@ -172,7 +176,7 @@ def trainer_of(
         **told,
         max_epochs=max_epochs,
         default_root_dir=root,
-        callbacks=[*callbacks, *([SilentSummary()] if given.enable_model_summary else [])],
+        callbacks=[*callbacks, *([SilentSummary()] if is_summarized else [])],
         logger=loggers_in(given, root) or variant.logging,
         # Lightning counts the one that stops the training as a checkpoint callback.
         enable_checkpointing=variant.checkpointing

@@ -5,18 +5,28 @@ count: without it the training would be another one.
 """
 
 import pytorch_lightning as pl
+from pytorch_lightning.trainer.connectors import callback_connector
 
 
 class SilentSummary(pl.callbacks.ModelSummary):
-    """Does what Lightning's summary does to the module, and prints nothing."""
+    """Does what the summary does to the module that a Trainer has by default, and prints nothing.
+
+    For a Trainer that is given no other one.
+    """
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Summarize a module that has an example, where no other summary does."""
+        """Summarize a module that has an example, unless it brings what replaces the default."""
         callbacks = vars(trainer)["callbacks"]
-        others = [c for c in callbacks if isinstance(c, pl.callbacks.ModelSummary) and c != self]
-        if pl_module.example_input_array is not None and not others:
+        replaces = any(isinstance(c, _default()) for c in callbacks if c is not self)
+        if pl_module.example_input_array is not None and not replaces:
             super().on_fit_start(trainer, pl_module)
 
     @staticmethod
     def summarize(*_: object, **__: object) -> None:
         """Print nothing."""
+
+
+def _default() -> type[pl.callbacks.ModelSummary]:
+    """Return the class that Lightning takes, which a module's callback of this class replaces."""
+    has_rich = callback_connector._RICH_AVAILABLE
+    return callback_connector.RichModelSummary if has_rich else pl.callbacks.ModelSummary
