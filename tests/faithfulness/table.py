@@ -199,8 +199,9 @@ Losses, logs, parameters, buffers and the optimizers' state are compared in floa
   fewer before each epoch but the first: that training is compared with the plain Trainer's whose
   loader has this option, too, and is equal to it.
 
-`cuda_graph` is tested on a CPU, with a stand-in that records operations and does them again; `pytest -m gpu`
-captures it for real, and holds `foreach`, `fused` and some compiled cells to this table on a GPU, where Adagrad alone has no `fused` form.
+`cuda_graph` is tested on a CPU, with a stand-in that records operations and does them again;
+`pytest -m gpu` captures it for real, and holds `foreach`, `fused` and some compiled cells to this
+table on a GPU, where Adagrad alone has no `fused` form.
 Compiled steps are traced without generated code, but for some in the slow tests. `precision` and
 `devices` are no columns: they change what is computed, and docs/method.md says how.
 

@@ -32,7 +32,7 @@ from twinrun.training.build_workload import (
     build_both,
     import_workload,
 )
-from twinrun.training.model_summary import SilentSummary
+from twinrun.training.model_summary import default_summary
 from twinrun.training.overfit import without_shuffling
 from twinrun.training.trainer_objects import loggers_in
 from twinrun.training.unsupported import check_tensors
@@ -160,10 +160,6 @@ def trainer_of(
         # It asks for a Trainer that is told no number.
         callbacks = [*callbacks, pl.callbacks.GradientAccumulationScheduler(accumulated)]
         told["accumulate_grad_batches"] = 1
-    # As Lightning decides it.
-    is_summarized = given.enable_model_summary and not any(
-        isinstance(callback, pl.callbacks.ModelSummary) for callback in callbacks
-    )
     trainer = pl.Trainer(
         accelerator=variant.accelerator,
         devices=devices,
@@ -176,7 +172,7 @@ def trainer_of(
         **told,
         max_epochs=max_epochs,
         default_root_dir=root,
-        callbacks=[*callbacks, *([SilentSummary()] if is_summarized else [])],
+        callbacks=[*callbacks, *default_summary(given, callbacks)],
         logger=loggers_in(given, root) or variant.logging,
         # Lightning counts the one that stops the training as a checkpoint callback.
         enable_checkpointing=variant.checkpointing

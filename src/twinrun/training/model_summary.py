@@ -4,8 +4,12 @@ Of a module with an `example_input_array` it calls `forward`, which may draw ran
 count: without it the training would be another one.
 """
 
+from collections.abc import Sequence
+
 import pytorch_lightning as pl
 from pytorch_lightning.trainer.connectors import callback_connector
+
+from twinrun.config.trainer_arguments import TrainerArguments
 
 
 class SilentSummary(pl.callbacks.ModelSummary):
@@ -24,6 +28,14 @@ class SilentSummary(pl.callbacks.ModelSummary):
     @staticmethod
     def summarize(*_: object, **__: object) -> None:
         """Print nothing."""
+
+
+def default_summary(
+    given: TrainerArguments, callbacks: Sequence[pl.Callback]
+) -> list[SilentSummary]:
+    """Return what stands for the summary that Lightning would add to a Trainer's callbacks."""
+    has_own = any(isinstance(callback, pl.callbacks.ModelSummary) for callback in callbacks)
+    return [SilentSummary()] if given.enable_model_summary and not has_own else []
 
 
 def _default() -> type[pl.callbacks.ModelSummary]:
