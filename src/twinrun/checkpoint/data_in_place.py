@@ -18,8 +18,8 @@ from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.looks import digest
 from twinrun.checkpoint.reached import (
     CUT_SHORT,
-    GLOBAL,
     cut_short,
+    global_generators,
     held_by_data_module,
     held_by_steps,
     reached,
@@ -67,7 +67,7 @@ class DataLooks:
                 self._add(found, told)
         for found in held_by_data_module(trainer, self.seen):
             self._add(found, told)
-        known = {*GLOBAL, *map(id, generators_of(loaders))}
+        known = {*global_generators(), *map(id, generators_of(loaders))}
         for found in held_by_steps(trainer, self.seen):
             self.held.add(found)
             self._add(found, known)

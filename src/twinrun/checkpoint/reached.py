@@ -24,7 +24,13 @@ ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.is
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 CUT_SHORT = object()  # in the place of what was not walked any more
 MOST_NAMED = 256  # entries of a container of a data module: hyperparameters may be many
-GLOBAL = {id(random._inst), id(np.random.mtrand._rand), id(torch.default_generator)}  # pyrefly: ignore[missing-attribute]
+
+
+def global_generators() -> set[int]:
+    """Return the identities of those that are kept anyway, of GPUs too once CUDA has begun."""
+    of_torch = [torch.default_generator, *torch.cuda.default_generators]
+    of_python = [random._inst, np.random.mtrand._rand]  # pyrefly: ignore[missing-attribute]
+    return {id(generator) for generator in (*of_torch, *of_python)}
 
 
 def reached(
@@ -108,7 +114,7 @@ def generators_reached(
         loaders: of the training.
         saved: generators that the checkpoint holds.
     """
-    known = {*GLOBAL, *map(id, saved)}
+    known = {*global_generators(), *map(id, saved)}
     seen: dict[int, object] = {}
     found = itertools.chain(
         reached(trainer, loaders, seen=seen), held_by_data_module(trainer, seen)

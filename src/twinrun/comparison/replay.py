@@ -84,7 +84,8 @@ def replay(
         quantity: what differed first in the pair; with `found` only.
         tensor: and in which tensor of it; None for what is one value.
     """
-    # Written by `save_start`, a moment ago; mapped, so that the system may let go of what it holds.
+    # Written by `save_start`, a moment ago; mapped, so that the system may let go of what it holds
+    # in its own memory. A GPU holds its part throughout.
     saved: Start = torch.load(start, weights_only=False, mmap=True)
     # Where a race moved the step, the tensor that differed is not known.
     if saved["quantity"] is not None:
