@@ -35,7 +35,7 @@ def sentence_of(error: BaseException) -> str:
         )
     no_memory = ("out of memory", "can't allocate memory", "cannot allocate memory")
     if isinstance(error, MemoryError) or any(words in first.lower() for words in no_memory):
-        # torch goes on with the memory of each process on the GPU.
+        # Behind it torch lists the memory of each process on the GPU.
         told = re.split(r"\.? (?:Process \d|Including non-PyTorch)", first)[0]
         is_gpus = re.match("CUDA|HIP|MPS", told)
         remedy = "use a GPU with more" if is_gpus else "give the job more memory"

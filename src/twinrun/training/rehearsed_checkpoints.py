@@ -1,4 +1,4 @@
-"""Checkpoints of a rehearsal: written as in a training, for whoever reads them, and thrown away."""
+"""Checkpoints of a rehearsal: written as in a training, since a module may read them."""
 
 from collections.abc import Sequence
 from pathlib import Path
