@@ -136,6 +136,15 @@ def test_it_may_go_into_another_file(own, tmp_path, capsys):
     assert "twinrun run --configfile mine/first.yaml" in capsys.readouterr().out
 
 
+def test_what_comes_next_can_be_given_to_a_shell(own, tmp_path, capsys):
+    """Red before: `twinrun check my config.yaml`, which are two files."""
+    command, *named = own("Bare", "Bare")
+    assert main([command, "--file", "my config.yaml", *named]) == 0
+    *_, said = capsys.readouterr().out.splitlines()
+    assert "twinrun check 'my config.yaml' (" in said
+    assert "twinrun run --configfile 'my config.yaml' (" in said
+
+
 def test_a_config_that_is_there_is_left_as_it_is(own, tmp_path, capsys):
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml").write_text("mine: 1\n")

@@ -42,6 +42,33 @@ def test_what_is_left_open_is_added_and_nothing_else(monkeypatch, arguments, add
     assert PROFILE.is_dir()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        (["run", "--configfile", "gone.yaml"], ["gone.yaml: there is no such config file"]),
+        (["gate", "-n", "--configf=gone.yaml"], ["gone.yaml: there is no such config file"]),
+        (
+            ["run", "--configfile", "mine.yaml", "matrix", "folder"],
+            [
+                "matrix: there is no such config file; a target stands before --configfile, which "
+                "takes every word after it",
+                "folder: is a folder, where a config file is needed",
+            ],
+        ),
+    ],
+)
+def test_a_config_that_is_no_file_is_said_in_a_sentence(
+    tmp_path, monkeypatch, capsys, arguments, lines
+):
+    """Red before: Snakemake's traceback, up to FileNotFoundError."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: pytest.fail("was started"))
+    assert main(arguments) == 1
+    assert capsys.readouterr().err.splitlines() == lines
+
+
 def test_a_profile_of_the_environment_says_what_may_be_used(monkeypatch):
     monkeypatch.setenv("SNAKEMAKE_PROFILE", "cluster")
     assert "--cores" not in command([])
@@ -104,6 +131,7 @@ def test_that_the_built_in_studies_are_taken_is_said(
 ):
     """Twenty minutes of them, where somebody has mistaken the folder."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").touch()
     monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
     if has_config:
         (tmp_path / "config").mkdir()
@@ -118,6 +146,7 @@ def test_a_config_of_another_program_is_left_out_and_said_to_be(
 ):
     """Red before: each of its keys was an unknown one, also where another file was named."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").touch()
     monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
     (tmp_path / "config").mkdir()
     (tmp_path / "config/config.yaml").write_text("defaults: [_self_]\nmodel: {width: 3}\n")

@@ -152,6 +152,7 @@ def right_ones(tmp_path_factory):
         "infinite": {"module": "wrong_modules:Infinite"},
         "by hand": {"module": "wrong_modules:OwnSteps"},
         "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
+        "with best": {"module": "wrong_modules:EndsWithBest"},
         "stopped": {
             "others": {
                 "middle": {"stop": "mid_epoch"},
@@ -202,6 +203,12 @@ def test_what_other_variants_ask_for_is_met(right_ones):
     for (found,) in (right_ones["kept"], right_ones["stopped"]):
         assert found["mistakes"] == found["notes"] == []
     assert right_ones["kept"][0]["logged"] == ["train_loss", "val_loss"]
+
+
+def test_a_module_may_read_its_checkpoints(right_ones):
+    """Red before: refused, as 'NoneType' object has no attribute 'best_model_path'."""
+    (found,) = right_ones["with best"]
+    assert found["mistakes"] == found["notes"] == []
 
 
 def test_manual_optimization_needs_no_optimizer_of_lightnings(right_ones):

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import re
+import shlex
 import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -106,7 +107,8 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         print(f"{file} is written. Give these hyperparameters a value there: {', '.join(needed)}")
     else:
         print(f"{file} is written, with the defaults of the constructors.")
-    check, run = ("", "") if file == OWN else (f" {file}", f" --configfile {file}")
+    quoted = shlex.quote(str(file))
+    check, run = ("", "") if file == OWN else (f" {quoted}", f" --configfile {quoted}")
     print(f"Next: twinrun check{check} (takes one step), then twinrun run{run} (the report)")
 
 

@@ -7,11 +7,14 @@ does not start, the workflow's own profile, and a log of progress alone.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NoReturn
 
+from twinrun.config.config_files import mistakes_of
 from twinrun.config.own_config import OWN, own_config
 from twinrun.config.shipped import shipped
+from twinrun.errors import TwinrunError
 
 SNAKEFILE = shipped("workflow/Snakefile")
 # Else Snakemake would first look into the working directory, for any folder called `default`.
@@ -29,12 +32,46 @@ HOW_LOUD = ("--quiet", "--verbose", "-q")
 
 
 def start(arguments: Sequence[str]) -> NoReturn:
-    """Become Snakemake, with its own arguments."""
+    """Become Snakemake, with its own arguments.
+
+    Raises:
+        TwinrunError: if a config that they name is no file, of which Snakemake has a traceback.
+    """
+    named = configs_named_by(arguments)
+    if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
+        raise TwinrunError("\n".join(map(_absence, absent)))
     if note := note_on_config(is_named=_has(arguments, NAMES_CONFIG)):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
     snakemake = [sys.executable, "-c", SNAKEMAKE, *command(arguments)]
     os.execv(sys.executable, snakemake)  # noqa: S606
+
+
+def configs_named_by(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the words that Snakemake takes for config files: all up to the next option.
+
+    >>> list(configs_named_by(["matrix", "--configfile", "mine.yaml", "resume", "-n", "gate"]))
+    ['mine.yaml', 'resume']
+    >>> list(configs_named_by(["--configfiles=mine.yaml", "--config", "studies=[]"]))
+    ['mine.yaml']
+    """
+    is_file = False
+    for argument in arguments:
+        if argument.startswith("-"):
+            name, _, value = argument.partition("=")
+            # As argparse has it, an option may be cut short; `--config` is one of its own.
+            is_file = name.startswith("--configf") and "--configfiles".startswith(name)
+            if is_file and value:
+                yield value
+        elif is_file:
+            yield argument
+
+
+def _absence(file: str) -> str:
+    (sentence,) = mistakes_of(file)
+    if Path(file).suffix or Path(file).exists():
+        return sentence
+    return f"{sentence}; a target stands before --configfile, which takes every word after it"
 
 
 def note_on_config(*, is_named: bool) -> str | None:

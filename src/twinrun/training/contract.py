@@ -14,7 +14,7 @@ from twinrun.training.assemble import build
 from twinrun.training.constructors import arguments_of
 from twinrun.training.first_step import FirstStep, trainer_of_first_step
 from twinrun.training.load_workload import load_workload, taken_from_run
-from twinrun.training.without_checkpoints import without_checkpoints
+from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
 from twinrun.wording import some
 
 
@@ -59,7 +59,7 @@ def _step(training: Training) -> FirstStep:
     """Take the first step of a training that is built anew."""
     module, data, _ = build(training)
     step = FirstStep(keeps_batch=True)
-    without_checkpoints(module)
     with tempfile.TemporaryDirectory(prefix="twinrun-") as root:
+        write_checkpoints_below(module, root)
         trainer_of_first_step(training, root, step).fit(module, datamodule=data)
     return step

@@ -41,9 +41,9 @@ from twinrun.training.load_workload import (
 from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
+from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
 from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
-from twinrun.training.without_checkpoints import without_checkpoints
 
 
 def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
@@ -192,7 +192,7 @@ def _of_step(
     step, clock = FirstStep(say=say), BatchClock()
     try:
         trainer = trainer_of_first_step(training, root, step, Supported(), clock)
-        left_out = without_checkpoints(module)
+        left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)
         if trainer.enable_validation and not step.has_validated:  # no first epoch need be
             trainer.validate(module, datamodule=data, verbose=False)
