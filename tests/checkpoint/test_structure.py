@@ -237,6 +237,11 @@ SWITCHES = {
     "algorithms": (torch.use_deterministic_algorithms, True, False),
     "library": (lambda is_on: setattr(torch.backends.mkldnn, "enabled", is_on), False, True),
     "attention": (torch.backends.mha.set_fastpath_enabled, False, True),
+    "attention of cuDNN": (torch.backends.cuda.enable_cudnn_sdp, False, True),
+    "sums of products": (
+        lambda is_on: setattr(torch.backends.cuda.matmul, "allow_fp16_accumulation", is_on),
+        *(True, False),
+    ),
 }
 
 

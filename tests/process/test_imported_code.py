@@ -159,6 +159,14 @@ def test_a_cache_that_lies_around_the_users_code_hides_none_of_it(tmp_path, monk
     assert is_outside(str(tmp_path / f"qb/{name}.py"))
 
 
+def test_a_user_without_a_home_is_asked_for_none(tmp_path, monkeypatch):
+    """As in a container that runs under any number. Red before: RuntimeError."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("TRITON_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert is_outside(str(tmp_path / "own.py"))
+
+
 @pytest.mark.parametrize("variable", ["TRITON_HOME", "HOME"])
 def test_what_triton_builds_in_its_own_folder_is_no_code_of_the_users(
     tmp_path, monkeypatch, variable

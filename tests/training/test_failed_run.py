@@ -79,6 +79,12 @@ def by_lightning(error):
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error."), True),
         (RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly"), True),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), False),
+        # Red before, these three: kept for good as what a training came to.
+        (torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered"), True),
+        (RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), True),
+        (RuntimeError("No CUDA GPUs are available: GPU has fallen off the bus"), True),
+        (torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), False),
+        (torch.AcceleratorError("CUDA error: unspecified launch failure"), False),
         (FileNotFoundError(errno.ENOENT, "No such file", "mine.csv"), False),
         (ValueError("Invalid learning rate: 9"), False),
         (TwinrunError("hyperparameters.lr: Module has no parameter of that name"), False),

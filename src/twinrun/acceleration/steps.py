@@ -204,6 +204,8 @@ def _check_fused(optimizer: torch.optim.Optimizer) -> None:
         try:
             with torch.no_grad():
                 inspect.unwrap(of_torch[0].step)(made([tried], fused=True))
+        except (torch.OutOfMemoryError, torch.AcceleratorError):  # which say nothing of the form
+            raise
         except RuntimeError:
             name = type(optimizer).__name__
             raise TwinrunError(

@@ -16,7 +16,6 @@ _CHOOSING += ("backends.opt_einsum.enabled", "backends.opt_einsum.strategy")
 _CHOOSING += tuple(
     f"backends.cuda.matmul.allow_{dtype}_reduced_precision_reduction" for dtype in ("fp16", "bf16")
 )
-# Of GPUs; some are newer than the oldest torch.
 _CHOOSING += ("backends.cuda.matmul.allow_fp16_accumulation",)
 _TINY = 1e-323  # the number of torch's documentation of `set_flush_denormal`
 

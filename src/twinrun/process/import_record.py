@@ -106,7 +106,8 @@ def _is_generated(path: Path) -> bool:
     # torch sets the first variable for itself, where nobody has. Triton has a folder of its own,
     # where it builds what it needs to know of a GPU before torch tells it another one:
     # https://github.com/triton-lang/triton/blob/v3.6.0/python/triton/knobs.py
-    of_triton = Path(os.environ.get("TRITON_HOME") or Path.home(), ".triton")
+    home = os.environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111  a user may have none
+    of_triton = Path(home, ".triton")
     for folder in (*(os.environ[name] for name in FOLDERS if name in os.environ), of_triton):
         if path.is_relative_to(cache := Path(folder).resolve()):
             return any(HASH.match(part) for part in path.relative_to(cache).parts)

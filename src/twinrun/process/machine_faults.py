@@ -25,8 +25,8 @@ SAID = (
     *("too many open files", "stale file handle", "database or disk is full"),
     *("pytorchstreamwriter failed writing", ". unexpected pos"),
     # A GPU that is broken, taken or gone: https://docs.nvidia.com/cuda/cuda-runtime-api/
-    *("uncorrectable ecc error", "busy or unavailable", "no cuda-capable device is detected"),
-    *("fallen off the bus", "system not yet initialized", "unspecified launch failure"),
+    *("uncorrectable ecc error", "device(s) is/are busy or unavailable"),
+    *("no cuda-capable device is detected", "fallen off the bus", "system not yet initialized"),
 )
 # https://github.com/pytorch/pytorch/blob/v2.11.0/torch/utils/data/_utils/signal_handling.py
 LOST_WORKER = ("killed by signal", "exited unexpectedly")

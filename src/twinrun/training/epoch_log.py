@@ -132,7 +132,7 @@ class EpochSeconds(pl.Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, *_: object, **__: object) -> None:
         """Stop it, unless another step follows."""
         if trainer.strategy.root_device.type == "cuda":
-            self._on_gpu = torch.cuda.Event()
+            self._on_gpu = self._on_gpu or torch.cuda.Event()
             self._on_gpu.record()
         self._ended = time.perf_counter()
         self._team.end_step()

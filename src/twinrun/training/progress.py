@@ -116,10 +116,8 @@ class Curves(pl.Callback):
                 shutil.rmtree(self._folder, ignore_errors=True)
             # A resumed run takes back what was drawn of the steps that it does once more.
             self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step.step)
-        now = time.monotonic()
-        if now - self._written >= POINT_SECONDS:
-            self._written = now
-            self._writer.add_scalar("loss", step.loss, step.step)
+        self._written = time.monotonic()
+        self._writer.add_scalar("loss", step.loss, step.step)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a point of what was logged in the epoch before, if it is time to."""

@@ -1,10 +1,11 @@
 """Checkpoints of a rehearsal: written as in a training, since a module may read them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
+
+from twinrun.training.without_checkpoints import without_checkpoints
 
 
 def write_checkpoints_below(module: pl.LightningModule, folder: str) -> list[pl.Callback]:
@@ -16,22 +17,14 @@ def write_checkpoints_below(module: pl.LightningModule, folder: str) -> list[pl.
         Other callbacks that write checkpoints, once the module was asked for its own: it brings
         them no more, as nobody knows where they write.
     """
-    original = module.configure_callbacks
-    left_out: list[pl.Callback] = []
 
-    def configure_callbacks() -> list[pl.Callback]:
-        found = original()
-        callbacks = list(found) if isinstance(found, Sequence) else [found]
-        left_out.clear()
-        for callback in callbacks:
-            if isinstance(callback, pl.callbacks.ModelCheckpoint):
-                _redirect(callback, folder)
-            elif isinstance(callback, pl.callbacks.Checkpoint):
-                left_out.append(callback)
-        return [callback for callback in callbacks if callback not in left_out]
+    def is_redirected(callback: pl.callbacks.Checkpoint) -> bool:
+        if isinstance(callback, pl.callbacks.ModelCheckpoint):
+            _redirect(callback, folder)
+            return True
+        return False
 
-    module.configure_callbacks = configure_callbacks
-    return left_out
+    return without_checkpoints(module, unless=is_redirected)
 
 
 def _redirect(callback: pl.callbacks.ModelCheckpoint, folder: str) -> None:
