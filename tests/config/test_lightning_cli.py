@@ -97,7 +97,11 @@ def test_a_command_of_one_class_needs_its_name(read):
         ("trainer: {max_epochs: 1, plugins: [a.B]}", "trainer.plugins: ['a.B'] is not taken"),
         ("trainer: {}", "trainer.max_epochs: is missing"),
         ("my_key: 3", "my_key: is no key of LightningCLI, but of a class derived from it"),
-        ("data: {class_path: a.B, init_args: {n: '${model.n}'}}", "data.init_args.n: '${model.n}'"),
+        (
+            "data: {class_path: a.B, init_args: {n: '${model.n}'}}",
+            "data.init_args.n: '${model.n}' is filled in where a command reads its files with "
+            "OmegaConf, and stays as it is elsewhere, which the file does not say; write the value",
+        ),
         ("ckpt_path: last.ckpt", "ckpt_path: a run starts from its seed"),
         ("lr_scheduler: {class_path: a.B}", "lr_scheduler: has no effect without optimizer"),
         ("model: {class_path: Net}", "model: 'Net' names no class"),

@@ -39,8 +39,11 @@ def test_a_workload_of_the_page_takes_a_step(monkeypatch, title):
     assert "train_loss" in found["logged"]
 
 
-def test_a_default_that_a_run_replaces_is_said_of_a_command(monkeypatch):
-    """Red before: the seed of the data was another than the command's, and nothing said so."""
+def test_a_default_that_a_run_replaces_or_leaves_is_said_of_a_command(monkeypatch):
+    """Red before: the seed of the data was another than the command's, and nothing said so.
+
+    Nor that what the command may link was trained with its default.
+    """
     monkeypatch.chdir(ROOT)
     section = PAGE.partition("## A LightningCLI config\n")[2].partition("\n## ")[0]
     (example,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
@@ -49,7 +52,17 @@ def test_a_default_that_a_run_replaces_is_said_of_a_command(monkeypatch):
         "command: a run gives spirals_data:SpiralPoints its `seed`, of which your command leaves "
         "the default 0; from_run: {seed: null} beside `cli` leaves it, too"
     )
-    for from_run, said in (({}, [replaced]), ({"seed": None}, [])):
+    left = (
+        "command: tests/own_module/train.yaml leaves the defaults of {}; what your command links "
+        "(link_arguments) has to be written there"
+    ).format
+    module = left(
+        "given_spirals:Classifier: optimizer (<class 'torch.optim.sgd.SGD'>), factors (null)"
+    )
+    data = "spirals_data:SpiralPoints: points (600), noise (0.05)"
+    both = [replaced, module, left(data)]
+    one = [module, left(f"{data}, seed (0), data_workers (0)")]
+    for from_run, said in (({}, both), ({"seed": None, "data_workers": None}, one)):
         own["workloads"]["command"]["from_run"] = from_run
         asked = {"studies": ["reproducibility"], "reproducibility": {"workloads": ["command"]}}
         config = with_standard({**own, **asked})

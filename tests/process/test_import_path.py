@@ -94,6 +94,14 @@ def test_what_a_script_or_a_notebook_has_is_said_how_to_mend(project, text, cure
     assert cure in str(raised.value)
 
 
+@pytest.mark.parametrize("given", ["single_layout.py:Net", "nowhere_at_all.py:Net"])
+def test_a_files_name_with_its_ending_is_said_to_be_none(project, given):
+    """Red before: `No module named 'm.py'; 'm' is not a package` alone."""
+    with pytest.raises(TwinrunError) as raised:
+        import_object(given, [str(project), str(project / "src")])
+    assert str(raised.value).endswith(f"did you mean {given.replace('.py', '')}?")
+
+
 @pytest.mark.parametrize("given", ["my_notebook:Net", "my_notebook.ipynb:Net"])
 def test_a_notebook_is_said_to_be_none(project, given):
     """Red before: `No module named 'my_notebook'`, with the file in sight."""

@@ -48,7 +48,7 @@ LEFT = (
 )
 OF_LIGHTNING = {"num_sanity_val_steps": 2}  # its default, where a workload's own is another
 MISSING = {"module": "missing:Missing", "epochs": 1}  # of a mistake that has been said
-IN_VALUES = "${"  # what OmegaConf would put another value for
+IN_VALUES = "${"  # for which OmegaConf, where it is used, puts another value
 
 
 @dataclass(kw_only=True)
@@ -154,7 +154,8 @@ class _Reader:
         for key, value in self._given.items():
             self._look_at(key, value)
         self.mistakes += [
-            f"{key}: {shown(text)} is filled in by OmegaConf; write the value itself"
+            f"{key}: {shown(text)} is filled in where a command reads its files with OmegaConf, "
+            f"and stays as it is elsewhere, which the file does not say; write the value"
             for key, text in _texts(self._given)
             if IN_VALUES in text
         ]

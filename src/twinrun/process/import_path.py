@@ -60,13 +60,14 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         ) from error
     except Exception as error:  # a user's module may raise anything
         where = ""
-        if isinstance(error, ModuleNotFoundError) and search_path:
+        meant = meant_path(import_path) if module_name.endswith(".py") else ""
+        if isinstance(error, ModuleNotFoundError) and search_path and not meant:
             folders = ", ".join(str(Path(folder).absolute()) for folder in search_path)
             where = f" (looked for in {folders}, beside the config, and among what is installed)"
         raise TwinrunError(
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: "
             f"{first_line(error)}{where}{cure_of(error, module_name, search_path)}"
-            f"{unmet(error, module_name)}"
+            f"{unmet(error, module_name)}{meant}"
         ) from error
     found, owner = module, module_name
     for part in name.split("."):

@@ -28,7 +28,7 @@ from twinrun.training.constructors import (
     takes_any,
 )
 from twinrun.training.unsupported import wrong_package
-from twinrun.wording import shown, suggestion
+from twinrun.wording import shown, some, suggestion
 
 SLIP = 0.8  # how alike two names are, in difflib's measure, of which one is likely misspelt
 
@@ -129,6 +129,32 @@ def replaced_defaults(workload: Workload, of_receiver: Parameters) -> Iterator[s
                 f"a run gives {receiver(workload)} its `{taken[what]}`, of which your command "
                 f"leaves the default {shown(parameter.default)}; from_run: {{{what}: null}} beside "
                 f"`cli` leaves it, too"
+            )
+
+
+def left_defaults(workload: Workload, takers: Mapping[str, Parameters]) -> Iterator[str]:
+    """Yield a sentence for each class of which a file of LightningCLI leaves defaults.
+
+    What a command links (`link_arguments`) is never in its file, and nothing else tells it.
+
+    Args:
+        workload: of which.
+        takers: the parameters of each constructor, by its import path.
+    """
+    if workload.cli is None:
+        return
+    for path, parameters in takers.items():
+        of_run = taken_from_run(workload, parameters) if path == receiver(workload) else {}
+        given = {*workload.hyperparameters, *arguments_alone(workload, path), *of_run.values()}
+        left = [
+            f"{name} ({shown(parameter.default)})"
+            for name, parameter in parameters.items()
+            if name not in given and parameter.default is not parameter.empty
+        ]
+        if left:
+            yield (
+                f"{workload.cli.file} leaves the defaults of {path}: {some(left)}; what your "
+                f"command links (link_arguments) has to be written there"
             )
 
 

@@ -30,6 +30,7 @@ from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_failure import booleans_as_texts
 from twinrun.training.first_step import FirstStep, sizes_of, trainer_of_first_step
 from twinrun.training.load_workload import (
+    left_defaults,
     load_constructor,
     mistakes,
     not_taken,
@@ -63,7 +64,8 @@ def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
             if not sentences:
                 workload = part.training.workload
                 replaced = replaced_defaults(workload, takers[receiver(workload)])
-                found["notes"] += [f"{part.label}: {text}" for text in replaced]
+                texts = (*replaced, *left_defaults(workload, takers))
+                found["notes"] += [f"{part.label}: {text}" for text in texts]
                 of_step = dict.fromkeys(_of_step_in_a_folder(part, takers, found, say))
                 note_failures(part, found, list(of_step))
     except SystemExit as error:
