@@ -26,12 +26,13 @@ from twinrun.containers import (
     shown,
     size_of,
 )
+from twinrun.hidden_content import content_of, content_of_plain
 
 # By torch's schedulers, and by others that wrap `step`.
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _LIBRARIES += ("builtins.", "collections.", "numpy.")
 _DEEPEST = 8
-_SHORT = 64  # of a list: there may be networks in it, and of numbers millions
+_LONG = 64  # a list of plain values, of which there may be millions
 _SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
 
 
@@ -133,7 +134,7 @@ def values_in(
             yield from values_in(state, f"{path}.state[{index}]", inside, held)
     elif is_really(value, torch.nn.Module):
         yield from values_in([*value.parameters(), *value.buffers()], path, inside, held)
-    elif is_container(value) and size_of(value) <= _SHORT:
+    elif is_container(value) and (size_of(value) <= _LONG or content_of_plain(value) is None):
         if not size_of(value):  # an emptied list is not one that was never there
             yield path, f"empty {type(value).__name__}"
         for index, (key, item) in enumerate(entries(value)):
@@ -143,11 +144,13 @@ def values_in(
         is_own = not f"{type(value).__module__}.".startswith(_LIBRARIES)
         own = attributes_of(value) if is_own else {}
         followed = tuple(f"{type(value).__name__}.<attribute {name}>" for name in own)
+        if not own and (content := content_of(value)) is not None:
+            yield path, content
         for where, leaf in leaves(value):
             if not isinstance(leaf, Opaque) and not where.startswith(followed):
                 yield f"{path}{where and ' '}{where}", leaf
         for name, item in own.items():
-            if not callable(item) or isinstance(item, torch.nn.Module):
+            if not callable(item) or isinstance(item, torch.nn.Module) or content_of(item):
                 yield from values_in(item, f"{path}.{name}", inside, held)
 
 

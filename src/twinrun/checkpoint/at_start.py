@@ -5,6 +5,7 @@ that weights are drawn to, their norm at the start, the number of the first step
 is put back as it was where the first process began; what is not is a reason to resume nothing.
 """
 
+import datetime
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
@@ -100,8 +101,9 @@ def put_back_start(
 
 
 def names_in(trainer: pl.Trainer) -> set[str]:
-    """Tell which attributes are texts: a name or a path is of the process that made it."""
-    return {key for key, value in _attributes(trainer).items() if isinstance(value, str)}
+    """Tell which attributes are texts or moments: those are of the process that made them."""
+    kinds = (str, datetime.date)
+    return {key for key, value in _attributes(trainer).items() if isinstance(value, kinds)}
 
 
 def _attributes(trainer: pl.Trainer) -> dict[str, object]:

@@ -27,9 +27,10 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.checkpoint.walk import PLAIN, Holder, Reached
+from twinrun.checkpoint.walk import Holder, Reached
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS
+from twinrun.hidden_content import PLAIN
 
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 

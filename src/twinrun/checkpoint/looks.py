@@ -23,6 +23,7 @@ from twinrun.containers import (
     is_hidden_iterator,
     is_really,
 )
+from twinrun.hidden_content import content_of
 from twinrun.optimizer_attributes import saves_itself, values_in
 from twinrun.plain_tensors import plain_tensors
 
@@ -116,6 +117,8 @@ def _called(value: object, held: Container[int]) -> str:
         found = [look(value.func, held), look((value.args, value.keywords), held)]
         unseen = [each for each in found if each.startswith(UNSEEN)]
         return unseen[0] if unseen else f"partial {found}"
+    if (content := content_of(value)) is not None:
+        return content
     owner = getattr(value, "__self__", None)
     if is_hidden_iterator(owner) and id(owner) not in held:
         return f"{UNSEEN} ({type(owner).__name__})"
@@ -142,6 +145,8 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         return
     if is_really(value, torch.nn.Module):
         inside = [*value.parameters(), *value.buffers()]
+    elif is_really(value, torch.optim.Optimizer):
+        inside = [*value.param_groups, *value.state.values()]
     elif is_container(value):
         if not isinstance(value, tuple):
             yield "container", id(value)

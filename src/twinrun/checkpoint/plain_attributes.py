@@ -8,6 +8,7 @@ looked at, of all of them whether they train, and which parameters do. Of data m
 samplers only numbers and short lists of them are looked at: they hold the data, and caches of it.
 """
 
+import datetime
 import types
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,9 @@ _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 _OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
 _PLAIN = (bool, int, float, str, type(None))
 _KINDS = ("cpu", "cuda", "mps")  # of devices; ASSUME that a training has one GPU
-ON_GPU = "twinrun: a tensor on the GPU"  # the only key of a mapping that stands for one
+# The only key of a mapping that stands for a tensor there, a moment, or a span of time.
+ON_GPU, MOMENT, SPAN = "twinrun: a tensor on the GPU", "twinrun: a moment", "twinrun: a span"
+_STANDING = {ON_GPU, MOMENT, SPAN}
 
 
 def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict[str, str]:
@@ -204,24 +207,30 @@ def is_plain(value: object) -> bool:
         is_made_of_others = value.layout is not torch.strided or value.is_nested
         is_made_of_others = is_made_of_others or value.is_quantized
         return type(value) is torch.Tensor and value.device.type in _KINDS and not is_made_of_others
-    if isinstance(value, _PLAIN):
+    if isinstance(value, _PLAIN) or type(value) is datetime.timedelta:
         return True
+    if type(value) is datetime.datetime:  # of most zones the text tells the offset alone
+        return value.tzinfo in (None, datetime.UTC) and not value.fold
     if type(value) is dict:
         return all(isinstance(k, _PLAIN) and is_plain(item) for k, item in value.items())
     return type(value) in (list, tuple) and all(map(is_plain, cast(list, value)))
 
 
 def kept(value: object) -> object:
-    """Return a copy of a plain value for a checkpoint, which is loaded to the CPU's memory."""
+    """Return a copy of a plain value for a checkpoint: data alone, without a device."""
     return tree_map(_kept, value)
 
 
 def given_back(value: object, device: torch.device) -> object:
     """Return a copy of what `kept` gave, with the tensors of a GPU on this device."""
-    return tree_map(lambda leaf: _given_back(leaf, device), value, is_leaf=_was_on_gpu)
+    return tree_map(lambda leaf: _given_back(leaf, device), value, is_leaf=_stands_for_another)
 
 
 def _kept(leaf: object) -> object:
+    if isinstance(leaf, datetime.datetime):
+        return {MOMENT: leaf.isoformat()}
+    if isinstance(leaf, datetime.timedelta):
+        return {SPAN: [leaf.days, leaf.seconds, leaf.microseconds]}
     if not isinstance(leaf, torch.Tensor):
         return leaf
     own = leaf.detach().clone()
@@ -229,10 +238,15 @@ def _kept(leaf: object) -> object:
 
 
 def _given_back(leaf: object, device: torch.device) -> object:
-    if _was_on_gpu(leaf):
-        return cast("dict[str, torch.Tensor]", leaf)[ON_GPU].to(device, copy=True)
-    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+    if not _stands_for_another(leaf):
+        return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+    ((kind, content),) = cast("dict[str, Any]", leaf).items()
+    if kind == MOMENT:
+        return datetime.datetime.fromisoformat(content)
+    if kind == SPAN:
+        return datetime.timedelta(*content)
+    return content.to(device, copy=True)
 
 
-def _was_on_gpu(value: object) -> bool:
-    return type(value) is dict and value.keys() == {ON_GPU}
+def _stands_for_another(value: object) -> bool:
+    return type(value) is dict and len(value) == 1 and not value.keys().isdisjoint(_STANDING)

@@ -6,6 +6,7 @@ what lies in its containers and objects; of what makes the steps only functions.
 
 import itertools
 import random
+import sys
 import types
 from collections.abc import Iterator, Sequence
 
@@ -16,14 +17,22 @@ import torch
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.checkpoint.walk import DEEPEST, PLAIN, Holder, Reached, Walk, attributes_seen, is_users
+from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.checkpoint.walk import (
+    DEEPEST,
+    LOADED,
+    MOST_NAMED,
+    Holder,
+    Reached,
+    Walk,
+)
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS
+from twinrun.hidden_content import PLAIN
 
 ITERATORS = (types.GeneratorType, itertools.count, itertools.cycle, itertools.islice, zip, map)
 BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer", "transfer_batch_to_device")
 CUT_SHORT = object()  # in the place of what was not walked any more
-MOST_NAMED = 256  # entries of a container of a data module: hyperparameters may be many
 
 
 def global_generators() -> set[int]:
@@ -75,7 +84,7 @@ def held_by_data_module(
         getattr(each, "__module__", "").startswith(OURS) for each in methods
     ):
         return
-    walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED)
+    walked = Walk(True, {} if seen is None else seen, most=MOST_NAMED, without=LOADED)
     for name, value in attributes_seen(owner).items():
         if not isinstance(value, PLAIN) and not callable(value):
             yield from walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
@@ -90,7 +99,7 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Reac
     seen |= {
         id(part): part for part in (*parts, *module.buffers(), vars(trainer).get("datamodule"))
     }
-    walked = Walk(True, seen)
+    walked = Walk(True, seen, most=sys.maxsize)
     # Another one in its place has another identity, and what it holds has another owner.
     for name, part in [
         *((f"{path} of {type(module).__name__}", part) for path, part in module.named_modules()),

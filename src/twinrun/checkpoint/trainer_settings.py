@@ -34,8 +34,8 @@ def settings_of(trainer: pl.Trainer) -> dict[str, str]:
         for name, value in vars(trainer).items()
         if name not in others and not _is_of_library(value) and id(value) not in kept
     }
-    for loop in (trainer.fit_loop, trainer.fit_loop.epoch_loop):
-        found |= _plain(loop, others, "")
+    for part in (trainer.fit_loop, trainer.fit_loop.epoch_loop, trainer.strategy):
+        found |= _plain(part, others, "")
     for index, config in enumerate(trainer.lr_scheduler_configs):
         found |= _plain(config, (), f"lr_scheduler_configs[{index}].")
     return found

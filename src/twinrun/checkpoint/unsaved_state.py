@@ -21,7 +21,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.batches import leaves
-from twinrun.checkpoint.looks import UNSEEN, digest
+from twinrun.checkpoint.looks import UNSEEN, digest, look
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -215,6 +215,7 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
             found[f"{index} {kind.__name__}.{path}"] = SAVED if is_saved else state
         for path, value in iterators_beside(optimizer).items():
             found[f"{index} {kind.__name__}.{path}"] = f"{UNSEEN} ({type(value).__name__})"
+        found[f"{index} {kind.__name__}.defaults"] = look(vars(optimizer).get("defaults"), ())
     return found
 
 

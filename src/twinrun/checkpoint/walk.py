@@ -6,13 +6,15 @@ into what is a user's, not a library's.
 
 import argparse
 import collections
+import contextvars
 import functools
 import sys
-import sysconfig
+import threading
 import types
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -21,22 +23,23 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from twinrun.checkpoint.stream_position import told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, WRAPPED
+from twinrun.checkpoint.users_code import attributes_seen, is_users, names_in
 from twinrun.containers import (
-    attributes_of,
     entries,
     is_container,
     is_hidden_iterator,
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.process.import_path import OURS_AS_USERS
+from twinrun.hidden_content import PLAIN, UNORDERED, content_of, content_of_plain
 
-PLAIN = (bool, int, float, str, bytes, type(None))
 MOST, DEEPEST = 50_000, 12
+MOST_NAMED = 256  # entries of a container that are told apart: hyperparameters may be many
 _NEVER = (pl.Trainer, pl.LightningModule, pl.LightningDataModule, types.ModuleType)
-_LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # hold what a user puts there
-_SETS = (set, frozenset)
+LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training has them
+# Hold what a user puts there: by class, and by module.
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
+_OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
@@ -59,18 +62,6 @@ class Reached(NamedTuple):
     """What it is."""
 
 
-@functools.cache
-def is_users(module: object) -> bool:
-    """Say whether a module is a user's own, and no installed or built-in one."""
-    if not isinstance(module, str) or module.startswith(OURS_AS_USERS):
-        return isinstance(module, str)
-    if module.partition(".")[0] in {"twinrun", *sys.builtin_module_names}:
-        return False
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    file = getattr(sys.modules.get(module), "__file__", None) or ""
-    return "site-packages" not in file and not file.startswith(tuple(folders))
-
-
 def _is_ours(value: object) -> bool:
     kind = getattr(value, "__module__", None) or type(value).__module__
     return isinstance(kind, str) and kind.startswith("twinrun.") and not is_users(kind)
@@ -80,11 +71,25 @@ class Walk:
     """One walk, which comes to nothing twice."""
 
     def __init__(
-        self, in_workers: bool, seen: dict[int, object], *, most: int = MOST_LOOKED_AT
+        self,
+        in_workers: bool,
+        seen: dict[int, object],
+        *,
+        most: int = MOST_LOOKED_AT,
+        without: tuple[type, ...] = (),
     ) -> None:
+        """Begin one.
+
+        Args:
+            in_workers: also what data workers have copies of.
+            seen: what has been come to, by identity; it is given what this walk comes to.
+            most: entries of a container that is looked at. What functions and classes hold is
+                looked at whatever its size.
+            without: classes that are not walked.
+        """
         self._in_workers = in_workers
-        self._most = most  # of a container
-        self._is_of_module = most != MOST_LOOKED_AT
+        self._most = most
+        self._never = (*_NEVER, *without)
         self._in_library = 0  # objects of libraries inside each other
         self._seen = seen  # which keeps them, so that no other object gets their number
         self._most_seen = len(seen) + MOST
@@ -123,27 +128,25 @@ class Walk:
             return
         if _is_ours(value):  # which is made anew, and keeps what it needs
             return
-        never = (*_NEVER, *_LOADED) if self._is_of_module else _NEVER
         # An array that two hold may be exchanged in one of them.
         is_array = isinstance(value, torch.Tensor | np.ndarray)
-        if not is_array and not isinstance(value, never) and not self._in_library:
+        if not is_array and not isinstance(value, self._never) and not self._in_library:
             yield Reached(owner, called, Holder(value))
-        if isinstance(value, never) or not deeper or not (self._is_new(value) or is_array):
+        if isinstance(value, self._never) or not deeper or not (self._is_new(value) or is_array):
             return
         is_seen = is_array or isinstance(value, GENERATORS)
         if is_seen or is_hidden_iterator(value):
             yield Reached(owner, called, value)
-        elif is_container(value):
-            if size_of(value) <= self._most:
-                for key, item in entries(value):
-                    yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
-        elif isinstance(value, _SETS):
+        elif is_container(value) or isinstance(value, collections.deque):
+            yield from self._entries(value, called, deeper)
+        elif isinstance(value, UNORDERED):
             # In no order: those of plain values, and how many there are.
             plain = sorted(repr(item) for item in value if isinstance(item, PLAIN))
-            yield Reached(value, called, f"{len(value)} {plain}")
-        elif isinstance(value, collections.deque):
-            for number, item in enumerate(value if len(value) <= self._most else ()):
-                yield from self.value(value, item, f"{called}[{number}]", deeper - 1)
+            yield Reached(value, called, content_of_plain(value) or f"{len(value)} {plain}")
+        elif isinstance(value, weakref.ref):
+            yield from self.value(value, value(), f"{called}()", deeper - 1)
+        elif isinstance(value, contextvars.ContextVar):
+            yield from self.value(value, value.get(None), f"{called}.get()", deeper - 1)
         elif isinstance(value, functools.partial):
             inside = {"func": value.func, "args": value.args, "keywords": value.keywords}
             for name, item in inside.items():
@@ -155,13 +158,33 @@ class Walk:
             if isinstance(value, types.MethodType):
                 yield from self.value(value, value.__func__, called, deeper - 1)
         else:
-            is_of_library = not is_users(type(value).__module__)
-            is_of_library &= not isinstance(value, _NAMESPACES)
-            self._in_library += is_of_library
-            for name, item in attributes_seen(value).items():
-                yield from self.value(value, item, f"{type(value).__name__}.{name}", deeper - 1)
-            self._in_library -= is_of_library
-            yield from self._class(type(value), deeper)
+            yield from self._object(value, called, deeper)
+
+    def _entries(self, value: Any, called: str, deeper: int) -> Iterator[Reached]:
+        """Walk a container; a long one of plain values is one value."""
+        is_deque = isinstance(value, collections.deque)
+        size = len(value) if is_deque else size_of(value)
+        if size > self._most:
+            return
+        if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
+            yield Reached(value, called, content)
+            return
+        for key, item in enumerate(value) if is_deque else entries(value):
+            yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
+
+    def _object(self, value: object, called: str, deeper: int) -> Iterator[Reached]:
+        attributes, kind = attributes_seen(value), type(value)
+        if not attributes and (content := content_of(value)) is not None:
+            yield Reached(value, called, content)
+            return
+        is_of_library = not is_users(kind.__module__)
+        is_of_library &= not isinstance(value, _NAMESPACES)
+        is_of_library &= kind.__module__ not in _OF_HOLDERS
+        self._in_library += is_of_library
+        for name, item in attributes.items():
+            yield from self.value(value, item, f"{kind.__name__}.{name}", deeper - 1)
+        self._in_library -= is_of_library
+        yield from self._class(kind, deeper)
 
     @property
     def is_cut_short(self) -> bool:
@@ -188,6 +211,7 @@ class Walk:
 
     def function(self, function: types.FunctionType, deeper: int) -> Iterator[Reached]:
         """Walk what a function holds, and the globals that it names."""
+        before, self._most = self._most, sys.maxsize
         name = function.__qualname__
         for variable, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=False
@@ -198,25 +222,43 @@ class Walk:
         yield from self.value(function, function.__kwdefaults__, f"a default of {name}", deeper - 1)
         for attribute, held in vars(function).items():
             yield from self.value(function, held, f"{name}.{attribute}", deeper - 1)
-        if not is_users(function.__module__):
-            return
-        names = set(_names(function.__code__))
-        for variable in sorted(names & function.__globals__.keys()):
-            found = function.__globals__[variable]
-            if not isinstance(found, types.ModuleType):
-                yield from self.value(
-                    function.__globals__, found, f"{function.__module__}.{variable}", deeper - 1
-                )
-            elif is_users(found.__name__):
-                for inner in sorted(names & vars(found).keys()):
-                    held = vars(found)[inner]
-                    yield from self.value(found, held, f"{variable}.{inner}", deeper - 1)
+        if is_users(function.__module__):
+            yield from self._named_in(function, deeper)
+        self._most = before
+
+    def _named_in(self, function: types.FunctionType, deeper: int) -> Iterator[Reached]:
+        """Walk the globals that a user's function names, in its own file or another one."""
+        names, known = set(names_in(function.__code__)), function.__globals__
+        modules = {}
+        for variable in sorted(names & known.keys()):
+            found = known[variable]
+            if isinstance(found, types.ModuleType):
+                modules[variable] = found
+            else:
+                called = f"{function.__module__}.{variable}"
+                yield from self.value(known, found, called, deeper - 1)
+        # What a function imports itself has its name in `sys.modules`.
+        for name in names & sys.modules.keys() - known.keys():
+            modules[name] = sys.modules[name]
+        seen: set[int] = set()
+        while modules:
+            called, module = modules.popitem()
+            if id(module) in seen or not is_users(module.__name__):
+                continue
+            seen.add(id(module))
+            for inner in sorted(names & vars(module).keys()):
+                held = vars(module)[inner]
+                if isinstance(held, types.ModuleType):
+                    modules[f"{called}.{inner}"] = held
+                else:
+                    yield from self.value(module, held, f"{called}.{inner}", deeper - 1)
 
     def _class(self, kind: type, deeper: int) -> Iterator[Reached]:
         """Walk the methods and attributes of a user's class."""
         # A callback that says what is to be kept says that all else is not.
         if issubclass(kind, pl.Callback) and not kind.state_dict.__module__.startswith(OURS):
             return
+        before, self._most = self._most, sys.maxsize
         for base in kind.__mro__:
             if not is_users(base.__module__) or not self._is_new(base):
                 continue
@@ -227,25 +269,10 @@ class Walk:
                         yield from self.function(plain, deeper - 1)
                 elif not name.startswith("__") and not isinstance(plain, type | property):
                     yield from self.value(base, plain, f"{base.__name__}.{name}", deeper - 1)
+        self._most = before
 
     def _is_new(self, value: object) -> bool:
         if id(value) in self._seen or self.is_cut_short:
             return False
         self._seen[id(value)] = value
         return True
-
-
-def attributes_seen(owner: object) -> dict[str, object]:
-    """Return the attributes of an object, none of one that raises when it is looked at."""
-    found: dict[str, object] = {}
-    with suppress(Exception):  # whatever class it is of
-        found = attributes_of(owner)
-    return found
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    """Name what the code of a function, and of those inside of it, calls by a name."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)

@@ -1,0 +1,1 @@
+"""A package of a user's whose modules keep state."""
