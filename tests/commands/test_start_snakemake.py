@@ -140,6 +140,20 @@ def test_that_the_built_in_studies_are_taken_is_said(
     assert ("these are the built-in studies" in capsys.readouterr().err) == is_said
 
 
+@pytest.mark.parametrize("option", [["-d", "{}"], ["--directory", "{}"], ["--directory={}"]])
+def test_it_is_said_of_the_directory_that_counts(tmp_path, monkeypatch, capsys, option):
+    """Red before: of the one where the command was given, also where another one was named."""
+    (tmp_path / "with/config").mkdir(parents=True)
+    (tmp_path / "with/config/config.yaml").write_text("studies: [matrix]")
+    (tmp_path / "without").mkdir()
+    monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
+    for here, there in (("with", "without"), ("without", "with"), ("with", "not_there_yet")):
+        monkeypatch.chdir(tmp_path / here)
+        start_snakemake.start([part.format(f"../{there}") for part in (*option, "-n")])
+        said = f"There is no ../{there}/config/config.yaml here: these are the built-in studies"
+        assert (said in capsys.readouterr().err) == (there != "with")
+
+
 @pytest.mark.parametrize(("arguments", "is_alone"), [([], True), (["--configfile", "a"], False)])
 def test_a_config_of_another_program_is_left_out_and_said_to_be(
     tmp_path, monkeypatch, capsys, arguments, is_alone

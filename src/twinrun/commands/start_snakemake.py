@@ -5,6 +5,7 @@ are added where the command line does not say them: the number of cores, without
 does not start, the workflow's own profile, and a log of progress alone.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,8 @@ def start(arguments: Sequence[str]) -> NoReturn:
     named = configs_named_by(arguments)
     if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
         raise TwinrunError("\n".join(map(_absence, absent)))
-    if note := note_on_config(is_named=_has(arguments, NAMES_CONFIG)):
+    is_named = _has(arguments, NAMES_CONFIG)
+    if note := note_on_config(is_named=is_named, folder=directory_in(arguments)):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
     snakemake = [sys.executable, "-c", SNAKEMAKE, *command(arguments)]
@@ -74,18 +76,33 @@ def _absence(file: str) -> str:
     return f"{sentence}; a target stands before --configfile, which takes every word after it"
 
 
-def note_on_config(*, is_named: bool) -> str | None:
+def directory_in(arguments: Sequence[str]) -> Path:
+    """Return the working directory that Snakemake is given, if it is given one.
+
+    >>> directory_in(["-d", "mine", "-n"]), directory_in(["--directory=mine"]), directory_in(["-n"])
+    (PosixPath('mine'), PosixPath('mine'), PosixPath('.'))
+    """
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--directory", "-d", type=Path, default=Path())
+    try:
+        return parser.parse_known_args(arguments)[0].directory
+    except argparse.ArgumentError:  # Snakemake says what is wrong
+        return Path()
+
+
+def note_on_config(*, is_named: bool, folder: Path = Path()) -> str | None:
     """Say that the standard config counts alone, or that a file of another program does not.
 
     Args:
         is_named: whether another config is named.
+        folder: where the config would be.
     """
-    if own_config():
+    if own_config(folder):
         return None
-    if OWN.is_file():
-        left_out = f"{OWN} has no key of Twinrun's, and is left out"
+    if (folder / OWN).is_file():
+        left_out = f"{folder / OWN} has no key of Twinrun's, and is left out"
         return left_out if is_named else f"{left_out}: {NEXT}"
-    return None if is_named else f"There is no {OWN} here: {NEXT}"
+    return None if is_named else f"There is no {folder / OWN} here: {NEXT}"
 
 
 def command(arguments: Sequence[str]) -> list[str]:

@@ -11,13 +11,14 @@ from twinrun.config.shipped import SCHEMA
 OWN = Path("config/config.yaml")
 
 
-def own_config() -> list[Path]:
-    """Return the config file of the working directory, if it has one.
+def own_config(folder: Path = Path()) -> list[Path]:
+    """Return the config file of a working directory, if it has one.
 
     Other programs keep theirs under that name, too: one without any key of ours is no config of
     ours.
     """
-    return [OWN] if OWN.is_file() and not is_of_another_program(OWN) else []
+    file = folder / OWN
+    return [file] if file.is_file() and not is_of_another_program(file) else []
 
 
 def is_of_another_program(file: Path) -> bool:
