@@ -66,6 +66,14 @@ lr_scheduler: {class_path: ExponentialLR, init_args: {gamma: 0.5}}
 """
 WITH_DEFAULTS = WITHOUT_ARGUMENTS.replace("Bare\n", "BareWithActivation\n")
 
+# The fixed noise of a generator's pictures, say.
+DRAWS = "[{class_path: given_objects.Draws, init_args: {numbers: 5}}]"
+WITH_CALLBACK, OF_ONE_CLASS_WITH_CALLBACK = (
+    text.replace("max_epochs: 2", f"max_epochs: 2, callbacks: {DRAWS}")
+    for text in (WITH_SHORT_NAMES, OF_ONE_CLASS)
+)
+OF_ONE = (Given, Points), {"module": "given_objects:Given", "data": "small:Points"}
+
 
 def commanded(text, folder, classes):
     """Train by LightningCLI."""
@@ -122,17 +130,20 @@ def trained(text, folder, beside):
     ("text", "classes", "beside"),
     [
         (BY_CLASS, (), {}),
-        (OF_ONE_CLASS, (Given, Points), {"module": "given_objects:Given", "data": "small:Points"}),
+        (OF_ONE_CLASS, *OF_ONE),
         (WITH_OPTIMIZER, (), {}),
         # Red before: a KeyError, and a training without the two validation batches at its start.
         (WITHOUT_ARGUMENTS, (), {}),
         (WITH_DEFAULTS, (), {}),
         # Red before: "'Adam' names no class".
         (WITH_SHORT_NAMES, (), {}),
+        # Red before: other weights, as the callback was made after them.
+        (WITH_CALLBACK, (), {}),
+        (OF_ONE_CLASS_WITH_CALLBACK, *OF_ONE),
     ],
     ids=[
         *("by class path", "of one class", "with optimizer", "without arguments", "with defaults"),
-        "with short names",
+        *("with short names", "with a callback that draws", "of one class and such a callback"),
     ],
 )
 def test_it_is_the_training_of_the_command(tmp_path, text, classes, beside):

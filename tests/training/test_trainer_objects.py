@@ -1,10 +1,12 @@
 """Callbacks and loggers by class path: made for each training, treated as a module's own."""
 
 import copy
+import random
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
+import torch
 from example_trainings import HERE, VARIANT, WORKLOAD
 from small import Small
 
@@ -191,6 +193,32 @@ def test_lightnings_classes_need_no_package(tmp_path):
 class Unmade(pl.loggers.CSVLogger):
     def __init__(self):
         raise ModuleNotFoundError("not installed:\n  a package")
+
+
+class Drawing(pl.Callback):
+    def __init__(self):
+        self.noise = torch.randn(3)
+
+
+class DrawingLogger(pl.loggers.CSVLogger):
+    def __init__(self, save_dir: str):
+        super().__init__(save_dir)
+        self.number = random.random()
+
+
+def test_what_draws_when_it_is_made_is_said(tmp_path):
+    """Red before: a script that made it before the module had other weights, without a word."""
+    logger = {"class_path": "test_trainer_objects.DrawingLogger", "init_args": {"save_dir": "a"}}
+    callbacks = ["test_trainer_objects.Drawing", "pytorch_lightning.callbacks.Timer"]
+    given = training({"callbacks": callbacks, "logger": logger})
+    part = Part(key="workloads.mine", label="mine", training=given)
+    found = rehearse_part(part, lambda text: None)
+    assert found["mistakes"] == []
+    assert found["notes"][:2] == [
+        f"mine: trainer.{key}: test_trainer_objects.{name} draws random numbers when it is made, "
+        f"which is after the module; a script that makes it first starts from other weights"
+        for key, name in (("callbacks.0", "Drawing"), ("logger", "DrawingLogger"))
+    ]
 
 
 class Unshown(pl.Callback):

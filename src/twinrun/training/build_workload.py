@@ -29,7 +29,7 @@ from twinrun.training.load_workload import (
 )
 from twinrun.training.objects import wrong
 from twinrun.training.planned import Planned
-from twinrun.training.trainer_objects import bring_callbacks, wrong_in_trainer
+from twinrun.training.trainer_objects import bring_callbacks, made_first, wrong_in_trainer
 
 PHASES = ("train", "val", "test", "predict")
 
@@ -60,7 +60,8 @@ def build_module(
         TwinrunError: see `load_workload`; also if the constructor raises, or takes no `path` or
             `data_workers` although the run has them, or if the dataset's file is corrupt.
     """
-    return _made_module(workload, _planned_module(workload, search_path, of_run or OfRun()))
+    planned = _planned_module(workload, search_path, of_run or OfRun())
+    return _made_module(workload, planned, _made_first(workload))
 
 
 def build_data(
@@ -125,7 +126,7 @@ def build_both(
     """
     module = _planned_module(workload, search_path, of_run)
     data = None if workload.data is None else _planned_data(workload, search_path, of_run)
-    generators = None
+    callbacks, generators = _made_first(workload), None
     for step in _order(workload):
         plan = module if step.startswith("module") else data
         if plan is module and generators is None:
@@ -134,7 +135,7 @@ def build_both(
             plan.make_arguments()
             if not step.endswith("arguments"):
                 plan.make()
-    built = _made_module(workload, module)
+    built = _made_module(workload, module, callbacks)
     of_data = _loaders_of(built) if data is None else data.make()
     if persistent_workers:
         _keep_workers(of_data)
@@ -248,10 +249,16 @@ def _planned_module(
     return Planned(constructor, pl.LightningModule, workload.module, given, is_all=is_all)
 
 
-def _made_module(workload: Workload, planned: Planned[pl.LightningModule]) -> pl.LightningModule:
+def _made_first(workload: Workload) -> list[pl.Callback]:
+    return [] if workload.cli is None else made_first(workload.trainer)
+
+
+def _made_module(
+    workload: Workload, planned: Planned[pl.LightningModule], callbacks: Sequence[pl.Callback]
+) -> pl.LightningModule:
     """Return the module with what its config brings along."""
     module = planned.make()
-    bring_callbacks(module, workload.trainer)
+    bring_callbacks(module, workload.trainer, callbacks)
     if workload.cli is not None:
         bring_optimizer(module, workload.cli)
     return module

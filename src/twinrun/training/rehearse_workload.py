@@ -43,6 +43,7 @@ from twinrun.training.logged_names import may_be_logged
 from twinrun.training.rehearsal_plan import Part, Rehearsed
 from twinrun.training.rehearsal_words import Takers, failure, placed
 from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
+from twinrun.training.trainer_objects import drawn_after_module
 from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
 
@@ -190,6 +191,12 @@ def _of_step(
             return  # Lightning takes no step
     if data is None:
         return
+    try:
+        notes = [*drawn_after_module(workload, root)]
+    except TwinrunError as error:
+        yield failure("making callbacks and loggers", error, part, takers)
+        return
+    found["notes"] += [f"{part.label}: {note}" for note in notes]
     say("one training step")
     step, clock = FirstStep(say=say), BatchClock()
     try:

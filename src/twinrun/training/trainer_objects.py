@@ -6,7 +6,10 @@ own, which is temporary.
 """
 
 import inspect
+import shutil
+import tempfile
 import types
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,13 @@ from weakref import WeakKeyDictionary
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities.seed import isolate_rng
 
-from twinrun.config.definitions import TrainerArguments
+from twinrun.config.definitions import TrainerArguments, Workload
 from twinrun.config.keys import with_keys
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import import_object
+from twinrun.trace.fingerprints import fingerprint_rng_states
 from twinrun.training.objects import class_path_of, read, wrong
 from twinrun.wording import shown
 
@@ -27,10 +32,38 @@ FOLDERS = ("dirpath", "save_dir")
 _MADE: WeakKeyDictionary[pl.LightningModule, list[pl.Callback]] = WeakKeyDictionary()
 
 
-def bring_callbacks(module: pl.LightningModule, given: TrainerArguments) -> None:
-    """Have a module bring the callbacks of its workload, where it brings none of their kind."""
+def made_first(given: TrainerArguments) -> list[pl.Callback]:
+    """Make the callbacks of a command of LightningCLI: before all else, as jsonargparse does.
+
+    One that draws when it is made draws before the weights. What they write lies in a folder that
+    goes with the first of them.
+    """
+    if not given.callbacks:
+        return []
+    root = tempfile.mkdtemp(prefix="twinrun-callbacks-")
+    try:
+        made = [_made(key, entry, root) for key, entry in _callbacks(given)]
+    except BaseException:
+        shutil.rmtree(root)
+        raise
+    weakref.finalize(made[0], shutil.rmtree, root, ignore_errors=True)
+    return made
+
+
+def bring_callbacks(
+    module: pl.LightningModule, given: TrainerArguments, made: Sequence[pl.Callback] = ()
+) -> None:
+    """Have a module bring the callbacks of its workload, where it brings none of their kind.
+
+    Args:
+        module: of the workload.
+        given: the workload's arguments of the Trainer.
+        made: the callbacks, where they had to be made before the module.
+    """
     if not given.callbacks:
         return
+    if made:
+        _MADE[module] = [*made]
 
     def configure_callbacks(self: pl.LightningModule) -> list[pl.Callback]:
         own = type(self).configure_callbacks(self)
@@ -50,6 +83,28 @@ def bring_callbacks(module: pl.LightningModule, given: TrainerArguments) -> None
 def loggers_in(given: TrainerArguments, root: str) -> list[Logger]:
     """Make the loggers of a workload; what they write lies in a folder."""
     return [_made(key, entry, root) for key, entry in _loggers(given)]
+
+
+def drawn_after_module(workload: Workload, root: str) -> Iterator[str]:
+    """Yield a sentence for each callback or logger that draws when it is made, after the module.
+
+    Those of a command of LightningCLI are made as there, but for its loggers.
+
+    Args:
+        workload: whose they are; each is made once, and the generators are put back.
+        root: a folder for what they write.
+    """
+    of_callbacks = _callbacks(workload.trainer) if workload.cli is None else ()
+    for key, entry in (*of_callbacks, *_loggers(workload.trainer)):
+        before = fingerprint_rng_states(cuda=False)
+        with isolate_rng(include_cuda=False):
+            _made(key, entry, root)
+            has_drawn = fingerprint_rng_states(cuda=False) != before
+        if has_drawn:
+            yield (
+                f"{key}: {entry['class_path']} draws random numbers when it is made, which is "
+                f"after the module; a script that makes it first starts from other weights"
+            )
 
 
 def wrong_in_trainer(given: TrainerArguments) -> Iterator[str]:
