@@ -350,6 +350,61 @@ def test_the_settings_in_use_at_each_step_are_kept():
     assert settings_at(again.arrays(), 7) == rates[7]
 
 
+class SetsItsRate(Scheduled):
+    """Sets the rate in the last hook before the update; a schedule sets it anew after each."""
+
+    def on_before_optimizer_step(self, optimizer):
+        optimizer.param_groups[0]["lr"] = 0.5 + self.trainer.fit_loop.total_batch_idx / 100
+
+    def configure_gradient_clipping(self, optimizer, *_, **__):
+        optimizer.param_groups[0]["momentum"] = 0.5
+
+
+class SetsItByHand(SetsItsRate):
+    automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer, loss = self.optimizers(), super().training_step(batch, batch_idx)
+        optimizer.zero_grad()
+        self.manual_backward(loss)
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 7.0
+        return loss
+
+
+class SetsItByTorch(SetsItByHand):
+    """Steps without Lightning's wrapper, which calls no hook."""
+
+    def training_step(self, batch, batch_idx):
+        optimizer, loss = self.optimizers().optimizer, self.layer(batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        self.on_before_optimizer_step(optimizer)
+        self.configure_gradient_clipping(optimizer)
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 7.0
+        return loss
+
+
+@pytest.mark.parametrize("module", [SetsItsRate, SetsItByHand, SetsItByTorch])
+def test_a_rate_that_the_last_hook_sets_is_that_of_its_step(module):
+    """Red before: it was read ahead of the module's own hook."""
+    tracer = Tracer()
+    fit([tracer], module=module)
+    found = [settings_at(tracer.arrays(), index) for index in range(10)]
+    assert [of["learning rate of group 0"] for of in found] == [
+        0.5 + index / 100 for index in range(10)
+    ]
+    clipped = 0.9 if module is SetsItByHand else 0.5  # by hand Lightning does not clip
+    assert {of["momentum of group 0"] for of in found} == {clipped}
+    assert len({row["settings"] for row in rows_of(tracer)}) == 10
+
+
+def test_lightnings_own_method_is_there_again_when_it_ends():
+    module = fit([Tracer()], module=SetsItsRate)
+    assert "_after_closure" not in vars(module.trainer.precision_plugin)
+
+
 def test_a_trace_without_settings_still_reads():
     assert settings_at({}, 3) == {}
 

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.hooks import RemovableHandle
 
 from twinrun.config.traced_steps import TracedSteps
 from twinrun.parameters import parameters_of, tensors_of_module, with_unheld
@@ -38,6 +36,7 @@ from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
 from twinrun.trace.step_row import StepRow
 from twinrun.trace.step_tables import StepTables, details_of
+from twinrun.trace.updates import Updates
 
 if TYPE_CHECKING:  # a run imports it when it writes its tables
     import pandas as pd
@@ -78,7 +77,7 @@ class Tracer(pl.Callback):
         self._tables = StepTables()
         self._traces_cuda = False
         self._is_noted = False
-        self._hook: RemovableHandle | None = None
+        self._updates: Updates | None = None
         self._between: BetweenSteps | None = None
         self._parameters: dict[str, Print] = {}
 
@@ -122,20 +121,18 @@ class Tracer(pl.Callback):
         self._sampled = ParameterSample(parameters)
         # Asking for the state of a GPU's generator would start CUDA where it is not used.
         self._traces_cuda = torch.cuda.is_initialized()
-        # A resumed training has them from its checkpoint.
-        if not self.resumed_at:
+        if not self.resumed_at:  # a resumed training has them from its checkpoint
             buffers = dict(pl_module.named_buffers())
             self._tables.set_initial(
                 initial=fingerprints_of(parameters), initial_buffers=fingerprints_of(buffers)
             )
         self._tables.begin(most=self.traced.per_tensor, of_step=details_of(parameters, pl_module))
         self._between = BetweenSteps(trainer, pl_module)
-        # A module that optimizes manually may have torch's own optimizer step, around Lightning's
-        # hooks. In automatic optimization a hook would have compiled steps done in parts.
-        if not pl_module.automatic_optimization:
-            self._hook = register_optimizer_step_post_hook(
-                lambda optimizer, *_: self.end_update(trainer, pl_module, optimizer)
-            )
+        self._updates = Updates(
+            trainer,
+            before=lambda optimizer: self._note_settings(trainer, optimizer),
+            after=lambda optimizer: self.end_update(trainer, pl_module, optimizer),
+        )
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Trust nothing that was seen in the epoch before."""
@@ -150,12 +147,12 @@ class Tracer(pl.Callback):
             self._between.interrupt()
 
     def on_train_end(self, *_: object, **__: object) -> None:
-        """Take the hook of optimizers away."""
-        if self._hook is not None:
-            self._hook.remove()
+        """Take the hooks of updates away."""
+        if self._updates is not None:
+            self._updates.remove()
 
     def on_exception(self, *_: object, **__: object) -> None:
-        """Take the hook of optimizers away, also where the training breaks off."""
+        """Take them away also where the training breaks off."""
         self.on_train_end()
 
     def on_train_batch_start(
@@ -185,7 +182,7 @@ class Tracer(pl.Callback):
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
-        """Take the fingerprints of the gradients, before clipping, and of the settings in use."""
+        """Take the fingerprints of the gradients, before clipping; the settings in use follow."""
         # Lightning clips after the hooks of callbacks, in `Precision._after_closure`.
         self._note_update(trainer, pl_module, optimizer)
         self._is_noted = True
@@ -211,13 +208,18 @@ class Tracer(pl.Callback):
     ) -> None:
         if not self._is_traced:
             return
-        self._tables.settings.note(trainer.optimizers, optimizer)
+        if self._updates is None or not self._updates.is_announced:
+            self._tables.settings.note(trainer.optimizers, optimizer)
         parameters = parameters_of(pl_module, trainer.optimizers)
         found = self._taken.tensors({name: p.grad for name, p in parameters.items()})
         # Several optimizers may step in one batch: each adds to what the step has seen.
         if earlier := self._gradients:
             found = {n: joined([earlier.get(n, 0), of]) for n, of in found.items()}
         self._gradients = found
+
+    def _note_settings(self, trainer: pl.Trainer, optimizer: object) -> None:
+        if self._is_noted and self._is_traced:  # of several workers the first one notes
+            self._tables.settings.note(trainer.optimizers, optimizer)
 
     def on_train_batch_end(
         self,
@@ -228,8 +230,8 @@ class Tracer(pl.Callback):
         batch_idx: int,
     ) -> None:
         """Add the step's row."""
-        if batch is None:  # Lightning passes over it: no step has begun
-            return
+        if batch is None:
+            return  # Lightning passes over it: no step has begun
         loss = loss_of(outputs)
         self.losses.note(trainer.current_epoch + 1, loss)
         if not self._is_traced:
