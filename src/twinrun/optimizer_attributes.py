@@ -5,6 +5,7 @@ attribute of, neither the slow weights of a Lookahead nor the optimizer that thi
 class says so, a checkpoint loses them. What torch's own classes set follows from the rest.
 """
 
+import contextvars
 import dis
 import functools
 import inspect
@@ -13,6 +14,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 from torch.optim import Optimizer
 
@@ -134,6 +136,13 @@ def values_in(
             yield from values_in(state, f"{path}.state[{index}]", inside, held)
     elif is_really(value, torch.nn.Module):
         yield from values_in([*value.parameters(), *value.buffers()], path, inside, held)
+        # The states of a metric are attributes, and whatever somebody has put on a layer.
+        for name, part in value.named_modules():
+            for key, item in {**own_of_module(part), "training": part.training}.items():
+                if not callable(item) or isinstance(item, torch.nn.Module):
+                    yield from values_in(item, f"{path}.{name}.{key}", inside, held)
+    elif isinstance(value, contextvars.ContextVar):
+        yield from values_in(value.get(None), path, inside, held)
     elif is_container(value) and (size_of(value) <= _LONG or content_of_plain(value) is None):
         if not size_of(value):  # an emptied list is not one that was never there
             yield path, f"empty {type(value).__name__}"
@@ -152,6 +161,17 @@ def values_in(
         for name, item in own.items():
             if not callable(item) or isinstance(item, torch.nn.Module) or content_of(item):
                 yield from values_in(item, f"{path}.{name}", inside, held)
+
+
+def own_of_module(part: torch.nn.Module) -> dict[str, object]:
+    """Return the attributes of a module that not every module of torch's or Lightning's has."""
+    known = _of_every_module()
+    return {name: value for name, value in vars(part).items() if name not in known}
+
+
+@functools.cache
+def _of_every_module() -> frozenset[str]:
+    return frozenset({*vars(torch.nn.Module()), *vars(pl.LightningModule())})
 
 
 @functools.cache

@@ -18,6 +18,7 @@ import torch
 from kept_outside import counts as aliased
 from resumed import assert_resumed, fit
 from small import Points, Small
+from torchmetrics import MeanMetric
 
 CHANGES = "changes while the training runs, and no checkpoint holds it"
 PICKS = operator.itemgetter(0)
@@ -26,6 +27,7 @@ WEAK = weakref.WeakKeyDictionary()
 BUFFER, ARRAY, COUNT = io.BytesIO(bytes(range(200))), array.array("d", [0.0] * 3), 0.0
 LONG, LONG_DICT = [0.0] * 20, dict.fromkeys(range(20), 0.0)
 LONG_QUEUE, LONGER = collections.deque([0.0] * 20), [0.0] * 1000
+ORDERED = {"a": 0.1, "b": 0.5, "c": 0.9}
 OPEN_SET, MANY_TEXTS = set(range(1000)), ["a"] * 1000
 
 
@@ -157,6 +159,12 @@ def of_the_defaults(module):
     return 1 + defaults["lr"]
 
 
+def in_an_order(module):
+    name = next(iter(ORDERED))
+    ORDERED[name] = ORDERED.pop(name)
+    return 1 + ORDERED[name]
+
+
 OUTSIDE = {
     dotted: f"kept_outside.counts.steps {CHANGES}",
     dotted_function: f"kept_outside.counts.steps {CHANGES}",
@@ -175,6 +183,7 @@ OUTSIDE = {
     in_a_dictionary: f"{__name__}.LONG_DICT[17] {CHANGES}",
     in_a_queue: f"{__name__}.LONG_QUEUE[17] {CHANGES}",
     in_a_longer_list: f"{__name__}.LONGER {CHANGES}",
+    in_an_order: f"{__name__}.ORDERED {CHANGES}",
     in_a_set: f"{__name__}.OPEN_SET {CHANGES}",
     of_the_strategy: "steps of the Trainer changes while the training runs",
     of_the_defaults: "SGD.defaults changes while the training runs, and is no part of its",
@@ -233,11 +242,76 @@ class TrainsATensor(Scaled):
         self.own.zero_grad()
 
 
+class HidesAMetric(Scaled):
+    def begin(self):
+        self.metrics = [MeanMetric()]
+
+    def scale(self):
+        self.metrics[0].update(len(self.metrics[0].state_dict()) + self.metrics[0]._update_count)
+        return 1 + self.metrics[0].compute()
+
+
+class HidesANumber(Scaled):
+    def begin(self):
+        self.networks = [torch.nn.Linear(1, 1)]
+        self.networks[0].heat = 0.0
+
+    def scale(self):
+        self.networks[0].heat += 0.1
+        return 1 + self.networks[0].heat
+
+
+class HasAContext(Scaled):
+    def begin(self):
+        self.context = contextvars.ContextVar("own", default=0.0)
+
+    def scale(self):
+        self.context.set(self.context.get() + 0.1)
+        return 1 + self.context.get()
+
+
+class HasAMethodOfAList(Scaled):
+    def begin(self):
+        self.values = [0.0]
+        self.put = self.values.append
+
+    def scale(self):
+        self.put(0.1)
+        return 1 + sum(self.values)
+
+
+class SharesWithALayer(Scaled):
+    def begin(self):
+        self.values = [0.0]
+        self.hidden.kept = self.values
+
+    def scale(self):
+        self.hidden.kept[0] += 0.1
+        return 1 + self.values[0]
+
+
+class PutsAnObject(Scaled):
+    def begin(self):
+        self.hidden.kept = threading.local()
+        self.hidden.kept.steps = 0.0
+
+    def scale(self):
+        self.hidden.kept.steps += 0.1
+        return 1 + self.hidden.kept.steps
+
+
+SHARED = "changes, and is shared with another attribute or tensor"
 ATTRIBUTES = {
+    HidesAMetric: f"HidesAMetric.metrics {CHANGES}",
+    HidesANumber: f"HidesANumber.networks {CHANGES}",
+    HasAContext: f"HasAContext.context {CHANGES}",
+    HasAMethodOfAList: f"HasAMethodOfAList.values {SHARED}",
+    SharesWithALayer: f"SharesWithALayer.values {SHARED}",
+    PutsAnObject: f"Linear.kept {CHANGES}",
     Picks: f"Picks.pick {CHANGES}",
     Finds: f"Finds.pattern {CHANGES}",
     HasALongList: f"HasALongList.moments {CHANGES}",
-    TrainsATensor: "TrainsATensor.shift changes, and is shared with another attribute or tensor",
+    TrainsATensor: f"TrainsATensor.shift {SHARED}",
 }
 
 
@@ -275,6 +349,20 @@ class Patient(Scaled):
             return 1 + self.pick([0.1]) + len(MANY_TEXTS) / 1000
 
 
-@pytest.mark.parametrize("module", [Dated, Patient])
+class PutsOnALayer(Scaled):
+    """What somebody puts on a layer of torch's is kept where it is plain data."""
+
+    def begin(self):
+        torch.nn.utils.spectral_norm(self.hidden)  # puts there what it computes
+        self.hidden.heat = torch.zeros(1)
+        self.output.history = []
+
+    def scale(self):
+        self.hidden.heat += 0.1
+        self.output.history.append(0.1)
+        return 1 + self.hidden.heat + sum(self.output.history)
+
+
+@pytest.mark.parametrize("module", [Dated, Patient, PutsOnALayer])
 def test_moments_are_kept_and_what_stays_as_it_is_does_not_matter(tmp_path, module):
     assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=module)

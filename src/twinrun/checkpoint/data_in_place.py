@@ -27,7 +27,7 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS
-from twinrun.checkpoint.walk import Holder, Reached
+from twinrun.checkpoint.walk import Holder, Order, Reached
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import PLAIN
@@ -54,6 +54,7 @@ class DataLooks:
         # Owners and values are kept, so that no others get their numbers.
         self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
+        self.orders: dict[tuple[int, str], tuple[object, dict[object, None]]] = {}
         self.held = HeldObjects()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
@@ -94,6 +95,8 @@ class DataLooks:
             self.arrays[id(owner), name] = owner, content
         elif isinstance(value, PLAIN):
             self.numbers[id(owner), name] = owner, value
+        elif isinstance(value, Order):
+            self.orders[id(owner), name] = owner, value.keys
 
     def changed(self, now: "DataLooks") -> Iterator[str]:
         """Name what has been written to since, or exchanged, and what may have been."""
@@ -109,6 +112,10 @@ class DataLooks:
             known = repr(self.numbers[key][1]) if key in self.numbers else None
             is_new = known is None and (key[0] in self.seen or key in self.held.held)
             if is_new or known not in (None, repr(value)):
+                yield f"{key[1]} {why}"
+        for key, (_, keys) in now.orders.items():
+            known = self.orders[key][1] if key in self.orders else {}
+            if [each for each in keys if each in known] != [each for each in known if each in keys]:
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
             yield f"{name} {why}"

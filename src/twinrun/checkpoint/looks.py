@@ -8,6 +8,7 @@ import functools
 import hashlib
 import pickle
 import random
+import types
 from collections.abc import Container, Iterator
 from contextlib import suppress
 
@@ -147,6 +148,8 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         inside = [*value.parameters(), *value.buffers()]
     elif is_really(value, torch.optim.Optimizer):
         inside = [*value.param_groups, *value.state.values()]
+    elif isinstance(value, types.BuiltinMethodType):
+        inside = [value.__self__]
     elif is_container(value):
         if not isinstance(value, tuple):
             yield "container", id(value)

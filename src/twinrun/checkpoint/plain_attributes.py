@@ -22,6 +22,7 @@ from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 from twinrun.containers import entries, is_container, size_of
+from twinrun.optimizer_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
@@ -159,8 +160,22 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
         for name, value in own.items()
         if name in states
         or (name[0] != "_" and (isinstance(value, kinds) or _is_tuple_of_plain(value)))
+        or _is_put_there(part, name, value)
     }
     return {**plain, **flags}
+
+
+def _is_put_there(part: torch.nn.Module, name: str, value: object) -> bool:
+    """Say whether somebody has put an attribute on a layer of torch's, whose class has none such.
+
+    Not what a hook computes of the parameters, as spectral normalisation does.
+    """
+    is_computed = isinstance(value, torch.Tensor) and value.grad_fn is not None
+    return (
+        type(part).__module__.startswith("torch.")
+        and name not in set_by(type(part), LIBRARIES)
+        and not is_computed
+    )
 
 
 def _is_tuple_of_plain(value: object) -> bool:

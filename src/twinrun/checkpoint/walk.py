@@ -51,8 +51,15 @@ class Holder(NamedTuple):
     """What it is."""
 
 
+class Order(NamedTuple):
+    """A dictionary's: there may be more entries later."""
+
+    keys: dict[object, None]
+    """In their order."""
+
+
 class Reached(NamedTuple):
-    """A generator, an iterator, a plain value, a tensor or an array; or a `Holder`."""
+    """A generator, an iterator, a plain value, a tensor or an array; a `Holder`, an `Order`."""
 
     owner: object
     """What holds it."""
@@ -169,6 +176,9 @@ class Walk:
         if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
             yield Reached(value, called, content)
             return
+        # A cache keeps its own order, in a class for that.
+        if type(value) is dict and not self._in_library:
+            yield Reached(value, called, Order(dict.fromkeys(value)))
         for key, item in enumerate(value) if is_deque else entries(value):
             yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
 
