@@ -22,7 +22,7 @@ UNORDERED = (set, frozenset)
 _IN_MEMORY = (io.BytesIO, io.StringIO)
 # What a function does stands in its code; a path says only where something is.
 _OTHERS = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
-_OTHERS += (PurePath, *PLAIN, *UNORDERED, collections.deque, *GENERATORS)
+_OTHERS += (types.MethodWrapperType, PurePath, *PLAIN, *UNORDERED, collections.deque, *GENERATORS)
 
 
 def content_of(value: object) -> str | None:

@@ -148,7 +148,7 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         inside = [*value.parameters(), *value.buffers()]
     elif is_really(value, torch.optim.Optimizer):
         inside = [*value.param_groups, *value.state.values()]
-    elif isinstance(value, types.BuiltinMethodType):
+    elif isinstance(value, types.BuiltinMethodType | types.MethodWrapperType):
         inside = [value.__self__]
     elif is_container(value):
         if not isinstance(value, tuple):

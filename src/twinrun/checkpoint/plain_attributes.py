@@ -175,6 +175,7 @@ def _is_put_there(part: torch.nn.Module, name: str, value: object) -> bool:
         type(part).__module__.startswith("torch.")
         and name not in set_by(type(part), LIBRARIES)
         and not is_computed
+        and not callable(value)  # see `structure`
     )
 
 

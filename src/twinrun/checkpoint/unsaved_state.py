@@ -230,6 +230,8 @@ def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> I
     """Name the attributes of optimizers that have changed between two looks."""
     for key in {**after, **before}:
         name, state = key.partition(" ")[2], after.get(key)
+        if name.endswith(".defaults") and not (key in before and key in after):
+            continue  # of another optimizer: see `exchanged`
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
         # Gone counts as changed, unless the state_dict says what is left.

@@ -41,6 +41,7 @@ LOADED = (Dataset, DataLoader, Sampler)  # walked where a loader of the training
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 _OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
+_METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
@@ -160,7 +161,7 @@ class Walk:
                 yield from self.value(value, item, f"{called}.{name}", deeper - 1)
         elif isinstance(value, types.FunctionType):
             yield from self.function(value, deeper)
-        elif isinstance(value, types.MethodType | types.BuiltinMethodType):
+        elif isinstance(value, _METHODS):
             yield from self.value(value, value.__self__, f"{called}.__self__", deeper - 1)
             if isinstance(value, types.MethodType):
                 yield from self.value(value, value.__func__, called, deeper - 1)
