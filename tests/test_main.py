@@ -83,6 +83,7 @@ class Fremde(pl.LightningModule):
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.mark.exhaustive
 def test_letters_beyond_ascii_are_written_in_a_locale_that_has_none(tmp_path):
     """Red before: a UnicodeEncodeError with its traceback, after the rehearsal."""
     (tmp_path / "fremd.py").write_text(FOREIGN, encoding="utf-8")

@@ -145,7 +145,7 @@ def test_killed_workers_end_in_the_same_bits(trained, left, right, at):
     assert_same(folder, left, right, at)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("left", "right", "at"),
     [
@@ -160,7 +160,7 @@ def test_whatever_they_train_killed_workers_end_in_the_same_bits(trained_further
     assert_same(trained_further, left, right, at)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_samples_that_are_drawn_by_the_numbers_of_the_steps_are_refused_in_mid_epoch(
     trained_further,
 ):

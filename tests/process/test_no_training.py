@@ -45,6 +45,7 @@ def test_a_call_is_refused_with_its_line_and_what_to_do(tmp_path, monkeypatch, m
 
 
 @pytest.mark.parametrize("package", ["pytorch_lightning", "lightning.pytorch"])
+@pytest.mark.exhaustive
 def test_a_trainer_that_the_script_imports_itself_is_refused_too(tmp_path, package):
     """Of both packages, where neither has been imported before."""
     (tmp_path / "training_script.py").write_text(

@@ -42,12 +42,10 @@ def run(folder, module, variant=FOREACH):
     return artifacts.read_json(folder / "run.json")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("module", "settings"),
-    [
-        ("Outside", {"optimizer": "foreach"}),
-        pytest.param("OutsideHooks", {"compile": "module"}, marks=pytest.mark.exhaustive),
-    ],
+    [("Outside", {"optimizer": "foreach"}), ("OutsideHooks", {"compile": "module"})],
 )
 def test_a_run_that_proved_is_the_pair_of_one_that_remembered(
     module, settings, tmp_path, monkeypatch

@@ -190,6 +190,7 @@ def test_a_run_is_given_no_dataset_that_is_not_as_it_was_made(tmp_path):
         build()
 
 
+@pytest.mark.exhaustive
 def test_a_fast_run_that_cannot_be_leaves_a_row_that_says_why(tmp_path):
     workload = WORKLOAD | {"module": "small:Signs"}
     folder = run(tmp_path, workload=workload, variant=VARIANT | {"optimizer": "fused"})
