@@ -37,6 +37,7 @@ ORDER = (
         "dataset_files",
         "artifacts",
         "optimizer_attributes",
+        "hidden_content",
         "batches",
         "parameters",
         "returned_loss",

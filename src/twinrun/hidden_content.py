@@ -1,7 +1,6 @@
 """What an object holds that shows it in no attribute, and a long container of plain values."""
 
 import collections
-import datetime
 import io
 import pickle
 import sys
@@ -15,7 +14,6 @@ from twinrun.containers import entries, is_container, is_hidden_iterator
 from twinrun.generators import GENERATORS
 
 PLAIN = (bool, int, float, str, bytes, type(None))
-MOMENTS = (datetime.date, datetime.time, datetime.timedelta)
 MOST_BYTES = 1 << 26  # of an object that is pickled
 DEEPEST = 8  # containers inside each other
 UNORDERED = (set, frozenset)
@@ -29,8 +27,8 @@ def content_of(value: object) -> str | None:
     """Write down an object of a class of the standard library, or derived from one, as pickle does.
 
     A date, a pattern, an `itemgetter`, an array, a buffer in memory: each may be written to, or
-    exchanged for another one. None of what is no such, of more than 64 MiB, or cannot be pickled,
-    as a lock.
+    exchanged for another one. Nothing is returned of what is no such, of more than 64 MiB, or
+    cannot be pickled, as a lock.
 
     >>> import operator
     >>> content_of(operator.itemgetter(0)) == content_of(operator.itemgetter(1))
@@ -56,7 +54,7 @@ def content_of(value: object) -> str | None:
 def content_of_plain(value: object) -> str | None:
     """Write down a container that holds nothing but plain values, and containers of such.
 
-    None where it holds anything else.
+    Nothing is returned where it holds anything else.
 
     >>> content_of_plain([1, (2.0, "a")]) == content_of_plain([1, (2.0, "b")])
     False
@@ -88,10 +86,10 @@ def _texts(value: object, deeper: int) -> Iterator[str]:
         for key, item in entries(value):
             yield from _texts(key, 1) if isinstance(value, dict) else ()
             yield from _texts(item, deeper - 1)
-    elif type(value) is collections.deque:
+    elif isinstance(value, collections.deque):
         for item in value:
             yield from _texts(item, deeper - 1)
-    elif type(value) in UNORDERED:
+    elif isinstance(value, set | frozenset) and type(value) in UNORDERED:
         yield from sorted(text for item in value for text in _texts(item, 0))
     else:
         raise TypeError(value)

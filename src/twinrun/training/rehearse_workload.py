@@ -191,15 +191,11 @@ def _of_step(
             return  # Lightning takes no step
     if data is None:
         return
-    try:
-        notes = [*drawn_after_module(workload, root)]
-    except TwinrunError as error:
-        yield failure("making callbacks and loggers", error, part, takers)
-        return
-    found["notes"] += [f"{part.label}: {note}" for note in notes]
     say("one training step")
     step, clock = FirstStep(say=say), BatchClock()
     try:
+        of_trainer = drawn_after_module(workload, root)
+        found["notes"] += [f"{part.label}: {note}" for note in of_trainer]
         trainer = trainer_of_first_step(training, root, step, Supported(), clock)
         left_out = write_checkpoints_below(module, root)
         trainer.fit(module, datamodule=data)
