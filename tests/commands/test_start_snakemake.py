@@ -154,24 +154,34 @@ def test_it_is_said_of_the_directory_that_counts(tmp_path, monkeypatch, capsys, 
         assert (said in capsys.readouterr().err) == (there != "with")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults: [_self_]\nmodel: {width: 3}\n",
+        # Red before: the errors were those of a file that nobody had named.
+        "model: resnet\nlr: 0.1\ntrainer: {max_epochs: 10}\naccelerator: gpu\ndevices: 1\n",
+    ],
+)
 @pytest.mark.parametrize(("arguments", "is_alone"), [([], True), (["--configfile", "a"], False)])
 def test_a_config_of_another_program_is_left_out_and_said_to_be(
-    tmp_path, monkeypatch, capsys, arguments, is_alone
+    tmp_path, monkeypatch, capsys, arguments, is_alone, text
 ):
     """Red before: each of its keys was an unknown one, also where another file was named."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").touch()
     monkeypatch.setattr(start_snakemake.os, "execv", lambda *_: None)
     (tmp_path / "config").mkdir()
-    (tmp_path / "config/config.yaml").write_text("defaults: [_self_]\nmodel: {width: 3}\n")
+    (tmp_path / "config/config.yaml").write_text(text)
     assert own_config() == []
     start_snakemake.start(arguments)
     said = capsys.readouterr().err
-    assert "config/config.yaml has no key of Twinrun's, and is left out" in said
+    assert "config/config.yaml is another program's, by its keys, and is left out" in said
     assert ("these are the built-in studies" in said) == is_alone
 
 
-@pytest.mark.parametrize("text", ["", "workloads: {}\nmodel: 1", "workloads: [", "[1, 2]"])
+@pytest.mark.parametrize(
+    "text", ["", "workloads: {}\nmodel: 1", "workloads: [", "[1, 2]", "matrx: {}\ndevices: {}"]
+)
 def test_a_config_with_a_key_of_ours_or_a_mistake_counts(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").mkdir()

@@ -1,6 +1,7 @@
 """A config of LightningCLI as a workload: what is taken from it, left to variants, refused."""
 
 import inspect
+from inspect import signature
 
 import pytest
 import pytorch_lightning as pl
@@ -65,8 +66,28 @@ def test_a_config_becomes_a_workload(read):
     assert found.commands["mine"]["optimizer"]["init_args"] == {"lr": 1e-2}
     assert found.notes == [
         "workloads.mine.cli: train.yaml: left to the variants: accelerator: 'auto', "
-        "enable_progress_bar: false"
+        "enable_progress_bar: false",
+        "workloads.mine.cli: train.yaml: what your command says in its own code "
+        "(trainer_defaults, set_defaults) is not read; --print_config writes a file with all of it "
+        "but links and callbacks",
     ]
+
+
+@pytest.mark.parametrize("callbacks", [None, [{"class_path": "pytorch_lightning.callbacks.Timer"}]])
+def test_a_file_that_says_all_may_still_lack_callbacks(read, callbacks):
+    """Red before: a command with an EarlyStopping of its own trained otherwise, without a word."""
+    told = {name: each.default for name, each in signature(Trainer).parameters.items()}
+    text = yaml.safe_load(FILE) | {"trainer": {**told, "max_epochs": 2, "callbacks": callbacks}}
+    found = read(yaml.safe_dump(text))
+    assert found.mistakes == []
+    assert [note for note in found.notes if "left to the variants" not in note] == (
+        []
+        if callbacks
+        else [
+            "workloads.mine.cli: train.yaml: callbacks that your command has in its own code "
+            "(trainer_defaults) are in no file; name them as trainer.callbacks"
+        ]
+    )
 
 
 def test_what_stands_beside_goes_before_the_file(read):

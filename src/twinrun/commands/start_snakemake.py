@@ -100,7 +100,7 @@ def note_on_config(*, is_named: bool, folder: Path = Path()) -> str | None:
     if own_config(folder):
         return None
     if (folder / OWN).is_file():
-        left_out = f"{folder / OWN} has no key of Twinrun's, and is left out"
+        left_out = f"{folder / OWN} is another program's, by its keys, and is left out"
         return left_out if is_named else f"{left_out}: {NEXT}"
     return None if is_named else f"There is no {folder / OWN} here: {NEXT}"
 

@@ -105,6 +105,7 @@ def written_out(config: Section, schema: Section) -> WrittenOut:
         if reader.left:
             left = ", ".join(f"{k}: {shown(v)}" for k, v in reader.left.items())
             found.notes.append(f"{key}: left to the variants: {left}")
+        found.notes += [f"{key}: {text}" for text in reader.unread()]
         found.commands[name] = plain(reader.command, ["workloads", str(name), "cli"])
         found.config["workloads"] = {**found.config["workloads"], name: made}
     return found
@@ -180,6 +181,20 @@ class _Reader:
         # Of another type it is refused where all keys are.
         made["trainer"] = {**told, **own} if isinstance(own, Mapping) else own
         return made
+
+    def unread(self) -> Iterator[str]:
+        """Say what the command may say that the file does not."""
+        trainer = self._given.get("trainer") or {}
+        if not self._trainer["properties"].keys() <= trainer.keys():
+            yield (
+                "what your command says in its own code (trainer_defaults, set_defaults) is not "
+                "read; --print_config writes a file with all of it but links and callbacks"
+            )
+        elif not trainer["callbacks"]:
+            yield (
+                "callbacks that your command has in its own code (trainer_defaults) are in no "
+                "file; name them as trainer.callbacks"
+            )
 
     def _look_at(self, key: str, value: object) -> None:
         if key == "ckpt_path" and value is not None:
