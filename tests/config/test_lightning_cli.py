@@ -6,6 +6,7 @@ from inspect import signature
 import pytest
 import pytorch_lightning as pl
 import yaml
+from pytorch_lightning import Trainer
 
 from twinrun.config.lightning_cli import DEFAULTS, LEFT, written_out
 from twinrun.config.settings import resolve
