@@ -85,6 +85,35 @@ def test_fast_steps_in_the_trainer(module_class, batches, changes, tmp_path):
         assert speed.counts() is None
 
 
+class SetsItsRate(Regression):
+    """Sets the rate in its step, which the compiler traces."""
+
+    def training_step(self, batch, batch_idx):
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = 0.01 / (1 + self.trainer.global_step)
+        return super().training_step(batch, batch_idx)
+
+
+class SetsItsRateOfSGD(SetsItsRate):
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+@pytest.mark.parametrize("module_class", [SetsItsRate, SetsItsRateOfSGD])
+def test_a_rate_that_a_compiled_step_sets_leaves_the_optimizer_its_form(module_class, tmp_path):
+    """Red before: torch's "If capturable=True, params and state_steps must be on supported"."""
+    with traced_only():
+        fast, trainer, *_, speed = fitted(module_class, POINTS, tmp_path, compile="module")
+    plain, *_ = fitted(module_class, POINTS, tmp_path)
+    assert speed.counts()["calls"] == 6
+    (group,) = trainer.optimizers[0].param_groups
+    assert group["lr"] == 0.01 / 6
+    assert not group.get("capturable")
+    assert ("capturable" in group) == (module_class is SetsItsRate)
+    for name, value in fast.state_dict().items():
+        torch.testing.assert_close(value, plain.state_dict()[name], rtol=1e-5, atol=1e-6)
+
+
 def doubled(_, inputs, output):
     return output * 2
 

@@ -9,6 +9,7 @@ Order of calls: https://lightning.ai/docs/pytorch/stable/common/lightning_module
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytorch_lightning as pl
 import torch
@@ -141,3 +142,23 @@ def of_parameters(parameters: Sequence[torch.Tensor]) -> Iterator[str]:
 def _is_tensor(value: object) -> bool:
     values = value if isinstance(value, tuple | list) else (value,)
     return any(isinstance(found, torch.Tensor) for found in values)
+
+
+@contextmanager
+def uncaptured(optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[None]:
+    """Leave `capturable` in an optimizer's groups as it is.
+
+    Where a compiled function writes to a group, as to set a rate, torch's compiler writes back with
+    it that the optimizer is capturable, also to groups that have no such key:
+    https://github.com/pytorch/pytorch/blob/v2.11.0/torch/_dynamo/variables/optimizer.py
+    """
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    before = [group.get("capturable") for group in groups]
+    try:
+        yield
+    finally:
+        for group, held in zip(groups, before, strict=True):
+            if group.get("capturable") is not held:
+                group["capturable"] = held
+                if held is None:
+                    del group["capturable"]

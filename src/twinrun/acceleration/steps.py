@@ -71,14 +71,20 @@ class TrainingStep:
         # Lazy, since `form` reads it at every step, and only up to the first reason.
         form = self._fast.form(self._optimizer, self._between())
         if form == "whole":
-            is_done, result = self._fast.whole(batch, index)
+            with between.uncaptured([self._optimizer]):
+                is_done, result = self._fast.whole(batch, index)
             if is_done:
                 return returned_loss(result)
-        step = self._training_step if form == "plain" else self._fast.part
+        step = self._training_step if form == "plain" else self._part
         loss = plain_step(step, self._optimizer, batch, index)
         if form == "plain":
             self._fast.note_plain(self._optimizer)
         return loss
+
+    def _part(self, batch: object, index: int) -> object:
+        assert self._fast is not None  # noqa: S101  asked for by a fast step
+        with between.uncaptured([self._optimizer]):
+            return self._fast.part(batch, index)
 
     def counts(self) -> CompilationCounts | None:
         """Return the counts of what was compiled; None for a step that compiles nothing."""

@@ -143,7 +143,7 @@ class Speed(pl.Callback):
         self._check_class()
         # Outside of the compiled function, which keeps a graph for each set of strides.
         batch = lay_out_batch(batch, self._variant.layout)
-        with self._collected():
+        with self._collected(), between.uncaptured(self._module.trainer.optimizers):
             is_done, result = False, None
             if self._form == "whole":
                 is_done, result = self._fast.whole(batch, batch_idx)
