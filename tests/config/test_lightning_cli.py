@@ -118,6 +118,10 @@ def test_a_command_of_one_class_needs_its_name(read):
         ("trainer: {max_epochs: 1, devices: 4}", "trainer.devices: 4 is a variant's `devices`"),
         ("trainer: {max_epochs: 1, plugins: [a.B]}", "trainer.plugins: ['a.B'] is not taken"),
         ("trainer: {}", "trainer.max_epochs: is missing"),
+        (
+            "trainer: {max_epochs: 1, gradient_clip_value: 4}",
+            "trainer.gradient_clip_value: 4 is not taken, did you mean gradient_clip_val?",
+        ),
         ("my_key: 3", "my_key: is no key of LightningCLI, but of a class derived from it"),
         (
             "data: {class_path: a.B, init_args: {n: '${model.n}'}}",

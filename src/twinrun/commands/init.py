@@ -185,7 +185,7 @@ def _written(name: str, parameter: inspect.Parameter) -> str:
     if _is_needed(parameter):
         return f"# {name}: needed"
     if not _is_plain(parameter.default):  # YAML has no such value; its constructor does
-        return f"# {name}: its default, which YAML cannot say"
+        return f"# {name}: its default, which is no plain value of YAML"
     given = {name: parameter.default}
     flow = yaml.dump(
         given, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10**9

@@ -14,7 +14,7 @@ from twinrun.config.config_files import why_unreadable
 from twinrun.config.definitions import Section
 from twinrun.config.lightning_files import ENDS, SECTIONS, loaded
 from twinrun.config.schema_check import plain
-from twinrun.wording import shown
+from twinrun.wording import shown, suggestion
 
 SHORT = ("optimizer", "lr_scheduler")  # whose classes may be named without their package
 # Of the command, not of the training; a config that LightningCLI has saved holds them.
@@ -261,7 +261,9 @@ class _Reader:
             elif key in LEFT:
                 self.left[key] = value
             else:
-                why = f"is {instead[key]}" if key in instead else "is not taken"
+                slip = suggestion(key, [*known, "max_epochs"], list_all=False)
+                meant = "" if key in without else slip
+                why = f"is {instead[key]}" if key in instead else f"is not taken{meant}"
                 reason = f": {without[key]}" if key in without else ""
                 self.mistakes.append(
                     f"trainer.{key}: {shown(value)} {why}; leave it out of the file{reason}"
