@@ -64,14 +64,13 @@ def train_elsewhere(told):
     return process.returncode
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("deaths", one_in(2, [DEATHS[::3], DEATHS]), ids=["some", "all"])
-def test_a_retry_ends_in_the_same_bits_whoever_died(tmp_path, deaths):
+@pytest.mark.exhaustive  # minutes; test_agreed_checkpoints kills workers, too
+def test_a_retry_ends_in_the_same_bits_whoever_died(tmp_path):
     """Red before: a worker that died where all load had the others throw the checkpoint away."""
     whole, killed, death = tmp_path / "whole", tmp_path / "killed", tmp_path / "death"
     train(asked(whole, death))
     told = asked(killed, death)
-    for rank, moment, number, whom, why in deaths:
+    for rank, moment, number, whom, why in DEATHS:
         death.write_text(f"{rank} {moment} {int(number)} {whom}")
         if why is None:
             assert train_elsewhere(told) == -signal.SIGKILL

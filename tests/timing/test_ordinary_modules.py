@@ -340,7 +340,7 @@ def test_the_batches_of_a_training_that_began_again_are_those_of_its_epoch():
 
 
 @pytest.mark.parametrize("changes", [{}, {"compile": "module"}])
-@pytest.mark.parametrize("name", ["Gathers", "GathersHooked"])
+@pytest.mark.parametrize("name", one_in(2, ["Gathers", "GathersHooked"]))
 def test_epochs_of_bare_steps_end_outside_of_the_clock(name, changes, monkeypatch):
     """Red before: no epoch ended, so that what a module gathers in one had no end either."""
     clock = []

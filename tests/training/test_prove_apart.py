@@ -127,6 +127,7 @@ def test_what_cannot_be_done_in_a_forked_process_is_done_without():
     assert prove_apart(training_of("state_outside:NotInAFork"))[0]["steps"] > 0
 
 
+@pytest.mark.exhaustive
 def test_a_missing_gpu_is_no_refusal():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
@@ -142,6 +143,7 @@ def test_the_proof_compiles_in_a_cache_of_its_own(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_started_where_a_proof_is_remembered(tmp_path, monkeypatch):
     training = training_of("small:Small")
     made = proof_of(training, tmp_path)
