@@ -5,7 +5,6 @@ import io
 import pickle
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import PurePath
 
 import xxhash
@@ -16,6 +15,9 @@ from twinrun.generators import GENERATORS
 PLAIN = (bool, int, float, str, bytes, type(None))
 MOST_BYTES = 1 << 26  # of an object that is pickled
 DEEPEST = 8  # containers inside each other
+CHUNK = 1 << 16  # entries that are written at once
+ESCAPED = "backslashreplace"
+KINDS = frozenset(PLAIN)
 UNORDERED = (set, frozenset)
 _IN_MEMORY = (io.BytesIO, io.StringIO)
 # What a function does stands in its code; a path says only where something is.
@@ -63,34 +65,38 @@ def content_of_plain(value: object) -> str | None:
     """
     content = xxhash.xxh3_64()
     try:
-        for text in _texts(value, DEEPEST):
-            content.update(text.encode(errors="backslashreplace"))
+        found = _inside(value)
+        for start in range(0, len(found), CHUNK):
+            content.update(_text(found[start : start + CHUNK], DEEPEST).encode(errors=ESCAPED))
     except TypeError:
         return None
-    return f"{type(value).__name__} {content.hexdigest()}"
+    return f"{type(value).__name__} {len(found)} {content.hexdigest()}"
 
 
-def _texts(value: object, deeper: int) -> Iterator[str]:
-    """Yield a text for each plain value.
+def _text(value: object, deeper: int) -> str:
+    """Write a plain value, or a container of such.
 
     Raises:
         TypeError: of anything else, or if it lies too deep.
     """
     if type(value) in PLAIN:
-        yield f"{value!r},"
-        return
+        return repr(value)
     if not deeper:
         raise TypeError(value)
-    yield f"{type(value).__name__}("
+    found = _inside(value)
+    # There may be millions, which are written at once where they are plain.
+    is_flat = all(map(KINDS.__contains__, map(type, found)))
+    inside = repr(found) if is_flat else ",".join(_text(each, deeper - 1) for each in found)
+    return f"{type(value).__name__}({inside})"
+
+
+def _inside(value: object) -> list[object]:
     if is_container(value):
-        for key, item in entries(value):
-            yield from _texts(key, 1) if isinstance(value, dict) else ()
-            yield from _texts(item, deeper - 1)
-    elif isinstance(value, collections.deque):
-        for item in value:
-            yield from _texts(item, deeper - 1)
-    elif isinstance(value, set | frozenset) and type(value) in UNORDERED:
-        yield from sorted(text for item in value for text in _texts(item, 0))
-    else:
-        raise TypeError(value)
-    yield ")"
+        if isinstance(value, dict):
+            return [*value.keys(), *value.values()]
+        return [item for _, item in entries(value)]
+    if isinstance(value, collections.deque):
+        return list(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    raise TypeError(value)

@@ -9,6 +9,7 @@ import contextvars
 import dis
 import functools
 import inspect
+import logging
 import types
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, Protocol, TypeGuard
@@ -28,13 +29,13 @@ from twinrun.containers import (
     shown,
     size_of,
 )
-from twinrun.hidden_content import content_of, content_of_plain
+from twinrun.hidden_content import content_of
 
 # By torch's schedulers, and by others that wrap `step`.
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _LIBRARIES += ("builtins.", "collections.", "numpy.")
 _DEEPEST = 8
-_LONG = 64  # a list of plain values, of which there may be millions
+_LONG = 64  # a container whose objects are too many to look into
 _SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
 
 
@@ -125,7 +126,9 @@ def values_in(
     Looked into are containers, networks, optimizers and objects of a user's own. What
     `saves_itself` is yielded as it is, and nothing that is among the identities `held`.
     """
-    if id(value) in above or id(value) in held or len(above) > _DEEPEST:
+    is_known = id(value) in above or id(value) in held
+    # A logger knows all others, and notes which levels it was asked for.
+    if is_known or len(above) > _DEEPEST or isinstance(value, logging.Logger | logging.Handler):
         return
     inside = (*above, id(value))
     if is_hidden_iterator(value) or saves_itself(value):
@@ -143,7 +146,14 @@ def values_in(
                     yield from values_in(item, f"{path}.{name}.{key}", inside, held)
     elif isinstance(value, contextvars.ContextVar):
         yield from values_in(value.get(None), path, inside, held)
-    elif is_container(value) and (size_of(value) <= _LONG or content_of_plain(value) is None):
+    elif is_container(value) and size_of(value) > _LONG:
+        for where, leaf in leaves(value):
+            if not isinstance(leaf, Opaque):
+                yield f"{path} {where}", leaf
+        for index, (key, item) in enumerate(entries(value)):
+            if (content := content_of(item)) is not None:
+                yield f"{path}[{shown(key, index)}]", content
+    elif is_container(value):
         if not size_of(value):  # an emptied list is not one that was never there
             yield path, f"empty {type(value).__name__}"
         for index, (key, item) in enumerate(entries(value)):

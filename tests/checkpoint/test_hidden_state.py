@@ -6,6 +6,7 @@ import contextvars
 import datetime
 import importlib
 import io
+import logging
 import operator
 import re
 import sys
@@ -343,8 +344,10 @@ class Patient(Scaled):
 
     def begin(self):
         self.pick, self.lock = operator.itemgetter(0), threading.Lock()
+        self.log_of_file = logging.getLogger(__name__)
 
     def scale(self):
+        self.log_of_file.debug("a step")
         with self.lock:
             return 1 + self.pick([0.1]) + len(MANY_TEXTS) / 1000
 
