@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
-from twinrun.checkpoint.loaded_callbacks import LoadedCallbacks
+from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.machine_faults import is_machine_fault
 
@@ -22,14 +22,14 @@ METRICS = ("_callback_metrics", "_logged_metrics", "_progress_bar_metrics")
 
 
 class Loaded:
-    """Weights, state of optimizers, schedules and callbacks as a checkpoint has them."""
+    """Weights, state of optimizers, schedules, callbacks and data as a checkpoint has them."""
 
-    def __init__(self, checkpoint: Mapping[str, Any]) -> None:
+    def __init__(self, checkpoint: Mapping[str, Any], trainer: pl.Trainer) -> None:
         """Copy them: an optimizer may use the very tensors of the checkpoint."""
         keys = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks")
         self._held: dict[str, Any] = {key: copy.deepcopy(checkpoint[key]) for key in keys}
-
         self._callbacks = LoadedCallbacks(self._held["callbacks"])
+        self._data = LoadedData(checkpoint, trainer)
 
     def look(self, trainer: pl.Trainer) -> None:
         """Look at what Lightning has loaded, before any hook changes it."""
@@ -51,7 +51,7 @@ class Loaded:
             trainer.lr_scheduler_configs, self._held["lr_schedulers"], strict=True
         ):
             config.scheduler.load_state_dict(state)
-        return self._callbacks.put_back(trainer)
+        return self._callbacks.put_back(trainer) or self._data.put_back(trainer)
 
 
 def cannot_be_loaded(error: BaseException) -> bool:

@@ -19,7 +19,13 @@ import torch
 from torch.utils._pytree import tree_map
 
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
-from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of, told_anew
+from twinrun.checkpoint.stream_position import (
+    Stateful,
+    is_stream,
+    parts_of,
+    told_anew,
+    told_by_state,
+)
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 from twinrun.containers import entries, is_container, size_of
 from twinrun.optimizer_attributes import set_by
@@ -207,7 +213,9 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
             or (index and (isinstance(owner, Stateful) or is_stream(owner)))
         ):
             continue
-        told = told_anew(owner)
+        # What a data module says itself is loaded with it: see `loaded_states`.
+        is_module = isinstance(owner, pl.LightningDataModule)
+        told = told_by_state(owner) if is_module else told_anew(owner)
         for name, value in getattr(owner, "__dict__", {}).items():
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT

@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
-from twinrun.checkpoint.loaded_callbacks import never_loaded
+from twinrun.checkpoint.loaded_states import never_loaded
 from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.unsaved_state import unsaved_generators
 from twinrun.errors import TwinrunError

@@ -225,7 +225,7 @@ class Resumable(pl.Callback):
         """Keep what is to be put back later."""
         # Lightning restores callbacks before it asks for the training loader and its generators.
         if KEY in checkpoint:
-            self._restored = {**checkpoint[KEY], "loaded": Loaded(checkpoint)}
+            self._restored = {**checkpoint[KEY], "loaded": Loaded(checkpoint, trainer)}
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

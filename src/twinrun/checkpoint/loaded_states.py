@@ -1,4 +1,4 @@
-"""States of callbacks, loaded as often as hooks have undone it, and no more.
+"""States of callbacks and data modules, loaded as often as hooks have undone it, and no more.
 
 Lightning loads each of them once, before the hooks that begin a training. To load it again is right
 where one of these began anew. A callback whose `load_state_dict` adds to what there is (a counter,
@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
 
 OWN = "twinrun."
@@ -41,11 +42,8 @@ class LoadedCallbacks:
                 # A copy, since it may be loaded again, and a callback may use the very tensors.
                 callback.load_state_dict(copy.deepcopy(self._states[key]))
                 self._looks[key] = look(vars(callback), ())
-            if not _is_as_saved(callback, self._states[key]):
-                return (
-                    f"{type(callback).__name__} does not come back to what its state_dict gave: "
-                    f"its load_state_dict has to set all of it, whatever there was before"
-                )
+            if not _is_lightnings(callback) and not _is_as_saved(callback, self._states[key]):
+                return _elsewhere(callback)
         return None
 
     def _with_a_state(self, trainer: pl.Trainer) -> Iterator[pl.Callback]:
@@ -69,20 +67,48 @@ def never_loaded(trainer: pl.Trainer) -> Iterator[str]:
             )
 
 
-def _is_as_saved(callback: pl.Callback, saved: object) -> bool:
-    """Say whether a callback of a user's gives what it gave; also where nobody can know."""
-    # One of Lightning's that writes checkpoints names its folder, which each process has anew.
-    if type(callback).__module__.startswith(OURS) or isinstance(callback, pl.callbacks.Checkpoint):
-        return True
+class LoadedData:
+    """The state of a data module in a checkpoint."""
+
+    def __init__(self, checkpoint: Mapping[str, Any], trainer: pl.Trainer) -> None:
+        """Copy it, if there is one."""
+        kind = type(vars(trainer).get("datamodule"))
+        # As Lightning names it.
+        self._state = copy.deepcopy(checkpoint.get(kind.__qualname__))
+
+    def put_back(self, trainer: pl.Trainer) -> str | None:
+        """Load it where it is not as it was; say so if the data module does not come back to it."""
+        data = vars(trainer).get("datamodule")
+        if data is None or self._state is None or _is_as_saved(data, self._state):
+            return None
+        data.load_state_dict(copy.deepcopy(self._state))
+        return None if _is_as_saved(data, self._state) else _elsewhere(data)
+
+
+def _is_lightnings(callback: pl.Callback) -> bool:
+    # One that writes checkpoints names its folder, which each process has anew.
+    is_known = type(callback).__module__.startswith(OURS)
+    return is_known or isinstance(callback, pl.callbacks.Checkpoint)
+
+
+def _elsewhere(owner: object) -> str:
+    return (
+        f"{type(owner).__name__} does not come back to what its state_dict gave: its "
+        f"load_state_dict has to set all of it, whatever there was before"
+    )
+
+
+def _is_as_saved(owner: Stateful, saved: object) -> bool:
+    """Say whether something of a user's gives what it gave; also where nobody can know."""
     with isolate_rng():
-        first, second = (_state_of(callback) for _ in range(2))
+        first, second = (_state_of(owner) for _ in range(2))
     # A clock, say.
     is_known = first == second and not first.startswith(UNSEEN)
     return not is_known or first == look(saved, ())
 
 
-def _state_of(callback: pl.Callback) -> str:
+def _state_of(owner: Stateful) -> str:
     try:
-        return look(callback.state_dict(), ())
+        return look(owner.state_dict(), ())
     except Exception as error:  # of whatever class: it may need what comes later
         return f"{UNSEEN} ({type(error).__name__})"

@@ -1,11 +1,11 @@
-"""States of callbacks are loaded no more often than needed, and are then what they were."""
+"""States of callbacks and data are loaded as often as needed, and are then what they were."""
 
 from collections import Counter
 
 import pytest
 import pytorch_lightning as pl
 from resumed import assert_resumed, every, fit
-from small import Restless
+from small import Points, Restless
 
 from twinrun.errors import TwinrunError
 
@@ -149,4 +149,101 @@ def test_a_state_that_nobody_loads_is_refused(tmp_path, kind):
     assert said == [
         f"no checkpoints are written: {kind.__name__} has a state_dict, and nothing loads it: its "
         f"class has no load_state_dict of its own"
+    ]
+
+
+class CountedBatches(Points):
+    """Scales each batch by how many there were, which its state has, as in Lightning's docs."""
+
+    index = 0
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        if self.trainer.training:
+            self.index += 1
+        return batch[0] * (1 + self.index / 10), batch[1]
+
+    def state_dict(self):
+        return {"current_train_batch_index": self.index}
+
+    def load_state_dict(self, state_dict):
+        self.index = state_dict["current_train_batch_index"]
+
+
+class BeginsWithItsLoader(CountedBatches):
+    """Counts from where its loader is made, which is behind the loading of a checkpoint."""
+
+    def train_dataloader(self):
+        self.index = 0
+        return super().train_dataloader()
+
+
+class KeepsAList(CountedBatches):
+    """Keeps more than a number."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.seen = []
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        self.seen.append(len(batch[0]))
+        return batch[0] * (1 + sum(self.seen) / 1000), batch[1]
+
+    def state_dict(self):
+        return {"seen": list(self.seen)}
+
+    def load_state_dict(self, state_dict):
+        self.seen = list(state_dict["seen"])
+
+
+class HalfLoads(CountedBatches):
+    def load_state_dict(self, state_dict):
+        self.index = state_dict["current_train_batch_index"] // 2
+
+
+class SavesLess(CountedBatches):
+    """Keeps of its number in which ten it is."""
+
+    def state_dict(self):
+        return {"tens": self.index // 10}
+
+    def load_state_dict(self, state_dict):
+        self.index = 10 * state_dict["tens"]
+
+
+class LeavesOut(CountedBatches):
+    """Counts by another number, which its state does not have."""
+
+    turn = 0
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        self.turn += 1
+        return batch[0] * (1 + self.turn / 10), batch[1]
+
+
+@pytest.mark.parametrize("in_epoch", [None, every(1)], ids=["where an epoch starts", "in it"])
+@pytest.mark.parametrize(
+    "data", [CountedBatches, BeginsWithItsLoader, KeepsAList], ids=lambda kind: kind.__name__
+)
+def test_what_data_say_themselves_is_resumed(tmp_path, data, in_epoch):
+    """Red before: a number in the state was refused as one that no checkpoint holds."""
+    whole, _, _ = fit(tmp_path / "whole", data)
+    told = {"minutes": 1000, "in_epoch": in_epoch} if in_epoch else {"minutes": 0}
+    fit(tmp_path / "killed", data, kill=8, **told)
+    found, at, said = fit(tmp_path / "killed", data, **told)
+    assert (at, said) == ([7] if in_epoch else [5], [])
+    assert found == whole
+
+
+def test_data_that_load_another_state_end_the_attempt(tmp_path):
+    fit(tmp_path, HalfLoads, kill=8, minutes=0)
+    with pytest.raises(TwinrunError, match="HalfLoads does not come back to"):
+        fit(tmp_path, HalfLoads, minutes=0)
+
+
+@pytest.mark.parametrize(("data", "name"), [(LeavesOut, "turn"), (SavesLess, "index")])
+def test_a_number_that_data_leave_out_of_their_state_is_refused(tmp_path, data, name):
+    _, _, said = fit(tmp_path, data, minutes=0)
+    assert said == [
+        f"no checkpoints are written: {data.__name__}.{name} changes while the training runs, and "
+        f"no checkpoint holds it"
     ]
