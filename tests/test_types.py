@@ -7,6 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 RECORDS = {
     "twinrun.run_records": ["RunManifest"],
@@ -74,6 +76,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_name_in_the_package_fails_the_type_checker(tmp_path):
     """Where records, params and settings are read, not only in a file made for the purpose."""
     shutil.copytree(ROOT / "src", tmp_path / "src")

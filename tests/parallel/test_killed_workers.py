@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from example_trainings import FILES, HERE, VARIANT, WORKLOAD, arguments
-from sampled import one_in
 
 from twinrun import artifacts
 from twinrun.config.definitions import Run
@@ -90,8 +89,8 @@ def test_a_retry_ends_in_the_same_bits_whoever_died(tmp_path):
     assert not (killed / "stopped").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("resume", one_in(2, RESUMES))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("resume", RESUMES)
 def test_what_one_worker_alone_meets_behind_a_stop_ends_the_run(tmp_path, resume):
     """Red before: it was a result, with which this worker went on while the other one waited."""
     death = tmp_path / "death"
