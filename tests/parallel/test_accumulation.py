@@ -462,3 +462,74 @@ def test_who_accumulates_by_himself_is_refused():
     """Red before: another training, in silence: what he counts are parts of mini-batches."""
     with pytest.raises(TwinrunError, match="accumulate_grad_batches to 1, and it has to be 3"):
         trained(3, Accumulates())
+
+
+class StopsInStep(Small):
+    """Ends the training in the first micro-batch of a step, as soon as it is good enough."""
+
+    def training_step(self, batch, batch_idx):
+        if self.trainer.global_step == 7:
+            self.trainer.should_stop = True
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_step_in_which_the_end_is_asked_for_is_done_whole():
+    """Red before: the training ended within the mini-batch, without its update."""
+    torch.manual_seed(1)
+    whole, steps, metrics = trained(1, StopsInStep())
+    torch.manual_seed(1)
+    module, found, logged = trained(3, StopsInStep())
+    assert len(found) == len(steps) == 8
+    assert logged == pytest.approx(metrics, rel=1e-12)
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(module.get_parameter(name), value, rtol=1e-12, atol=1e-14)
+
+
+class LogsNothing(Small):
+    """Logs a mean over samples of which a micro-batch has none."""
+
+    def training_step(self, batch, batch_idx):
+        chosen = batch[0][:, 0] > 1
+        mean = batch[0][chosen].sum() / chosen.sum()
+        self.log("mean", mean, on_step=True, on_epoch=False, batch_size=int(chosen.sum()))
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_micro_batch_without_samples_of_a_mean_has_no_part_in_it():
+    """Red before: 0 times NaN is NaN."""
+    _, _, metrics = trained(1, LogsNothing())
+    _, _, found = trained(3, LogsNothing())
+    assert found["mean"] == pytest.approx(metrics["mean"], rel=1e-12)
+
+
+class ReadsCounters(Small):
+    """Knows the end of an epoch by what the Trainer counts."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * (2 if self.trainer.is_last_batch else self.position())
+
+    def position(self):
+        return 1 + (lambda: self.trainer.fit_loop.epoch_loop.batch_idx)() / 10
+
+    def configure_callbacks(self):
+        return ReadsTotal()
+
+
+class ReadsTotal(pl.Callback):
+    def on_train_batch_end(self, trainer, *_):
+        self.batch_idx = trainer.fit_loop.total_batch_idx
+
+
+def test_who_reads_what_counts_micro_batches_is_named():
+    module, _, _ = trained(3, ReadsCounters())
+    happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
+    happened.on_train_end(module.trainer, module)
+    sentences = [found["sentence"] for found in happened.departures]
+    assert (
+        "in part, accumulate has the Trainer count micro-batches where ReadsCounters reads "
+        "is_last_batch, epoch_loop.batch_idx and ReadsTotal reads total_batch_idx"
+    ) in sentences
+    module, _, _ = trained(3, Averaged())
+    happened.on_train_end(module.trainer, module)
+    assert not any("Averaged reads" in found["sentence"] for found in happened.departures)

@@ -145,7 +145,9 @@ def _joined(noted: _Noted) -> Any:
         case "sum":
             joined = values.sum()
         case _:
-            joined = (values * values.new_tensor(noted.weights)).sum()
+            weights = values.new_tensor(noted.weights)
+            has_part = weights > 0  # a mean over no samples may be NaN
+            joined = (values[has_part] * weights[has_part]).sum()
     return float(joined) if noted.is_number else joined
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytorch_lightning as pl
 import torch
 
+from twinrun.parallel.counters_read import counters_read
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.moved_tensors import MovedTensors
@@ -19,6 +20,7 @@ class WholeSteps(Tracer):
         super().__init__()
         self._made, self._number, self._moved = made, number, moved
         self._losses: list[torch.Tensor] = []
+        self._is_ending = False
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -30,6 +32,8 @@ class WholeSteps(Tracer):
             # The Trainer converts each micro-batch and never sees the whole one.
             whole = trainer.precision_plugin.convert_input(self._made[0].whole)
             super().on_train_batch_start(trainer, pl_module, whole, step)
+        if index == self._number - 1 and self._is_ending:
+            trainer.should_stop, self._is_ending = True, False
 
     def on_train_batch_end(
         self,
@@ -46,6 +50,9 @@ class WholeSteps(Tracer):
         if index == self._number - 1:
             total = torch.stack(self._losses).sum() if self._losses else None
             super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
+        elif trainer.should_stop:
+            # Lightning would leave its loop within the mini-batch.
+            trainer.should_stop, self._is_ending = False, True
 
     def not_of_whole(self, module: pl.LightningModule) -> Iterator[str]:
         """Say what of the training is that of its micro-batches."""
@@ -54,5 +61,8 @@ class WholeSteps(Tracer):
                 f"values of a step's last micro-batch (torchmetrics logged as {', '.join(names)})"
             )
             yield f"in part, accumulate logs {what}; log them with on_step=False"
+        if readers := list(counters_read(module.trainer, module)):
+            read = " and ".join(readers)
+            yield f"in part, accumulate has the Trainer count micro-batches where {read}"
         if (sentence := self._moved.sentence) is not None:
             yield sentence
