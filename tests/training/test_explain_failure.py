@@ -6,10 +6,15 @@ from types import SimpleNamespace
 from typing import Literal, TypedDict
 
 import pytest
+from example_trainings import VARIANT, WORKLOAD
+from msgspec import convert
 
+from twinrun.config.definitions import Variant, Workload
 from twinrun.training import explain_failure
 from twinrun.training.constructors import arguments_of
 from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
+from twinrun.training.rehearsal_plan import Part
+from twinrun.training.rehearsal_words import failure
 
 
 @dataclass
@@ -184,3 +189,15 @@ def test_the_examples_in_the_docstrings():
     found = doctest.testmod(explain_failure)
     assert found.attempted
     assert found.failed == 0
+
+
+def test_variants_without_a_logger_are_named():
+    """Red before: those of the built-in variants are in no config of the user's."""
+    variants = {
+        f"variants.{name}": Variant(**{**VARIANT, "logging": logging})
+        for name, logging in (("serial", False), ("mine", True))
+    }
+    training = SimpleNamespace(workload=convert(WORKLOAD, Workload))
+    part = Part(key="workloads.small", label="small", training=training, used=variants)
+    told = failure("the first batch", ValueError("`Trainer` that has no logger."), part, TAKERS)
+    assert told.endswith("; say logging: true in the variants serial")

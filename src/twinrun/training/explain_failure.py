@@ -81,6 +81,8 @@ REMEDIES = {
     ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
 }
 
+NO_LOGGER = "; say logging: true in the variants"
+
 OF_MAPPINGS = (
     "; a mapping is a dict, unless its argument is annotated with another class "
     "(omegaconf.DictConfig, argparse.Namespace)"
@@ -100,7 +102,7 @@ def _remedy(error: BaseException, text: str, given: Mapping[str, object]) -> str
     """
     # What Lightning says of callbacks such as LearningRateMonitor names no key of a config.
     if "no logger" in text:
-        return "; say logging: true in the variants"
+        return NO_LOGGER
     if text.startswith("'dict' object"):
         of_hydra = next((name for name, value in given.items() if _has_target(value)), None)
         if of_hydra is not None:

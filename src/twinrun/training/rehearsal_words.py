@@ -6,7 +6,7 @@ from twinrun.config.class_paths import code_of
 from twinrun.errors import TwinrunError
 from twinrun.process.import_path import user_line
 from twinrun.training.constructors import Parameters
-from twinrun.training.explain_failure import explained_failure
+from twinrun.training.explain_failure import NO_LOGGER, explained_failure
 from twinrun.training.rehearsal_plan import Part
 from twinrun.training.trainer_objects import blamed
 
@@ -38,7 +38,10 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
         return f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
     workload = part.training.workload
     where = user_line(cause, code_of(workload))
-    return explained_failure(what, cause, workload.hyperparameters, takers, where)
+    said = explained_failure(what, cause, workload.hyperparameters, takers, where)
+    # Those of the built-in variants are in no config of the user's.
+    without = [key.removeprefix("variants.") for key, v in part.used.items() if not v.logging]
+    return f"{said} {', '.join(without)}" if said.endswith(NO_LOGGER) and without else said
 
 
 def placed(part: Part, mistake: str) -> str:
