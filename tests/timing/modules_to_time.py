@@ -307,6 +307,21 @@ class AsksTheTrainer(Predicts):
         assert "val_loss" in self.trainer.callback_metrics
 
 
+class DrawsByItsLogger(Predicts):
+    """Writes with each step to what its logger holds; a callback needs a logger."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.logger.experiment.add_scalar("loss", loss, self.global_step)
+        return loss
+
+    def on_train_start(self):
+        self.logger.log_hyperparams({"rate": 0.1})
+
+    def configure_callbacks(self):
+        return [pl.callbacks.LearningRateMonitor("step")]
+
+
 class Gathers(Predicts):
     """Gathers what its steps return, and what its validation logs, until its epoch ends."""
 

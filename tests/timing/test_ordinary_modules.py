@@ -100,6 +100,14 @@ def test_what_asks_the_trainer_is_answered(name, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.ckpt"))
 
 
+def test_what_needs_a_logger_is_timed_where_its_runs_have_one(tmp_path, monkeypatch):
+    """Red before: its times were skipped, also under variants with a logger."""
+    monkeypatch.chdir(tmp_path)
+    variants = {"logged": replace(PLAIN, logging=True)}
+    assert timed(tmp_path, "DrawsByItsLogger", variants=variants)[:2] == (PHASES, [])
+    assert {path.name for path in tmp_path.iterdir()} == {"timing.csv", "timing.json"}
+
+
 @pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
 def test_each_variant_has_a_module_of_its_own(tmp_path):
     variants = {"plain": PLAIN, "deterministic": replace(PLAIN, deterministic=True)}

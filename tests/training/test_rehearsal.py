@@ -277,6 +277,16 @@ def test_each_value_of_a_sweep_is_tried_once():
     assert size.training.workload.hyperparameters["points"] == 100
 
 
+def test_trials_and_sizes_have_a_logger_where_their_runs_have_one():
+    """Red before: what needs one was said to fail, and the training had it."""
+    config = merged([])[0] | {"studies": ["sweep", "devices"]}
+    for variant in config["variants"].values():
+        variant["logging"] = True
+    parts = parts_of(resolve(config, SCHEMA, gpus=0), [])
+    assert {part.key for part in parts} >= {"sweep.trials", "devices.size"}
+    assert [part.label for part in parts if not part.training.variant.logging] == []
+
+
 def test_a_workload_without_a_variant_that_can_run_is_left_out():
     config = merged([])[0]
     config |= {"studies": ["devices"], "devices": {**config["devices"], "variants": ["gpu"]}}

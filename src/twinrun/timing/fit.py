@@ -19,6 +19,7 @@ from typing import NoReturn
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import _MockOptimizer
+from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.loops.fetchers import _DataFetcher
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer import call
@@ -78,6 +79,9 @@ class Fit:
                 strategy=SingleDeviceStrategy(device_of(variant)),
                 max_epochs=initial.epochs,
             )
+            # Its code may write to a logger, and callbacks refuse to be without one.
+            if variant.logging and not self.trainer.loggers:
+                self.trainer.loggers = [DummyLogger()]
             self._set_up()
         if str(self.trainer.precision) != variant.precision:
             raise TwinrunError(

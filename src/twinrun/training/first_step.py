@@ -1,6 +1,6 @@
 """The first step of a training: a callback that ends it there and keeps what the step needed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,9 +48,10 @@ class FirstStep(pl.Callback):
         self.initial = 0
         """Fingerprint of all parameters and buffers before the step."""
         self.parameters: dict[str, Any] = {}
-        """Fingerprints of the trainable parameters, after the step once it was taken."""
+        """Fingerprints of those that are trained by then, after the step."""
         self.unchanged: list[str] = []
         """Names of those that the step left as they were."""
+        self._before: dict[str, Any] = {}
         self.batch: Any = None
         """Fingerprint of the batch, where it is asked for."""
         self._keeps_batch = keeps_batch
@@ -71,7 +72,8 @@ class FirstStep(pl.Callback):
                 "train_dataloader has no length: an epoch ends where its stream ends, or where the "
                 "workload's trainer says"
             )
-        self.parameters = _fingerprints(pl_module)
+        # Of all: a module may choose later what it trains.
+        self._before = _fingerprints(pl_module.named_parameters())
         self.initial = fingerprint_tree([*pl_module.parameters(), *pl_module.buffers()])
 
     def on_train_batch_start(
@@ -109,8 +111,10 @@ class FirstStep(pl.Callback):
             # A module may skip a batch, and Lightning then takes no step.
             trainer.fit_loop.max_batches = batch_idx + 2
             return
-        before, self.parameters = self.parameters, _fingerprints(pl_module)
-        self.unchanged = [name for name, value in self.parameters.items() if before[name] == value]
+        self.parameters = _fingerprints(
+            (name, p) for name, p in pl_module.named_parameters() if p.requires_grad
+        )
+        self.unchanged = [n for n, found in self.parameters.items() if self._before.get(n) == found]
         self._begin("what follows the first training step")
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.isfinite():
             self.notes.append(f"the first loss of {type(pl_module).__name__} is {float(loss)}")
@@ -220,12 +224,8 @@ def trainer_of_first_step(
     return trainer
 
 
-def _fingerprints(module: pl.LightningModule) -> dict[str, int]:
-    return {
-        name: fingerprint(parameter)
-        for name, parameter in module.named_parameters()
-        if parameter.requires_grad
-    }
+def _fingerprints(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[str, int]:
+    return {name: fingerprint(parameter) for name, parameter in parameters}
 
 
 def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> Sizes:

@@ -230,6 +230,5 @@ def _plain(variant: Variant) -> Variant:
         cuda_graph=False,
         accumulate=1,
         checkpointing=False,
-        logging=False,
         stop="none",
     )
