@@ -3,7 +3,9 @@
 import errno
 import sys
 from dataclasses import replace
+from pathlib import Path
 
+import cannot_resume
 import pytest
 import torch
 from example_trainings import VARIANT, WORKLOAD, arguments
@@ -56,6 +58,46 @@ def test_an_operation_without_a_deterministic_form_is_a_result(tmp_path):
     failure = run_files.failure_of(asked.files.manifest)
     assert failure.startswith("no reproducible algorithm for put_: torch refuses it")
     assert "use another operation in its place" in failure
+
+
+def resumed(folder, monkeypatch, module, **settings):
+    """Train a workload that is killed once behind a checkpoint, and again; return its manifest."""
+    monkeypatch.setenv(cannot_resume.ONCE, str(folder / "once"))
+    monkeypatch.chdir(folder)
+    workload = {**WORKLOAD, "module": f"cannot_resume:{module}"}
+    given = arguments(folder / "run", workload, {**VARIANT, **settings}, minutes=0)
+    asked = rebuilt(train, given)["run"]
+    with pytest.raises(JobError, match="SIGKILL"), failure_kept(asked):
+        run(asked, {})
+    assert list(Path(asked.checkpoints).glob("*.ckpt"))
+    with failure_kept(asked):
+        run(asked, {})
+    return run_files.read_ended(asked.files.manifest)
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        pytest.param("DropsWeights", {}, marks=pytest.mark.slow),
+        pytest.param("ReadsWhatIsNotThere", {"optimizer": "foreach"}, marks=pytest.mark.slow),
+        pytest.param("ReadsWhatIsNotThere", {}, marks=pytest.mark.exhaustive),
+        pytest.param("FailsLater", {}, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_what_fails_where_it_is_resumed_is_trained_from_the_beginning(
+    tmp_path, monkeypatch, capfd, module, settings
+):
+    """Red before: it was kept as a training that fails, which it is not."""
+    manifest = resumed(tmp_path, monkeypatch, module, **settings)
+    assert (manifest["ended"], manifest["resumed_at"]) == ("finished", [])
+    assert not (tmp_path / "run-checkpoints").exists()
+    assert "trained from the beginning" in capfd.readouterr().err
+
+
+@pytest.mark.exhaustive
+def test_a_training_that_fails_also_from_the_beginning_is_a_result(tmp_path, monkeypatch):
+    manifest = resumed(tmp_path, monkeypatch, "FailsAnyway")
+    assert manifest["ended"] == "failed: ValueError: my own mistake"
 
 
 def by_lightning(error):

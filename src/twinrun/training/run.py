@@ -1,24 +1,30 @@
-"""One run in fresh processes: one, or two where the variant has the first of them stopped."""
+"""One run in fresh processes: one, two where the variant has the first of them stopped.
+
+Or two where the first one goes on behind a kill, and fails.
+"""
 
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from twinrun.config.definitions import Run
+from twinrun.errors import JobError, TwinrunError
 from twinrun.process.compiler_cache import own_cache
 from twinrun.process.import_log import kept
+from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
 
 
 def run(asked: Run, further: Mapping[str, str]) -> None:
-    """Train.
+    """Train; what fails where it was resumed from a checkpoint is trained from the beginning.
 
     Args:
         asked: what is trained, and where its files go.
         further: environment variables beside those that belong to the run.
 
     Raises:
-        TwinrunError: if a process fails.
+        TwinrunError: if a process fails that began at the beginning; a JobError if that says
+            nothing of the training.
     """
     variant = asked.training.variant
     variables = environment_of(
@@ -39,14 +45,32 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         own_cache() as cache,
         kept(asked.files.manifest, asked.imports, goes_on=is_resumed) as log,
     ):
+        # A variant's own variables come last: who shares a cache on purpose may.
+        environment = {**cache, **further, **variables, **log}
         for is_stopped in stops:
-            launch(
-                "twinrun.training.train:train",
-                {"run": asked, "is_stopped": is_stopped},
-                # A variant's own variables come last: who shares a cache on purpose may.
-                {**cache, **further, **variables, **log},
-                workers=variant.devices,
-                nodes=variant.nodes,
-            )
+            try:
+                _launch(asked, environment, is_stopped=is_stopped)
+            except JobError:
+                raise
+            except TwinrunError as error:
+                if not is_resumed:
+                    raise
+                # Whether the training fails, or only to go on behind a kill, its beginning tells.
+                say(
+                    f"{asked.identity.label}: {error}; this was resumed from a checkpoint, which is "
+                    f"deleted: now it is trained from the beginning"
+                )
+                shutil.rmtree(asked.checkpoints, ignore_errors=True)
+                _launch(asked, environment, is_stopped=is_stopped)
             if Path(asked.files.manifest).exists():
                 return  # there was no such point to stop at
+
+
+def _launch(asked: Run, environment: Mapping[str, str], *, is_stopped: bool) -> None:
+    launch(
+        "twinrun.training.train:train",
+        {"run": asked, "is_stopped": is_stopped},
+        environment,
+        workers=asked.training.variant.devices,
+        nodes=asked.training.variant.nodes,
+    )

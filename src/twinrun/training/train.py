@@ -293,7 +293,9 @@ def _fit(
             raise
         if not is_result:
             explain_refusal(error, name)
-        if variant.devices > 1 or not (is_result or is_fast(variant)):  # others may wait for it
+        # One that goes on behind a kill says nothing yet (see `run`); others may wait for a worker.
+        is_kept = is_result or (is_fast(variant) and checkpoint is None)
+        if variant.devices > 1 or not is_kept:
             raise
         traceback.print_exc()
         return f"broken off: {sentence_of(error)}"
