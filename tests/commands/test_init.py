@@ -13,11 +13,13 @@ from twinrun.config.shipped import SCHEMA
 from twinrun.config.with_standard import merged
 
 MODEL = """
+    import collections
     from datetime import date
     import pytorch_lightning as pl
 
     class Dated(pl.LightningModule):
-        def __init__(self, since=date(2020, 1, 2), kinds={1, 2}, lr="1e-3", none="None", at="1:30"):
+        def __init__(self, since=date(2020, 1, 2), kinds={1, 2}, lr="1e-3", none="None", at="1:30",
+                     options=collections.OrderedDict(a=1)):
             super().__init__()
 
     class Base(pl.LightningModule):
@@ -126,6 +128,7 @@ def test_defaults_that_a_config_cannot_hold_are_left_out_and_others_quoted(own, 
     text = (tmp_path / "config/config.yaml").read_text()
     assert "# since: its default" in text
     assert "# kinds: its default" in text
+    assert "# options: its default" in text
 
 
 def test_it_may_go_into_another_file(own, tmp_path, capsys):

@@ -237,6 +237,15 @@ _Dumper.add_representer(str, _text)
 def _is_plain(value: object) -> bool:
     """Say whether a config can hold a value, and gives it back as it was."""
     try:
-        return yaml.safe_load(yaml.safe_dump(plain(value, []))) == value
+        return yaml.safe_load(yaml.safe_dump(plain(value, []))) == value and _is_exact(value)
     except (yaml.YAMLError, TwinrunError):
         return False
+
+
+def _is_exact(value: object) -> bool:
+    """Say whether a value is of YAML's own classes: an OrderedDict would come back as a dict."""
+    if type(value) is dict:
+        return all(map(_is_exact, (*value.keys(), *value.values())))
+    if type(value) is list:
+        return all(map(_is_exact, value))
+    return type(value) in (bool, int, float, str, type(None))
