@@ -12,6 +12,7 @@ import inspect
 import logging
 import types
 from collections.abc import Container, Iterable, Iterator
+from pathlib import PurePath
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -133,6 +134,8 @@ def values_in(
     inside = (*above, id(value))
     if is_hidden_iterator(value) or saves_itself(value):
         yield path, value
+    elif isinstance(value, PurePath):
+        yield path, f"the path {value}"
     elif is_really(value, Optimizer):
         yield from _values(value, f"{path}.", above)
         for index, state in enumerate(value.state.values()):

@@ -7,6 +7,7 @@ is put back as it was where the first process began; what is not is a reason to 
 
 import datetime
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, TypedDict
 
 import pytorch_lightning as pl
@@ -16,14 +17,12 @@ from torch.utils._pytree import tree_leaves
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
-    given_back,
-    is_plain,
-    kept,
     looked_at,
     set_attribute,
     states_of_attributes,
     unshared,
 )
+from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_state import (
     SAVED,
     attributes_of_callbacks,
@@ -101,8 +100,8 @@ def put_back_start(
 
 
 def names_in(trainer: pl.Trainer) -> set[str]:
-    """Tell which attributes are texts or moments: those are of the process that made them."""
-    kinds = (str, datetime.date)
+    """Tell which are texts, paths or moments: those are of the process that made them."""
+    kinds = (str, PurePath, datetime.date)
     return {key for key, value in _attributes(trainer).items() if isinstance(value, kinds)}
 
 
@@ -118,7 +117,7 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
 def _is_kept(value: object) -> bool:
     tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
     is_small = sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
-    return is_plain(value) and is_small and not isinstance(value, str)
+    return is_plain(value) and is_small and not isinstance(value, str | PurePath)
 
 
 def _called(trainer: pl.Trainer, key: str) -> str:

@@ -4,6 +4,7 @@ What raises while it is looked at is written as unseen, and so is an iterator wh
 no attribute: it may change, and nobody would notice.
 """
 
+import collections
 import functools
 import hashlib
 import pickle
@@ -154,6 +155,9 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         if not isinstance(value, tuple):
             yield "container", id(value)
         inside = [item for _, item in entries(value)]
+    elif isinstance(value, collections.deque | set):
+        yield "container", id(value)
+        inside = list(value)
     elif not callable(value) and not type(value).__module__.startswith(libraries):
         with suppress(Exception):  # such an attribute is unseen already
             inside = list(attributes_of(value).values())

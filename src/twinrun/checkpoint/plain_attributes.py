@@ -8,17 +8,16 @@ looked at, of all of them whether they train, and which parameters do. Of data m
 samplers only numbers and short lists of them are looked at: they hold the data, and caches of it.
 """
 
-import datetime
 import types
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_map
 
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
+from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
 from twinrun.checkpoint.stream_position import (
     Stateful,
     is_stream,
@@ -37,11 +36,6 @@ LIBRARIES = (*OURS, "torch.", "torchmetrics.")  # keep themselves, or are kept o
 _OF_MODULE = {*vars(torch.nn.Module()), *vars(pl.LightningModule()), "_hparams_initial"}
 _OF_MODULE -= {"_automatic_optimization"}  # which a module may set under way
 _OF_DATA = {*vars(pl.LightningDataModule()), "_hparams_initial"}
-_PLAIN = (bool, int, float, str, type(None))
-_KINDS = ("cpu", "cuda", "mps")  # of devices; ASSUME that a training has one GPU
-# The only key of a mapping that stands for a tensor there, a moment, or a span of time.
-ON_GPU, MOMENT, SPAN = "twinrun: a tensor on the GPU", "twinrun: a moment", "twinrun: a span"
-_STANDING = {ON_GPU, MOMENT, SPAN}
 
 
 def states_of_attributes(trainer: pl.Trainer, loaders: Sequence[object]) -> dict[str, str]:
@@ -159,7 +153,7 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     if not type(part).__module__.startswith(LIBRARIES):
         return {**own, **flags}
     # A library's numbers may be changed by others; a metric's states are in no state_dict.
-    kinds = (*_PLAIN, torch.Tensor) if type(part).__module__.startswith("torchmetrics.") else _PLAIN
+    kinds = (*PLAIN, torch.Tensor) if type(part).__module__.startswith("torchmetrics.") else PLAIN
     states = {*vars(part).get("_defaults", ()), "_update_count"}
     plain = {
         name: value
@@ -187,7 +181,7 @@ def _is_put_there(part: torch.nn.Module, name: str, value: object) -> bool:
 
 def _is_tuple_of_plain(value: object) -> bool:
     """Say whether it is one, as a convolution's stride, padding and dilation are."""
-    return type(value) is tuple and all(isinstance(each, _PLAIN) for each in value)
+    return type(value) is tuple and all(isinstance(each, PLAIN) for each in value)
 
 
 def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
@@ -220,57 +214,6 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
             few = [item for _, item in entries(value)] if is_list and is_short else [value]
-            is_short = is_short and all(isinstance(v, _PLAIN) for v in few)
+            is_short = is_short and all(isinstance(v, PLAIN) for v in few)
             if is_short and name not in {*_OF_DATA, *told}:
                 yield f"{index} {type(owner).__name__}.{name}", value
-
-
-def is_plain(value: object) -> bool:
-    """Say whether a checkpoint can hold a value as data alone, and a copy stands for it."""
-    if isinstance(value, torch.Tensor):
-        is_made_of_others = value.layout is not torch.strided or value.is_nested
-        is_made_of_others = is_made_of_others or value.is_quantized
-        return type(value) is torch.Tensor and value.device.type in _KINDS and not is_made_of_others
-    if isinstance(value, _PLAIN) or type(value) is datetime.timedelta:
-        return True
-    if type(value) is datetime.datetime:  # of most zones the text tells the offset alone
-        return value.tzinfo in (None, datetime.UTC) and not value.fold
-    if type(value) is dict:
-        return all(isinstance(k, _PLAIN) and is_plain(item) for k, item in value.items())
-    return type(value) in (list, tuple) and all(map(is_plain, cast(list, value)))
-
-
-def kept(value: object) -> object:
-    """Return a copy of a plain value for a checkpoint: data alone, without a device."""
-    return tree_map(_kept, value)
-
-
-def given_back(value: object, device: torch.device) -> object:
-    """Return a copy of what `kept` gave, with the tensors of a GPU on this device."""
-    return tree_map(lambda leaf: _given_back(leaf, device), value, is_leaf=_stands_for_another)
-
-
-def _kept(leaf: object) -> object:
-    if isinstance(leaf, datetime.datetime):
-        return {MOMENT: leaf.isoformat()}
-    if isinstance(leaf, datetime.timedelta):
-        return {SPAN: [leaf.days, leaf.seconds, leaf.microseconds]}
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    own = leaf.detach().clone()
-    return own if own.is_cpu else {ON_GPU: own.cpu()}
-
-
-def _given_back(leaf: object, device: torch.device) -> object:
-    if not _stands_for_another(leaf):
-        return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
-    ((kind, content),) = cast("dict[str, Any]", leaf).items()
-    if kind == MOMENT:
-        return datetime.datetime.fromisoformat(content)
-    if kind == SPAN:
-        return datetime.timedelta(*content)
-    return content.to(device, copy=True)
-
-
-def _stands_for_another(value: object) -> bool:
-    return type(value) is dict and len(value) == 1 and not value.keys().isdisjoint(_STANDING)

@@ -57,8 +57,8 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
                     raise
                 # Whether the training fails, or only to go on behind a kill, its beginning tells.
                 say(
-                    f"{asked.identity.label}: {error}; this was resumed from a checkpoint, which is "
-                    f"deleted: now it is trained from the beginning"
+                    f"{asked.identity.label}: {error}; this was resumed from a checkpoint, which "
+                    f"is deleted: now it is trained from the beginning"
                 )
                 shutil.rmtree(asked.checkpoints, ignore_errors=True)
                 _launch(asked, environment, is_stopped=is_stopped)

@@ -1,0 +1,127 @@
+"""What a checkpoint holds as data alone comes back as it was."""
+
+import collections
+import datetime
+import pathlib
+
+import pytest
+import torch
+from resumed import assert_resumed, fit
+from small import Points, Small
+
+from twinrun.checkpoint.plain_data import given_back, is_plain, kept
+
+VALUES = [
+    collections.OrderedDict(b=1, a=[2]),
+    collections.Counter({"a": 2, "b": -1}),
+    collections.Counter({"a": 0.5}),
+    collections.defaultdict(list, {1: [0.5], 0: []}),
+    collections.defaultdict(None, {"a": {"b": (1, None)}}),
+    collections.deque([1, "a", collections.deque([2])], maxlen=3),
+    collections.deque(),
+    {3, 1, 2},
+    {"a", 1, None},
+    frozenset({2.5}),
+    pathlib.Path("a/b"),
+    datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+    {"one": datetime.timedelta(seconds=1)},
+    [({"a": pathlib.Path()},), {}],
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_it_comes_back_from_a_file_of_data(tmp_path, value):
+    assert is_plain(value)
+    torch.save({"kept": kept(value)}, tmp_path / "file")
+    found = given_back(
+        torch.load(tmp_path / "file", weights_only=True)["kept"], torch.device("cpu")
+    )
+    assert found == value
+    assert repr(found) == repr(value)
+    assert type(found) is type(value)
+
+
+def test_tensors_in_it_are_copies():
+    value = collections.deque([torch.ones(2)])
+    (found,) = given_back(kept(value), torch.device("cpu"))
+    value[0].zero_()
+    assert found.tolist() == [1, 1]
+
+
+class Own(dict):
+    pass
+
+
+def emptied(numbers):
+    """Give a set with a table for many more."""
+    value = set(range(100))
+    for each in set(range(100)) - set(numbers):
+        value.discard(each)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Own(a=1),
+        collections.defaultdict(lambda: 1),
+        collections.defaultdict(Own),
+        collections.deque([object()]),
+        {(1, 2)},
+        [{object()}],
+        emptied([1, 64]),  # of which a copy gives 64 first
+    ],
+    ids=repr,
+)
+def test_what_a_copy_does_not_stand_for_is_no_plain_data(value):
+    assert not is_plain(value)
+
+
+class Gathers(Small):
+    """Keeps what it has seen in Python's own containers."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.history, self.seen = collections.defaultdict(list), collections.Counter()
+        self.last, self.names = collections.deque(maxlen=3), {"begun"}
+        self.order, self.file = collections.OrderedDict(), pathlib.Path("0")
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.history[batch_idx].append(loss.item())
+        self.seen["steps"] += 1
+        self.last.append(loss.detach())
+        self.names.add(f"{batch_idx}")
+        self.order[f"{self.seen['steps'] % 3}"] = 0.1
+        self.order.move_to_end("1")
+        self.file = pathlib.Path(str(self.seen["steps"]))
+        scale = sum(map(sum, self.history.values())) + self.seen["steps"] + sum(self.last)
+        scale += len(self.names) + int(next(iter(self.order))) + int(self.file.name)
+        return loss * (1 + scale / 1000)
+
+
+def test_containers_of_pythons_own_are_resumed(tmp_path):
+    """Red before: no checkpoint was written of a module that kept one."""
+    assert_resumed(tmp_path, [3, 6], kills=[4, 7], module=Gathers)
+
+
+class HasTwoNames(Small):
+    """Has one queue, and one set, by two names."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.last = collections.deque([0.0], maxlen=3)
+        self.seen = {0}
+        self.same = {"last": self.last}
+        self.also = (self.seen,)
+
+    def training_step(self, batch, batch_idx):
+        self.last.append(self.last[-1] + 0.1)
+        self.seen.add(len(self.seen))
+        return super().training_step(batch, batch_idx) * (1 + self.same["last"][-1])
+
+
+def test_what_has_two_names_is_refused(tmp_path):
+    _, _, said = fit(tmp_path, Points, HasTwoNames, minutes=0)
+    (found,) = said
+    assert found.endswith("changes, and is shared with another attribute or tensor")
