@@ -1,6 +1,21 @@
-"""Sparse, nested and quantised tensors as the strided ones that they are made of."""
+"""Sparse, nested and quantised tensors as strided ones; subclasses as what they are at bottom."""
 
 import torch
+
+
+def bare(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of a user's class as torch's own, which shares its memory.
+
+    Its class may have methods of its own, which refuse to be called for anything but its purpose.
+    One that is no memory but stands before other tensors is returned as it is.
+    """
+    kind = type(tensor)
+    if kind in (torch.Tensor, torch.nn.Parameter):
+        return tensor
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.is_nested:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.as_subclass(torch.Tensor.detach(tensor), torch.Tensor)
 
 
 def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -29,7 +29,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_it_comes_back_from_a_file_of_data(tmp_path, value):
     assert is_plain(value)
     torch.save({"kept": kept(value)}, tmp_path / "file")
@@ -71,7 +71,7 @@ def emptied(numbers):
         [{object()}],
         emptied([1, 64]),  # of which a copy gives 64 first
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_a_copy_does_not_stand_for_is_no_plain_data(value):
     assert not is_plain(value)

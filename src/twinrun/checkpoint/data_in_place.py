@@ -31,6 +31,7 @@ from twinrun.checkpoint.walk import Holder, Order, Reached
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import PLAIN
+from twinrun.plain_tensors import bare
 
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 
@@ -139,6 +140,7 @@ def _content_on_gpu(value: torch.Tensor, version: str) -> str:
 
 def _content(value: torch.Tensor | np.ndarray) -> str:
     if isinstance(value, torch.Tensor):
+        value = bare(value)
         is_plain = value.layout is torch.strided and not (value.is_nested or value.is_quantized)
         version = "" if value.is_inference() else str(value._version)
         if not is_plain or value.is_meta:

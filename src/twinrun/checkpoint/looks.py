@@ -27,7 +27,7 @@ from twinrun.containers import (
 )
 from twinrun.hidden_content import content_of
 from twinrun.optimizer_attributes import saves_itself, values_in
-from twinrun.plain_tensors import plain_tensors
+from twinrun.plain_tensors import bare, plain_tensors
 
 UNSEEN = "cannot be looked at"
 Handle = tuple[str, int]
@@ -41,6 +41,7 @@ def digest(value: object) -> str:
     """
     kind, content = type(value).__name__, hashlib.sha256()
     if isinstance(value, torch.Tensor):
+        value = bare(value)
         shape = "nested" if value.is_nested else tuple(value.shape)
         kind = f"{value.dtype} {value.layout} {shape}"
         for part in [] if value.is_meta else plain_tensors(value.detach().cpu()):

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from twinrun.batches import PLAIN, children
+from twinrun.plain_tensors import bare
 
 ARRAYS = (torch.Tensor, np.ndarray)
 PAIR = 2  # inputs and targets
@@ -54,6 +55,8 @@ def are_more_than_rows(length: int, rows: int) -> bool:
 
 def num_rows(value: object) -> int | None:
     """Return the first dimension of a tensor or array; None for anything else."""
+    if isinstance(value, torch.Tensor):
+        value = bare(value)
     if not isinstance(value, ARRAYS) or not value.ndim:
         return None
     if isinstance(value, torch.Tensor):

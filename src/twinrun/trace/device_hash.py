@@ -26,6 +26,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from twinrun.plain_tensors import bare
+
 GAMMA = 0x9E3779B97F4A7C15
 BLOCK = 2**16  # words: 512 KiB
 MOST = 2**21  # words that are mixed at once: the scratch is four times as many, 64 MiB
@@ -96,9 +98,7 @@ def words_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:
     """Return a strided tensor's bytes in the order of its elements, flat uint8."""
-    # A subclass may have operations of its own.
-    plain = tensor.detach().as_subclass(torch.Tensor)
-    flat = plain.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    flat = bare(tensor).detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return flat.view(torch.uint8)
 
 

@@ -19,7 +19,7 @@ import xxhash
 
 from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
-from twinrun.plain_tensors import plain_tensors
+from twinrun.plain_tensors import bare, plain_tensors
 from twinrun.trace.pending import Pending, together, value_of
 from twinrun.trace.rng_states import numpy_state, python_state
 
@@ -40,6 +40,7 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
     # long as all of this.
     if type(tensor) in DENSE and _is_as_it_lies(tensor):
         return xxhash.xxh3_64_intdigest(_bytes_at(tensor.nbytes)(tensor.data_ptr()))
+    tensor = bare(tensor)
     if not is_plain(tensor):
         return join([fingerprint(part) for part in plain_tensors(tensor)])
     if was_given_back(tensor):
@@ -101,6 +102,7 @@ def described(leaf: object) -> str:
 def tensor_words(tensor: torch.Tensor) -> str:
     """Write what a tensor is, its values aside."""
     # A nested tensor's shape holds symbols that are counted up in each process.
+    tensor = bare(tensor)
     return f"tensor {tensor.dtype}{'nested' if tensor.is_nested else tuple(tensor.shape)}"
 
 

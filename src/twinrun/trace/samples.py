@@ -19,6 +19,7 @@ import torch
 import xxhash
 
 from twinrun.batches import LEAVES, attributes, children
+from twinrun.plain_tensors import bare
 from twinrun.trace.batch_lists import are_more_than_rows, holds_samples, num_rows
 from twinrun.trace.device_hash import is_on_gpu
 from twinrun.trace.fingerprints import described, fingerprint_tree, is_plain, tensor_words
@@ -217,6 +218,7 @@ def _rows(leaf: object) -> np.ndarray | list[bytes] | None:
     if isinstance(leaf, Hashed):
         return leaf.rows
     if isinstance(leaf, torch.Tensor):
+        leaf = bare(leaf)
         if leaf.is_nested:
             return [described(part).encode() for part in leaf.unbind()]
         if not leaf.ndim or leaf.is_quantized:

@@ -16,6 +16,7 @@ import torch
 from torch.utils._pytree import MappingKey, SequenceKey, tree_flatten_with_path
 
 from twinrun.batches import attributes
+from twinrun.plain_tensors import bare
 from twinrun.run_files import FINGERPRINT
 from twinrun.trace.fingerprints import fingerprint_batch, is_plain
 from twinrun.training.unsupported import DTYPES
@@ -113,6 +114,7 @@ def _tensor(value: object) -> torch.Tensor | None:
             return None
     if not isinstance(value, torch.Tensor) or not is_plain(value):
         return None
+    value = bare(value)
     value = value.to(WIDER.get(value.dtype, value.dtype))
     return value if value.dtype in DTYPES or value.is_complex() else None
 

@@ -87,12 +87,8 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
 
     # Assemble.
     with assembled(run.training, stop) as assembly:
-        module, data, workers, team = (
-            assembly.module,
-            assembly.data,
-            assembly.workers,
-            assembly.team,
-        )
+        module, data = assembly.module, assembly.data
+        workers, team = assembly.workers, assembly.team
         variant = run.training.variant
         watchers = _watch(run, origin, assembly, stop, is_stopped=is_stopped)
         trainer = trainer_of(
@@ -293,9 +289,8 @@ def _fit(
             raise
         if not is_result:
             explain_refusal(error, name)
-        # One that goes on behind a kill says nothing yet (see `run`); others may wait for a worker.
-        is_kept = is_result or (is_fast(variant) and checkpoint is None)
-        if variant.devices > 1 or not is_kept:
+        # Behind a kill it says nothing yet (see `run`); of several workers others may wait for it.
+        if variant.devices > 1 or not (is_result or (is_fast(variant) and checkpoint is None)):
             raise
         traceback.print_exc()
         return f"broken off: {sentence_of(error)}"
