@@ -115,6 +115,18 @@ def test_another_workflow_uses_ours_as_a_module(project, tmp_path, prefix):
     assert jobs[f"{prefix}all"] == 1
 
 
+@pytest.mark.parametrize("names", ["", " as audit_*"])
+def test_the_first_rule_of_another_workflow_stays_its_default(project, tmp_path, names):
+    """Red before: nothing of theirs was done, and the exit code was 0."""
+    snakefile = repr(str(project.source / "workflow/Snakefile"))
+    folder = as_module(tmp_path / "theirs", snakefile, names=names)
+    own = 'rule theirs:\n    output: "theirs.txt"\n    shell: "touch {output}"\n'
+    (folder / "Snakefile").write_text(own + (folder / "Snakefile").read_text())
+    done = snakemake("-n", cwd=folder)
+    assert done.returncode == 0, done.stdout
+    assert jobs_of(done.stdout) == {"theirs": 1}
+
+
 def test_the_config_may_be_a_part_of_theirs(project, tmp_path):
     folder = as_module(tmp_path / "theirs", repr(str(project.source / "workflow/Snakefile")))
     text = (folder / "Snakefile").read_text()
