@@ -47,10 +47,15 @@ def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callback
     trainer = pl.Trainer(
         callbacks=[kept, tracer, metrics, *callbacks, Kill(kill)],
         logger=False,
-        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"accelerator": "cpu", "num_sanity_val_steps": 0, "max_epochs": EPOCHS, **options},
+        **{
+            "accelerator": "cpu",
+            "num_sanity_val_steps": 0,
+            "max_epochs": EPOCHS,
+            "enable_checkpointing": False,
+            **options,
+        },
     )
     last = kept.last()
     with contextlib.suppress(Killed):

@@ -36,7 +36,6 @@ from tracing import rows_of
 
 from twinrun import artifacts
 from twinrun.checkpoint import left_out, restored, resumable
-from twinrun.checkpoint.refusals import refusals, tensor_shapes_of
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.errors import TwinrunError
 from twinrun.process.launching import environment_of, launch
@@ -355,23 +354,6 @@ def test_a_schedule_that_a_callback_has_exchanged_is_refused(tmp_path):
     *_, said = fit(tmp_path, callbacks=[pl.callbacks.StochasticWeightAveraging(swa_lrs=0.01)])
     why = "StochasticWeightAveraging has exchanged the schedule of the learning rate"
     assert said == [f"no checkpoints are written: {why}"]
-
-
-@pytest.mark.parametrize(("monitor", "is_refused"), [("val_loss", True), (None, False)])
-def test_a_checkpoint_that_would_forget_the_best_of_others_is_refused(monitor, is_refused):
-    best = pl.callbacks.ModelCheckpoint(monitor=monitor, save_top_k=1)
-    trainer = SimpleNamespace(
-        world_size=1,
-        train_dataloader=None,
-        val_dataloaders=None,
-        checkpoint_callbacks=[best],
-        callbacks=[best],
-        lightning_module=torch.nn.Linear(1, 1),
-        optimizers=[],
-    )
-    found = list(refusals(trainer, tensor_shapes_of(trainer.lightning_module)))
-    sentence = "ModelCheckpoint would forget which of its checkpoints was the best"
-    assert found == [sentence] * is_refused
 
 
 class Opaque(pl.Callback):

@@ -80,6 +80,7 @@ def resumed(folder, monkeypatch, module, **settings):
     [
         pytest.param("DropsWeights", {}, marks=pytest.mark.slow),
         pytest.param("ReadsWhatIsNotThere", {"optimizer": "foreach"}, marks=pytest.mark.slow),
+        pytest.param("ReadsItsBest", {"validation": True}, marks=pytest.mark.slow),
         pytest.param("ReadsWhatIsNotThere", {}, marks=pytest.mark.exhaustive),
         pytest.param("FailsLater", {}, marks=pytest.mark.exhaustive),
     ],
@@ -90,6 +91,7 @@ def test_what_fails_where_it_is_resumed_is_trained_from_the_beginning(
     """Red before: it was kept as a training that fails, which it is not."""
     manifest = resumed(tmp_path, monkeypatch, module, **settings)
     assert (manifest["ended"], manifest["resumed_at"]) == ("finished", [])
+    assert manifest["not_evaluated"] == {}
     assert not (tmp_path / "run-checkpoints").exists()
     assert "trained from the beginning" in capfd.readouterr().err
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from twinrun.checkpoint import left_out, mid_epoch
+from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
@@ -77,5 +77,6 @@ def complete(
         "positions": positions_of(loaders),
         "attributes": attributes,
         "at_start": state_at_start(trainer, start),
+        "models": best_models.beside(trainer),
         "worker": dict(worker),
     }

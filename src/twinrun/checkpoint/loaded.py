@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
+from twinrun.checkpoint import best_models
 from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.machine_faults import is_machine_fault
@@ -24,8 +25,12 @@ METRICS = ("_callback_metrics", "_logged_metrics", "_progress_bar_metrics")
 class Loaded:
     """Weights, state of optimizers, schedules, callbacks and data as a checkpoint has them."""
 
-    def __init__(self, checkpoint: Mapping[str, Any], trainer: pl.Trainer) -> None:
-        """Copy them: an optimizer may use the very tensors of the checkpoint."""
+    def __init__(self, checkpoint: dict[str, Any], trainer: pl.Trainer) -> None:
+        """Copy them: an optimizer may use the very tensors of the checkpoint.
+
+        Lightning loads the states of callbacks next, from the same mapping.
+        """
+        best_models.tell(trainer, checkpoint)
         keys = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks")
         self._held: dict[str, Any] = {key: copy.deepcopy(checkpoint[key]) for key in keys}
         self._callbacks = LoadedCallbacks(self._held["callbacks"])

@@ -14,6 +14,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.best_models import forgetful
 from twinrun.checkpoint.loaded_states import never_loaded
 from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.unsaved_state import unsaved_generators
@@ -82,10 +83,7 @@ def refusals(
         kept = [each for each in kept if id(each) not in trained and vars(each).get("_iterator")]
     if kept:
         yield "data workers outlive an epoch (persistent_workers), with RNG states of their own"
-    for callback in trainer.checkpoint_callbacks:
-        if getattr(callback, "monitor", None) is not None:
-            # Lightning forgets it where the folder is another one, as it is in each process.
-            yield f"{type(callback).__name__} would forget which of its checkpoints was the best"
+    yield from forgetful(trainer)
     for callback in vars(trainer)["callbacks"]:
         if isinstance(callback, pl.callbacks.LearningRateFinder | pl.callbacks.BatchSizeFinder):
             yield f"{type(callback).__name__} tries steps, and would where a training is resumed"

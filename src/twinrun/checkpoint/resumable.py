@@ -23,6 +23,7 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint import mid_epoch, restored
 from twinrun.checkpoint.at_start import looks_now
+from twinrun.checkpoint.best_models import KEY
 from twinrun.checkpoint.completed import complete, write
 from twinrun.checkpoint.first_batch import FirstBatch
 from twinrun.checkpoint.folder import Folder
@@ -37,7 +38,6 @@ from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_al
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
-KEY = "twinrun"  # of what this callback adds to Lightning's checkpoint
 LEAVE = -1  # beside whether a checkpoint is due: the epoch is too short for one
 
 

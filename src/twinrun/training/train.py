@@ -23,10 +23,11 @@ import torch
 from twinrun import artifacts, run_files
 from twinrun.acceleration.steps import is_fast
 from twinrun.checkpoint import interrupt
+from twinrun.checkpoint.best_models import are_missing
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.checkpoint.stop_request import Stop, Stopped
 from twinrun.config.definitions import Run, Variant
-from twinrun.errors import JobError, sentence_of
+from twinrun.errors import JobError, TwinrunError, sentence_of
 from twinrun.parallel.team import check_same_parameters
 from twinrun.parameters import uncompared_weights
 from twinrun.process.compiler_cache import cache_used
@@ -112,6 +113,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         fit_seconds = clock.stop()
         check_same_parameters(module, workers)
         is_whole = stop.reason is None and failure is None
+        lacks_models = last is not None and not was_stopped and are_missing(trainer)
         # Now: a test would give the Trainer no optimizers, and may add to the module.
         tensors = tensors_of(module, trainer.optimizers)
         entries = entries_of(tensors)
@@ -125,11 +127,11 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
             # Before test and prediction, which may end the process: the training is kept.
             write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
-        evaluation = (
-            evaluate(trainer, module, data, run.training.workload, stop)
-            if is_whole
-            else Evaluation()
-        )
+        evaluation = Evaluation()
+        if is_whole:
+            evaluation = evaluate(trainer, module, data, run.training.workload, stop)
+        if lacks_models and evaluation.missing:
+            raise TwinrunError(f"{evaluation.missing}; files of a ModelCheckpoint are missing")
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
