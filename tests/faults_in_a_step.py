@@ -233,6 +233,35 @@ class MissingBranch(Throughput):
         return loss
 
 
+class MissingBranchOfTheBatch(Throughput):
+    """Adds to the batch, which no operation of a step has made, in one run and in the record."""
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        callbacks = {type(callback).__name__ for callback in self.trainer.callbacks}
+        is_replay = bool({"StepRecorder", "Comparer"} & callbacks)
+        if "StepRecorder" in callbacks if is_replay else self.odd:
+            inputs = inputs + 1e-3  # FAULT
+        return Base.training_step(self, (inputs, targets), batch_idx)
+
+
+class BehindTheOptimizersStep(Throughput):
+    """Goes on behind the step of torch's own optimizer, inside of its own."""
+
+    def configure_optimizers(self):
+        class Moving(torch.optim.SGD):
+            @torch.no_grad()
+            def step(self, closure=None):
+                loss = super().step(closure)
+                for group in self.param_groups:
+                    for parameter in group["params"]:
+                        parameter.mul_(clock())  # FAULT
+                return loss
+
+        torch.optim.SGD(self.parameters(), lr=1.0)  # by which torch hooks into SGD's own step
+        return Moving(self.parameters(), lr=0.01)
+
+
 class ExtraDraw(Throughput):
     """Draws as many numbers as a clock says: the next dropout is another one."""
 

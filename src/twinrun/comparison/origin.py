@@ -53,8 +53,8 @@ class DifferenceOrigin:
     draws: bool = False
     """Whether the state of its generator differs."""
     misled: tuple[int, int] | None = None
-    """Which operation was given this one's output where the record gave it another tensor, and
-    which of its reads that is."""
+    """Which operation was given another tensor than in the record, and which of its reads that is:
+    this one's output, or what no operation has made."""
 
 
 def step_of(row: OpRow, flow: Flow, recorded: OpRow | None) -> Step:
@@ -156,6 +156,7 @@ class Slice:
         """Return how an operation came by something that no operation made differ."""
         if use.is_generator:
             return DifferenceOrigin(index=index, differs_in="outputs", draws=True)
+        misled = (index, list(self._steps[index].flow.reads).index(use))
         makers = [
             (maker, self._steps[maker].flow, position)
             for region in use.regions
@@ -166,11 +167,10 @@ class Slice:
         # An operation gave the very same in both processes: the record's read another tensor.
         for maker, flow, position in makers:
             if flow.writes[position].content == use.content:
-                misled = (index, list(self._steps[index].flow.reads).index(use))
                 return DifferenceOrigin(index=maker, differs_in="operations", misled=misled)
         view = self._view_of(use, index)
         if view is None:
-            return DifferenceOrigin(index=index, differs_in="inputs")
+            return DifferenceOrigin(index=index, differs_in="inputs", misled=misled)
         step = self._steps[view]
         # Another row of an equal tensor.
         if step.numbers or not step.is_known:

@@ -185,9 +185,10 @@ class Comparer(Replayer):
         unseen = row["draws"] and not any(use.is_generator for use in step.flow.reads)
         # What the row holds beside its fingerprints, module and phase above all.
         known = {key: value for key, value in row.items() if key in Operation.__annotations__}
-        found = cast(Operation, {**known, "position": position, "differs_in": origin.differs_in})
+        differs_in = "operations" if elsewhere else origin.differs_in
+        found = cast(Operation, {**known, "position": position, "differs_in": differs_in})
         found.pop("numbers", None)  # all of them; only those that differ are told
-        found["draws"] = origin.draws or (unseen and origin.differs_in == "outputs")
+        found["draws"] = origin.draws or (unseen and differs_in == "outputs")
         if origin.is_number:
             found["numbers"] = list(step.numbers[0]) if step.numbers else []
         return found
@@ -199,7 +200,10 @@ class Comparer(Replayer):
         if origin.misled is None:
             return None
         reader, read = origin.misled
-        wanted = self._recorded[key_of(rows[reader])]["reads"][read]
+        recorded = self._recorded.get(key_of(rows[reader]))
+        if recorded is None or len(recorded["reads"]) <= read:
+            return None
+        wanted = recorded["reads"][read]
         own = {key_of(row) for row in rows}
         for key, row in self._recorded.items():
             if key not in own and wanted in row["writes"]:

@@ -12,7 +12,6 @@ from typing import TypedDict
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loops.fetchers import _DataFetcher
-from torch.utils.hooks import RemovableHandle
 
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
@@ -229,8 +228,22 @@ class Replayer(pl.Callback):
         self._tracer.phase = phase
 
 
-def _after_step(optimizer: torch.optim.Optimizer, then: Callable[[], None]) -> RemovableHandle:
-    return optimizer.register_step_post_hook(lambda *_: then())
+def _after_step(optimizer: torch.optim.Optimizer, then: Callable[[], None]) -> None:
+    """Call back behind a step, and not behind one of torch's that is a part of it."""
+    under_way = 0
+
+    def begin(*_: object) -> None:
+        nonlocal under_way
+        under_way += 1
+
+    def end(*_: object) -> None:
+        nonlocal under_way
+        under_way -= 1
+        if not under_way:
+            then()
+
+    optimizer.register_step_pre_hook(begin)
+    optimizer.register_step_post_hook(end)
 
 
 def _generators(name: str) -> list[torch.Generator]:
