@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Sequence
 
 LONGEST_VALUE = 60  # letters of a value that a sentence shows
+ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")  # another one in each process
 MOST_NAMES = 12  # of what could have been meant
 
 
@@ -17,6 +18,8 @@ def shown(value: object) -> str:
 
     >>> shown(None), shown(True), shown("two"), shown([1] * 1000)
     ('null', 'true', "'two'", '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...')
+    >>> shown([shown])
+    '[<function shown>]'
     """
     # As YAML writes them, which is where the reader mends them.
     if value is None or isinstance(value, bool):
@@ -25,7 +28,7 @@ def shown(value: object) -> str:
         value = dict(list(value.items())[:LONGEST_VALUE])  # a repr of millions takes seconds
     elif isinstance(value, list | tuple | str | bytes):
         value = value[: 2 * LONGEST_VALUE]
-    text = repr(value)
+    text = ADDRESS.sub("", repr(value))
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
