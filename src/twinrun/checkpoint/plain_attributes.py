@@ -162,7 +162,21 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
         or (name[0] != "_" and (isinstance(value, kinds) or _is_tuple_of_plain(value)))
         or _is_put_there(part, name, value)
     }
-    return {**plain, **flags}
+    return {**plain, **_scripted(part), **flags}
+
+
+def _scripted(part: torch.nn.Module) -> dict[str, object]:
+    """Return the attributes that TorchScript keeps of a module, of which Python shows none."""
+    concrete = (
+        vars(part).get("_concrete_type") if isinstance(part, torch.jit.ScriptModule) else None
+    )
+    if concrete is None:
+        return {}
+    held = {"training", "_is_full_backward_hook"}
+    for tensors in (part.named_parameters(recurse=False), part.named_buffers(recurse=False)):
+        held |= {name for name, _ in tensors}
+    names = concrete.get_attributes().keys() - held
+    return {name: part._c.getattr(name) for name in sorted(names)}  # pyrefly: ignore[missing-attribute]
 
 
 def _is_put_there(part: torch.nn.Module, name: str, value: object) -> bool:

@@ -99,6 +99,12 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Reac
     seen |= {
         id(part): part for part in (*parts, *module.buffers(), vars(trainer).get("datamodule"))
     }
+    for part in module.modules():
+        if isinstance(part, torch.jit.ScriptModule):  # its functions hold what it was made of
+            methods = (getattr(value, "__wrapped__", value) for value in vars(part).values())
+            owners = (getattr(method, "__self__", None) for method in methods)
+            made_of = [each for each in owners if isinstance(each, torch.nn.Module)]
+            seen |= {id(inner): inner for each in made_of for inner in each.modules()}
     walked = Walk(True, seen, most=sys.maxsize)
     # Another one in its place has another identity, and what it holds has another owner.
     for name, part in [

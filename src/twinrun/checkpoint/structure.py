@@ -125,7 +125,10 @@ def _functions(owners: list[tuple[str, object]]) -> dict[str, list[Code]]:
     found: dict[str, list[Code]] = defaultdict(list)
     for called, owner in owners:
         for name, value in vars(owner).items():
-            if not callable(value) or isinstance(value, type | torch.nn.Module):
+            # TorchScript puts a compiled method there where it is first called.
+            if isinstance(value, type | torch.nn.Module | torch.ScriptMethod):
+                continue
+            if not callable(value):
                 continue
             if not _is_own_method(value, owner, name):
                 found[f"{name} of {called}"].append(code_of(value))
