@@ -78,7 +78,7 @@ def resumed(folder, monkeypatch, module, **settings):
 @pytest.mark.parametrize(
     ("module", "settings"),
     [
-        pytest.param("DropsWeights", {}, marks=pytest.mark.slow),
+        pytest.param("DropsWeights", {}, marks=pytest.mark.exhaustive),
         pytest.param("ReadsWhatIsNotThere", {"optimizer": "foreach"}, marks=pytest.mark.slow),
         pytest.param("ReadsItsBest", {"validation": True}, marks=pytest.mark.slow),
         pytest.param("ReadsWhatIsNotThere", {}, marks=pytest.mark.exhaustive),
@@ -94,6 +94,21 @@ def test_what_fails_where_it_is_resumed_is_trained_from_the_beginning(
     assert manifest["not_evaluated"] == {}
     assert not (tmp_path / "run-checkpoints").exists()
     assert "trained from the beginning" in capfd.readouterr().err
+
+
+@pytest.mark.exhaustive
+def test_a_checkpoint_that_was_not_used_is_not_blamed(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv(cannot_resume.ONCE, str(tmp_path / "once"))
+    monkeypatch.chdir(tmp_path)
+    for rate, expected in ((0.1, JobError), (0.05, TwinrunError)):
+        workload = {**WORKLOAD, "module": "cannot_resume:FailsAnyway"}
+        workload["hyperparameters"] = {"learning_rate": rate, "size": 70}
+        given = arguments(tmp_path / "run", workload, VARIANT, minutes=0)
+        with pytest.raises(expected, match="SIGKILL" if rate == 0.1 else "my own mistake"):
+            run(rebuilt(train, given)["run"], {})
+    said = capfd.readouterr().err
+    assert "is of another" in said
+    assert "resumed from a checkpoint" not in said
 
 
 @pytest.mark.exhaustive

@@ -15,6 +15,7 @@ from twinrun import artifacts
 from twinrun.checkpoint.refusals import as_data, other_than
 from twinrun.checkpoint.together import Alone, Together, agreed, first_of
 from twinrun.errors import TwinrunError
+from twinrun.run_files import RESUMED
 
 CORRUPT = "it is corrupt"
 
@@ -90,6 +91,8 @@ class Folder:
         what = agreed(self._together, self._unlike(entry, own, path))
         if what is None:
             self.expected = own["batch"] if own is not None and "batch" in own else None
+            with suppress(OSError):
+                (self._folder / RESUMED).touch()
             return str(path)
         self.refused = f"it {what}"
         self._say(f"{path} {what}: the training starts from its beginning")

@@ -13,6 +13,7 @@ from twinrun.process.compiler_cache import own_cache
 from twinrun.process.import_log import kept
 from twinrun.process.job import say
 from twinrun.process.launching import environment_of, launch
+from twinrun.run_files import RESUMED
 
 
 def run(asked: Run, further: Mapping[str, str]) -> None:
@@ -40,6 +41,7 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
         stops = [True, False]
     # Beside the checkpoints lies the trace, also of an attempt that came to none.
     is_resumed = any(Path(asked.checkpoints).glob("*.ckpt"))
+    Path(asked.checkpoints, RESUMED).unlink(missing_ok=True)
     # One for the whole run: its workers, and the process that resumes it, compile the same.
     with (
         own_cache() as cache,
@@ -53,7 +55,9 @@ def run(asked: Run, further: Mapping[str, str]) -> None:
             except JobError:
                 raise
             except TwinrunError as error:
-                if not is_resumed:
+                # A checkpoint of other code or settings is left alone. A failure behind a stop that
+                # was asked for is what the study asks for.
+                if variant.stop != "none" or not Path(asked.checkpoints, RESUMED).exists():
                     raise
                 # Whether the training fails, or only to go on behind a kill, its beginning tells.
                 say(
