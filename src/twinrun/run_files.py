@@ -19,7 +19,7 @@ from twinrun.run_records import FAILED, FailedRun, FileOfRun, RunManifest, Setti
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-RESUMED = "resumed"  # beside checkpoints: a process goes on from one of them
+RESUMED = "resumed"  # beside checkpoints: a process was resumed from one of them
 CHECKSUMS = "SHA256SUMS"  # as sha256sum writes it, so that `sha256sum --check` reads it too
 # Ends the name of a prediction of which a fingerprint for each batch was kept, not its values.
 FINGERPRINT = " (fingerprint)"
