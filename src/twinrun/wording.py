@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Sequence
 
 LONGEST_VALUE = 60  # letters of a value that a sentence shows
-ADDRESS = re.compile(" at 0x[0-9a-fA-F]+")  # another one in each process
 MOST_NAMES = 12  # of what could have been meant
 
 
@@ -28,7 +27,7 @@ def shown(value: object) -> str:
         value = dict(list(value.items())[:LONGEST_VALUE])  # a repr of millions takes seconds
     elif isinstance(value, list | tuple | str | bytes):
         value = value[: 2 * LONGEST_VALUE]
-    text = ADDRESS.sub("", repr(value))
+    text = re.sub(" at 0x[0-9a-fA-F]+", "", repr(value))  # another one in each process
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
 
 
