@@ -50,31 +50,27 @@ def hash_of(number: int, num_bytes: int) -> int:
     return (number + _of_length(num_bytes)) % _MODULUS
 
 
+@torch.no_grad()
 def sums(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the sum over the blocks of each tensor, (T,) int64, on their device.
+
+    All of them together, in few operations: on a GPU each takes time to begin.
 
     Args:
         tensors: strided ones on one device, not quantised.
     """
-    found: list[torch.Tensor] = []
-    bundle: list[torch.Tensor] = []
-    words = 0
-    for tensor in tensors:
-        raw = _raw(tensor)
-        size = -(-raw.numel() // _WORD)
-        if bundle and (size > BLOCK or words + size > MOST):
-            found.append(_of_bundle(bundle))
-            bundle, words = [], 0
-        if size > BLOCK:
-            found.append(_of_large(raw))
-        else:
-            bundle.append(raw)
-            words += size
-    if bundle:
-        found.append(_of_bundle(bundle))
-    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
+    if not tensors:
+        return torch.empty(0, dtype=torch.int64)
+    raws = [_raw(tensor) for tensor in tensors]
+    of_blocks = [_block_sums(parts) for parts in _parted(raws)]
+    numbers = [-(-raw.numel() // (BLOCK * _WORD)) for raw in raws]
+    if not of_blocks:
+        return torch.zeros(len(raws), dtype=torch.int64, device=raws[0].device)
+    keys = torch.cat([_first_keys(raws[0].device, number) for number in numbers])
+    return _sums_of_stretches(_mixed(torch.cat(of_blocks) ^ keys), numbers)
 
 
+@torch.no_grad()
 def sums_of_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Return what `sums` gives of each row of a tensor's first dimension, (N,) int64.
 
@@ -86,9 +82,10 @@ def sums_of_rows(tensor: torch.Tensor) -> torch.Tensor:
     raw = _raw(tensor).view(len(tensor), -1)
     size = -(-raw.shape[1] // _WORD)
     if size > BLOCK:
-        return torch.cat([_of_large(row) for row in raw])
-    sums_of_parts = [_block_sums(_words(part)) for part in raw.split(MOST // size)]
-    return _mixed(torch.cat(sums_of_parts) ^ _keys(tensor.device)[0])
+        return sums(raw.unbind())
+    parts = [_words(part) for part in raw.split(MOST // size)]
+    of_rows = [_mixed(part ^ _first_keys(part.device, size)).sum(1) for part in parts]
+    return _mixed(torch.cat(of_rows) ^ _first_keys(raw.device, 1))
 
 
 def words_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -98,52 +95,51 @@ def words_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:
     """Return a strided tensor's bytes in the order of its elements, flat uint8."""
-    flat = bare(tensor).detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return flat.view(torch.uint8)
+    plain = bare(tensor)
+    if plain.is_conj() or plain.is_neg():
+        plain = plain.resolve_conj().resolve_neg()
+    return plain.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _of_bundle(raws: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Hash tensors of one block each together: on a GPU each operation takes time to begin."""
-    sizes = [-(-raw.numel() // _WORD) for raw in raws]
-    keys = _keys(raws[0].device)
-    each = _mixed(_joined_words(raws) ^ torch.cat([keys[:size] for size in sizes]))
-    # Sums of stretches from one running sum: integers wrap around, and nothing is lost.
-    running = torch.cat([each.new_zeros(1), each.cumsum(0)])
-    # By numbers, not by an index: to bring one to a GPU is to wait for it.
-    ends = list(_bounds(sizes))
-    found = torch.stack([running[end] for end in ends]) - torch.stack(
-        [running[start] for start in (0, *ends[:-1])]
-    )
-    found = _mixed(found ^ keys[0])
-    if 0 in sizes:  # of no words there is no block
-        found = torch.stack([found[i] if n else each.new_zeros(()) for i, n in enumerate(sizes)])
+def _parted(raws: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Yield the bytes of tensors in their order, at most MOST words at once, cut between blocks."""
+    together: list[torch.Tensor] = []
+    words = 0
+    for raw in raws:
+        parts = raw.split(MOST * _WORD) if raw.numel() > MOST * _WORD else (raw,)
+        for part in parts:
+            size = -(-part.numel() // _WORD)
+            if together and words + size > MOST:
+                yield together
+                together, words = [], 0
+            if size:
+                together.append(part)
+                words += size
+    if together:
+        yield together
+
+
+def _block_sums(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return s_b of the blocks of several tensors' bytes, (B,); none of them is empty."""
+    sizes = []
+    for part in parts:
+        whole, rest = divmod(-(-part.numel() // _WORD), BLOCK)
+        sizes += [BLOCK] * whole + [rest] * bool(rest)
+    keys = torch.cat([_first_keys(parts[0].device, size) for size in sizes])
+    return _sums_of_stretches(_mixed(_joined_words(parts) ^ keys), sizes)
+
+
+def _sums_of_stretches(numbers: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Return the sums of stretches of (N,) int64, one behind the other, of sizes that give N."""
+    # From one running sum: integers wrap around, and nothing is lost. Cut by numbers, not taken by
+    # an index: to bring one to a GPU is to wait for it.
+    cuts = [cut for size in sizes if size for cut in (size - 1, 1)]
+    ends = torch.cat(numbers.cumsum(0).split(cuts)[1::2])
+    found = torch.diff(ends, prepend=ends.new_zeros(1))
+    if 0 in sizes:
+        zero, rest = ends.new_zeros(1), iter(found.split(1))
+        found = torch.cat([next(rest) if size else zero for size in sizes])
     return found
-
-
-def _bounds(sizes: Sequence[int]) -> Iterator[int]:
-    end = 0
-    for size in sizes:
-        end += size
-        yield end
-
-
-def _of_large(raw: torch.Tensor) -> torch.Tensor:
-    """Hash a tensor of several blocks, (1,)."""
-    parts = []
-    for part in raw.split(MOST * _WORD):
-        whole = part.numel() // (BLOCK * _WORD) * BLOCK * _WORD
-        if whole:
-            parts.append(_block_sums(_words(part[:whole].view(-1, BLOCK * _WORD))))
-        if whole < part.numel():
-            parts.append(_block_sums(_words(part[whole:].view(1, -1))))
-    of_blocks = torch.cat(parts)
-    keys = _keys(raw.device, len(of_blocks))
-    return _mixed(of_blocks ^ keys[: len(of_blocks)]).sum(0, keepdim=True)
-
-
-def _block_sums(words: torch.Tensor) -> torch.Tensor:
-    """Return s_b of blocks: of (B, W) words (B,)."""
-    return _mixed(words ^ _keys(words.device)[: words.shape[1]]).sum(1)
 
 
 def _words(raw: torch.Tensor) -> torch.Tensor:
@@ -158,9 +154,17 @@ def _words(raw: torch.Tensor) -> torch.Tensor:
 
 def _joined_words(raws: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the words of several tensors, one behind the other."""
-    zeros = raws[0].new_zeros(_WORD)
-    parts = [part for raw in raws for part in (raw, zeros[: -raw.numel() % _WORD])]
+    parts = []
+    for raw in raws:
+        parts.append(raw)
+        if missing := -raw.numel() % _WORD:
+            parts.append(_zeros(raw.device, missing))
     return torch.cat(parts).view(torch.int64)
+
+
+@functools.lru_cache(maxsize=64)
+def _zeros(device: torch.device, count: int) -> torch.Tensor:
+    return torch.zeros(count, dtype=torch.uint8, device=device)
 
 
 def _mixed(words: torch.Tensor) -> torch.Tensor:
@@ -174,11 +178,14 @@ def _mixed(words: torch.Tensor) -> torch.Tensor:
     return words
 
 
+@functools.lru_cache(maxsize=4096)
+def _first_keys(device: torch.device, count: int) -> torch.Tensor:
+    """Return the first keys k_i, (count,) int64: a part of a table that stays on the device."""
+    return _keys(device, 1 << max(count - 1, BLOCK - 1).bit_length())[:count]
+
+
 @functools.lru_cache(maxsize=64)
-def _keys(device: torch.device, count: int = BLOCK) -> torch.Tensor:
-    """Return the first keys k_i, (count,) int64, BLOCK at least; they stay on the device."""
-    if count < BLOCK:
-        return _keys(device)
+def _keys(device: torch.device, count: int) -> torch.Tensor:
     numbers = torch.arange(1, count + 1, device=device) * _signed(GAMMA)
     return _mixed(numbers)
 

@@ -51,6 +51,8 @@ class ParameterSample:
             return elements
         parts = []
         for name, (shape, index) in self._chosen.items():
+            if not len(index):
+                continue
             now = parameters.get(name)
             if now is None or now.shape != shape:
                 parts.append(torch.full(index.shape, torch.nan, dtype=self._dtype))
