@@ -48,6 +48,9 @@ HOOKS = ("on_train_batch_start", "on_before_optimizer_step", "on_train_batch_end
 class TimedTracer(Tracer):
     """Adds up the seconds of its hooks, and of the steps that follow the first ones."""
 
+    # A callback of a user's may write to parameters, and has them hashed once more.
+    __module__ = Tracer.__module__
+
     def __init__(self) -> None:
         super().__init__()
         self.seconds, self.started, self.ended = 0.0, 0.0, 0.0
@@ -72,6 +75,8 @@ for _name in HOOKS:
 
 class StepClock(pl.Callback):
     """Counts the seconds of the steps that follow the first ones, with what they left to a GPU."""
+
+    __module__ = Tracer.__module__
 
     def __init__(self) -> None:
         self.started, self.seconds = 0.0, 0.0
