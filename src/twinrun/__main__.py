@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "config", nargs="*", help="files as of snakemake --configfile, united into the standard one"
     )
+    check.add_argument("--configfile", nargs="+", default=[], help="the same, as of twinrun run")
     check.set_defaults(act=_check)
     for name, (_, described) in STARTED.items():
         commands.add_parser(name, help=described, add_help=False)
@@ -102,7 +103,7 @@ def _init(given: argparse.Namespace) -> None:
 def _check(given: argparse.Namespace) -> None:
     from twinrun.commands.check import check_config
 
-    check_config(given.config)
+    check_config([*given.config, *given.configfile])
 
 
 def _path(_: argparse.Namespace) -> None:

@@ -58,6 +58,17 @@ class ClippedByHook(Plain):
         self.clip_gradients(optimizer, gradient_clip_val=0.02, gradient_clip_algorithm="value")
 
 
+class KeepsRatesInFloat32(Plain):
+    """ASGD, whose rates torch keeps in float32 beside parameters of float64"""
+
+    def configure_optimizers(self):
+        return torch.optim.ASGD(self.parameters(), lr=0.05, t0=2)
+
+
+class KeepsRatesAndClips(KeepsRatesInFloat32, ClippedByHook):
+    """The same, clipped in configure_gradient_clipping"""
+
+
 class ClippedBeforeStep(Plain):
     """Clipping in on_before_optimizer_step"""
 

@@ -85,6 +85,24 @@ def test_a_planted_fault_is_refused_by_the_first_value_that_is_off(
         proof_of(name)
 
 
+@pytest.mark.parametrize("changes", [{"optimizer": "foreach"}, {"compile": "step"}], ids=str)
+def test_state_in_float32_beside_parameters_in_float64_is_rounded_so(changes):
+    """Red before, `foreach`: "eta is 9.3e-08 off, where rounding explains 1.5e-08"."""
+    variant = Variant(**{**VARIANT, **changes})
+    exact, own = proof_of("KeepsRatesInFloat32", variant)["legs"]
+    assert exact["precision"] == "64-true"
+    assert exact["distance"] < 1e-6
+    assert own["distance"] < 1e-6
+    # What is no proof in float64 widens no bound.
+    assert own["bound"] == roundings.bound_of(roundings.EPSILONS["ieee"], is_proven=False)
+
+
+def test_another_computation_is_seen_beside_state_in_float32(monkeypatch):
+    ignore_hooks(monkeypatch)
+    with pytest.raises(TwinrunError, match="loss of step 3"):
+        proof_of("KeepsRatesAndClips")
+
+
 def test_a_proof_says_what_it_rests_on():
     found = proof_of("ClippedByHook")
     assert (found["steps"], found["shapes"]) == (6, 2)

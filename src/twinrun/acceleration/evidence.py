@@ -13,7 +13,7 @@ from twinrun.parameters import parameters_of
 from twinrun.returned_loss import loss_of
 
 # How the names of these values begin.
-LOSS, PARAMETER, RATE = "the loss of ", "parameter ", "the final rate of "
+LOSS, PARAMETER, RATE, STATE = "the loss of ", "parameter ", "the final rate of ", "optimizer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class Recorder(pl.Callback):
             if after is not None and not torch.equal(after, before):
                 self.evidence.decisive.add(f"{PARAMETER}{name}")
         for index, optimizer in enumerate(trainer.optimizers):
-            of = f"optimizer {index + 1}" if len(trainer.optimizers) > 1 else "optimizer"
+            of = f"{STATE} {index + 1}" if len(trainer.optimizers) > 1 else STATE
             for number, (parameter, state) in enumerate(optimizer.state.items()):
                 name = names.get(id(parameter), str(number))
                 for key, value in state.items():

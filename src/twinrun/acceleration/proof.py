@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from twinrun.acceleration.evidence import LOSS, PARAMETER, RATE, Recorded
+from twinrun.acceleration.evidence import LOSS, PARAMETER, RATE, STATE, Recorded
 from twinrun.acceleration.roundings import bound_of, noise_of
 from twinrun.errors import TwinrunError
 from twinrun.proof_records import ProofLeg, Share
@@ -51,6 +51,8 @@ class Judgement:
     """The values that were judged."""
     why_none: str | None
     """Why no loss after an update and no parameter that training moves was; None if one was."""
+    is_exact: bool
+    """Whether nothing was rounded in a coarser format than that of the training."""
 
 
 def compare(
@@ -81,6 +83,7 @@ def compare(
     if proven is not None:
         plain, again, fast, *perturbed = map(_without_logs, (plain, again, fast, *perturbed))
     tally = _Tally(plain.decisive)
+    of_training, epsilon = epsilon, _epsilon_of_state(plain, epsilon)
     for name, (expected, repeated, found, *moved), scale in _values(plain, again, fast, *perturbed):
         bound = bound_of(epsilon, is_proven=proven is not None and name in proven)
         # ASSUME what rounding alone moves this far cannot be judged; it is counted.
@@ -110,7 +113,22 @@ def compare(
             )
         is_fixed = all(each is not None and not _distance(each, expected) for each in moved)
         tally.note(name, distance, bound, is_fixed=is_fixed)
-    return tally.judgement(precision, bound_of(epsilon, is_proven=proven is not None))
+    bound = bound_of(epsilon, is_proven=proven is not None)
+    return tally.judgement(precision, bound, is_exact=epsilon == of_training)
+
+
+def _epsilon_of_state(plain: Recorded, epsilon: float) -> float:
+    """Return how far 1 and the next number are apart in the coarsest state that is rounded.
+
+    Beside parameters of float64 torch keeps some state of optimizers in float32, as ASGD's rates,
+    and all that is computed with it is rounded so. Counters are whole numbers, which are exact.
+    """
+    kept = [
+        torch.finfo(value.dtype).eps
+        for name, value in plain.tensors.items()
+        if name.startswith(STATE) and value.is_floating_point() and bool((value % 1).any())
+    ]
+    return max([epsilon, *kept])
 
 
 class _Tally:
@@ -141,7 +159,7 @@ class _Tally:
             else math.inf
         )
 
-    def judgement(self, precision: str, bound: float) -> Judgement:
+    def judgement(self, precision: str, bound: float, *, is_exact: bool) -> Judgement:
         losses, parameters = (self._share(kind) for kind in (LOSS, PARAMETER))
         leg: ProofLeg = {
             "precision": precision,
@@ -155,7 +173,7 @@ class _Tally:
             "parameters": parameters,
         }
         names = frozenset([*self._judged, *self._fixed])
-        return Judgement(leg=leg, names=names, why_none=self._why_none())
+        return Judgement(leg=leg, names=names, why_none=self._why_none(), is_exact=is_exact)
 
     def _share(self, kind: str) -> Share:
         """Count the losses, or the parameters that training moves."""

@@ -119,8 +119,8 @@ def prove(
             _raise_of_machine(error)
             traceback.print_exc()
             not_in_float64 = _told(error)
-    # Counters and rates alone widen no bound.
-    proven = next((leg.names for leg in found if leg.why_none is None), None)
+    # Counters and rates alone widen no bound, nor what was rounded as in float32.
+    proven = next((leg.names for leg in found if leg.why_none is None and leg.is_exact), None)
     try:
         leg, seen = _leg(training, own, train, is_traced=False, proven=proven)
     except TwinrunError:
