@@ -82,6 +82,27 @@ def verified(run: str | Path, name: FileOfRun) -> Path:
     return run.with_name(name)
 
 
+def overwritten(run: str | Path) -> list[Path]:
+    """List the files of a run that are gone, or were written to since and have other bytes.
+
+    Only what was written to behind the checksums is read: of a whole folder of runs that is little.
+
+    Args:
+        run: its run.json.
+
+    Raises:
+        OSError: if there are no checksums.
+    """
+    sums = Path(run).with_name(CHECKSUMS)
+    since, files = sums.stat().st_mtime_ns, {sums.with_name(n): h for n, h in _recorded(sums)}
+    return [
+        file
+        for file, recorded in files.items()
+        if not file.is_file()
+        or (file.stat().st_mtime_ns > since and artifacts.sha256(file) != recorded)
+    ]
+
+
 def left_network(manifest: RunManifest | FailedRun) -> "TypeIs[RunManifest]":
     """Say whether a training left a network, however it ended."""
     return not manifest["ended"].startswith(FAILED)
@@ -135,16 +156,21 @@ def recorded_hash(run: str | Path, name: str) -> str:
     """
     run = Path(run)
     try:
-        lines = run.with_name(CHECKSUMS).read_text(encoding="utf-8").splitlines()
+        recorded = dict(_recorded(run.with_name(CHECKSUMS)))
     except (FileNotFoundError, UnicodeDecodeError):
-        lines = []
-    recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+        recorded = {}
     file = run.with_name(name)
     if not file.is_file():
         raise corrupt(file, "it is missing")
     if name not in recorded:
         raise corrupt(file, f"{CHECKSUMS} does not name it")
     return recorded[name]
+
+
+def _recorded(sums: Path) -> list[tuple[str, str]]:
+    """Return the name and the hash of each file that checksums name."""
+    lines = sums.read_text(encoding="utf-8").splitlines()
+    return [(name, digest) for digest, _, name in (line.partition("  ") for line in lines)]
 
 
 def _check_hash(run: Path, name: str) -> None:

@@ -238,6 +238,62 @@ def test_a_step_that_a_class_exchanges_under_way_is_refused(changes, tmp_path):
         fitted(Turning, POINTS, tmp_path, is_watched=False, **changes)
 
 
+def turned(gradient):
+    return -gradient
+
+
+class ChangesLate(Regression):
+    """Changes in its own step of the third epoch what the update of that step goes by."""
+
+    change = ""
+
+    def training_step(self, batch, batch_idx):
+        if self.current_epoch == 2 and batch_idx == 0:
+            optimizer = self.trainer.optimizers[0]
+            if self.change == "rate":
+                for group in optimizer.param_groups:
+                    group["lr"] *= 0.01
+            elif self.change == "decay":
+                optimizer.param_groups[0]["weight_decay"] = 5.0
+            elif self.change == "state":
+                optimizer.state.clear()
+            else:
+                next(self.parameters()).register_hook(turned)
+        return super().training_step(batch, batch_idx)
+
+
+class ReadsItsRate(Regression):
+    """Only looks: no change of anything."""
+
+    def training_step(self, batch, batch_idx):
+        self.log("rate", self.trainer.optimizers[0].param_groups[0]["lr"])
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("rate", "a change of lr of Adam"),
+        ("decay", "a change of weight_decay of Adam"),
+        ("state", "of the optimizer's state"),
+        ("hook", "a hook of a parameter"),
+    ],
+)
+def test_what_a_step_changes_too_late_for_its_own_update_is_refused(
+    change, named, tmp_path, monkeypatch
+):
+    """Red before: the update of that step was done as before, without a word."""
+    monkeypatch.setattr(ChangesLate, "change", change)
+    with traced_only(), pytest.raises(TwinrunError, match=f"training_step itself brings .*{named}"):
+        fitted(ChangesLate, POINTS, tmp_path, is_watched=False, compile="step")
+
+
+def test_a_step_that_looks_at_its_rate_is_done_in_one_piece(tmp_path):
+    with traced_only():
+        *_, speed = fitted(ReadsItsRate, POINTS, tmp_path, is_watched=False, compile="step")
+    assert speed.in_parts is None
+
+
 def test_a_log_is_of_the_moment_when_it_was_logged(tmp_path):
     """Red before: of values that are given by name, that of the end of the step was logged."""
     with traced_only():

@@ -21,7 +21,7 @@ from twinrun.gate.stale import stale_reasons
 from twinrun.process import environment
 from twinrun.process.import_log import kept, log_of
 from twinrun.process.imported_code import hash_of_file
-from twinrun.run_files import read_run
+from twinrun.run_files import CHECKSUMS, read_run, write_checksums
 
 RUN = "results/runs/w/v/seed1/repeat1/run.json"
 
@@ -90,6 +90,36 @@ def test_changed_code_and_data_are_not_comparable(made, capsys, file, content):
         (made / file).write_bytes(content)
     assert main(["results/gate.json"]) == EXIT_CODES["not comparable"]
     assert f"{file} has changed since {RUN} was made" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda file: file.write_bytes(b"other bits"), "has changed"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-1]), "has changed"),
+        (lambda file: file.unlink(), "is gone"),
+        (lambda file: file.write_bytes(file.read_bytes()), None),  # the same once more
+    ],
+)
+def test_a_file_of_a_run_that_was_written_to_since_is_named(made, capsys, change, words):
+    """Red before: the gate passed, and no comparison looked at the file again."""
+    weights = (made / RUN).with_name("weights.safetensors")
+    weights.write_bytes(b"a network")
+    write_checksums((made / RUN).with_name(CHECKSUMS), [made / RUN, weights])
+    assert stale_reasons([RUN], made) == []
+    change(weights)
+    if weights.is_file():
+        later = (made / RUN).with_name(CHECKSUMS).stat().st_mtime_ns + 10**9
+        os.utime(weights, ns=(later, later))
+    code = main(["results/gate.json"])
+    told = capsys.readouterr().out
+    if words is None:
+        assert code == EXIT_CODES["pass"]
+    else:
+        assert code == EXIT_CODES["not comparable"]
+        named = str(weights.relative_to(made))
+        assert f"{named} {words} since {RUN} was made" in told
+        assert f"--forcerun {RUN}" in told
 
 
 @pytest.mark.parametrize("is_failed", [False, True])

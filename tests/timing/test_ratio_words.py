@@ -2,11 +2,13 @@
 
 import doctest
 import re
+from math import inf
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from twinrun.formatting import measure
 from twinrun.timing import ratio_words
 from twinrun.timing.ratio_words import effect_of, meaning, speed_up, time_ratio
 
@@ -36,6 +38,22 @@ def test_without_an_interval_nothing_is_decided():
     assert effect_of(found) == meaning(found) == "too few measurements"
     told = "2.00 times as fast (without a 95% interval)"
     assert speed_up(found) == f"too few measurements: {told}"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "printed"),
+    [
+        (0.0, 3.0, "95% interval 0.333 to ∞"),
+        (0.0, inf, "95% interval 0 to ∞"),
+        (0.5, inf, "95% interval 0 to 2.00"),
+    ],
+)
+def test_a_training_that_may_have_done_nothing_but_wait_shows_nothing(low, high, printed):
+    """Red before: a ZeroDivisionError, and no verdict of the whole study."""
+    found = ratio(1.3, low, high)
+    assert meaning(found) == "no difference measured"
+    assert printed in speed_up(found)
+    assert measure(low) in time_ratio(found)
 
 
 def test_examples_in_the_docstrings_hold():

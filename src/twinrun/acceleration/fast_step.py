@@ -17,6 +17,7 @@ from typing import Literal, TypedDict
 import torch
 
 from twinrun.acceleration.compilation import CannotCompile, Compiled, Shapes
+from twinrun.acceleration.late_changes import change_of, settings_of, too_late
 from twinrun.acceleration.whole_step import (
     Logged,
     OtherGradients,
@@ -79,6 +80,7 @@ class FastStep:
         self._used: dict[Trained, Trained] = {}
         self._options: list[dict[str, object]] | None = None
         self._shapes: dict[Trained, list[Shapes]] = {}
+        self._compilations = 0
 
     def form(self, optimizer: torch.optim.Optimizer, between: Iterable[str]) -> Form:
         """Choose how the step that is about to begin is done.
@@ -129,12 +131,16 @@ class FastStep:
         If not, nothing of the step has been done, and this and all others are done in parts.
 
         Raises:
-            TwinrunError: if the step must be in one piece and cannot.
+            TwinrunError: if the step must be in one piece and cannot, or has itself changed what
+                its update rests on, which was read before.
         """
         assert self._whole is not None  # noqa: S101  `form` has just chosen it
         whole = self._whole
+        before = settings_of(whole.optimizer)
         try:
             result = whole(batch, index)
+            if (change := change_of(before, whole.optimizer)) is not None:
+                raise too_late(change, self._variant)
             if whole.compiled is not None and whole.compiled.is_restless:
                 self._take_apart(_restless(whole.compiled))
             return True, result
@@ -208,6 +214,12 @@ class FastStep:
         self._options = state["options"]
         self._used = {tuple(trained): tuple(used) for trained, used in state["used"]}
         self._shapes = {tuple(of): found for of, found in state["shapes"]}
+
+    def is_new(self) -> bool:
+        """Say whether the step that was just done in one piece ran its Python code, for a graph."""
+        counts = sum(found.compilations for found in self.compiled)
+        is_new, self._compilations = counts != self._compilations, counts
+        return is_new or self._variant.compile != "step"
 
     def _make_whole(self, optimizer: torch.optim.Optimizer, trained: Trained) -> WholeStep:
         old = self._wholes.pop(trained, None)

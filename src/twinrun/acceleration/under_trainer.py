@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map_only
 
 from twinrun.acceleration import between
 from twinrun.acceleration.fast_step import FastStep, Form, FormState
+from twinrun.acceleration.late_changes import too_late
 from twinrun.acceleration.placement import lay_out, lay_out_batch
 from twinrun.acceleration.steps import check, set_up, with_index
 from twinrun.acceleration.whole_step import Logged, updated_by
@@ -147,6 +148,10 @@ class Speed(pl.Callback):
             is_done, result = False, None
             if self._form == "whole":
                 is_done, result = self._fast.whole(batch, batch_idx)
+                if is_done and self._fast.is_new():
+                    # Hooks that the step has just added were not called in it.
+                    for late in self._between(self._module.trainer.optimizers[0]):
+                        raise too_late(late, self._variant)
             if not is_done:
                 self._form = "parts"
                 result = self._fast.part(batch, batch_idx)

@@ -4,7 +4,8 @@ Snakemake makes a run again when what it planned with has changed. It cannot pla
 training process knows: modules imported under way, the machine, inherited variables. So the gate
 looks once more at everything that each of them recorded: the user's code (also what only another
 worker, a forked data worker or a training that failed has imported, and the modules that lie beside
-it: see `import_log`), the data, versions and machine.
+it: see `import_log`), the data, versions and machine; and at the files of each run that were
+written to since.
 """
 
 import functools
@@ -26,7 +27,7 @@ from twinrun.process.import_log import lay_beside, logged
 from twinrun.process.importable import modules_in
 from twinrun.process.imported_code import Imported, changed_since
 from twinrun.process.launching import environment_of
-from twinrun.run_files import left_network, read_ended, variant_of
+from twinrun.run_files import left_network, overwritten, read_ended, variant_of
 from twinrun.run_records import DataEntry
 from twinrun.timing import summary
 
@@ -76,6 +77,8 @@ def stale_reasons(
                 **dict(_changes_beside(recorded, folder, modules)),
                 **dict(_changes(recorded, folder, identity, gpus, versions, hashes)),
             }
+            if read is _of_run:
+                changes |= {str(file): how for file, how in _overwritten(path, folder)}
             for what, why in changes.items():
                 reasons.setdefault(what, (why, []))[1].append(str(each))
     said = [_said(why, named) for why, named in reasons.values()]
@@ -105,6 +108,12 @@ def _of_timing(path: Path) -> _Recorded:
     ours = environment_of(seed=1, deterministic=False, threads=1)
     code = {**logged(path), **timing["code"]}
     return _Recorded(code, lay_beside(path), None, timing["environment"], ours)
+
+
+def _overwritten(run: Path, folder: Path) -> Iterable[tuple[Path, str]]:
+    """Yield which files of a run are not what it has written, and how to say it."""
+    for file in overwritten(run):
+        yield file, f"{file.relative_to(folder)} {'has changed' if file.is_file() else 'is gone'}"
 
 
 def _said(why: str, runs: list[str]) -> str:

@@ -43,6 +43,8 @@ def effect_of(ratio: Interval) -> Effect:
     'no difference that matters'
     >>> effect_of({"time_ratio": 1.5, "low": None, "high": None})
     'too few measurements'
+    >>> effect_of({"time_ratio": 1.3, "low": 0.0, "high": 3.0})  # it may have done nothing but wait
+    'no difference measured'
     """
     low, high = ratio["low"], ratio["high"]
     if low is None or high is None:
@@ -51,13 +53,13 @@ def effect_of(ratio: Interval) -> Effect:
     # 1.0546 prints as 1.05, within the bound; its inverse prints as 0.948, outside of 0.952.
     least, most = _shown(1 / (1 + MATTERS)), _shown(1 + MATTERS)
     # Asked first: an interval of 1.003 to 1.04 lies above 1, and yet does not matter.
-    if all(least <= _shown(end) <= most for end in (low, high, 1 / low, 1 / high)):
+    if all(least <= _shown(end) <= most for end in (low, high, _inverse(low), _inverse(high))):
         return "no difference that matters"
     # The end next to 1 must not look like 1, and neither must its inverse: that of 0.998 prints as
     # 1.00. Above 1 digits are coarser: what prints above it has an inverse that prints below.
     if _shown(low) > 1:
         return "slower"
-    if _shown(high) < 1 < _shown(1 / high):
+    if _shown(high) < 1 < _shown(_inverse(high)):
         return "faster"
     return "no difference measured"
 
@@ -101,7 +103,7 @@ def interval_of_speed(ratio: Interval) -> str:
     low, high = _printed_ends(ratio)
     if low is None or high is None:
         return NO_INTERVAL
-    return f"95% interval {measure(1 / high)} to {measure(1 / low)}"
+    return f"95% interval {measure(_inverse(high))} to {measure(_inverse(low))}"
 
 
 def time_ratio(ratio: Interval) -> str:
@@ -122,6 +124,11 @@ def speed_up(ratio: Interval) -> str:
     """
     times = measure(1 / ratio["time_ratio"])
     return f"{meaning(ratio)}: {times} times as fast ({interval_of_speed(ratio)})"
+
+
+def _inverse(ratio: float) -> float:
+    """Return a speed-up for a ratio of times: of no time at all, infinite."""
+    return 1 / ratio if ratio > 0 else float("inf")
 
 
 def _shown(value: float) -> float:
