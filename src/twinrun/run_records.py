@@ -202,7 +202,7 @@ class RunManifest(Origin):
     """Why what is measured of the network is no result: its weights are NaN, say. None if it
     computes numbers."""
     doubts: list[str]
-    """What raises a doubt whether it does."""
+    """What raises a doubt whether it does, or whether its fast steps are the proven ones."""
     code: dict[str, ImportedFile]
     """The user's modules as the process imported them, by file."""
     seconds: RunSeconds

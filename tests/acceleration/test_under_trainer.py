@@ -262,6 +262,23 @@ class ChangesLate(Regression):
         return super().training_step(batch, batch_idx)
 
 
+class BranchesLate(Regression):
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)["loss"]
+        return 2 * loss if self.current_epoch == 2 else loss
+
+
+@pytest.mark.parametrize("compile_", ["step", "module"])
+def test_code_that_is_compiled_behind_the_steps_of_a_proof_raises_a_doubt(compile_, tmp_path):
+    """Red before: nothing said that the proof had not seen it."""
+    with traced_only():
+        *_, speed = fitted(BranchesLate, POINTS, tmp_path, is_watched=False, compile=compile_)
+        *_, same = fitted(Regression, POINTS, tmp_path, is_watched=False, compile=compile_)
+    (doubt,) = speed.unproven(3)
+    assert "epoch_progress" in doubt
+    assert same.unproven(0) == []
+
+
 class ReadsItsRate(Regression):
     """Only looks: no change of anything."""
 

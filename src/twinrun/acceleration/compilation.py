@@ -176,6 +176,7 @@ class Compiled:
         self.compilations = 0
         self.reasons: list[str] = []
         """Why it compiled again, once for each time."""
+        self._of_values: list[tuple[int, str]] = []
 
     @property
     def shapes(self) -> list[Shapes]:
@@ -219,6 +220,10 @@ class Compiled:
             self._note_compilation(shapes)
         return result
 
+    def of_values_after(self, calls: int) -> list[str]:
+        """Return for which values, shapes of a batch aside, it compiled behind so many calls."""
+        return [reason for call, reason in self._of_values if call > calls]
+
     def counts(self) -> CompilationCounts:
         """Return `calls`, `compilations` and `reasons`."""
         return {"calls": self.calls, "compilations": self.compilations, "reasons": self.reasons}
@@ -237,9 +242,12 @@ class Compiled:
         if self.compilations == 1:
             return
         # torch gives no reason for the first graph of a function, which each shape has of its own.
-        whole = get_compilation_metrics()[-1].recompile_reason or f"batch of {_named(shapes)}"
+        told = get_compilation_metrics()[-1].recompile_reason
+        whole = told or f"batch of {_named(shapes)}"
         reason = whole.split("\n")[0].split("  #")[0].strip()  # without the line of code
         self.reasons.append(reason)
+        if told:
+            self._of_values.append((self.calls, reason))
         print(f"call {self.calls} compiled again: {reason}", flush=True)
 
 

@@ -74,6 +74,15 @@ class Speed(pl.Callback):
         """Return the counts of what was compiled; None for a training that compiles nothing."""
         return None if self._fast is None else self._fast.counts()
 
+    def unproven(self, steps: int) -> list[str]:
+        """Say for what values code was compiled that no step of a proof of so many has run."""
+        compiled = [] if self._fast is None else self._fast.compiled
+        found = [reason for each in compiled for reason in each.of_values_after(steps)]
+        return [
+            f"from a later step on than those of its proof, code is compiled anew ({reason})"
+            for reason in found[:1]
+        ]
+
     @property
     def in_parts(self) -> str | None:
         """Why steps are not done in one piece, where they were to be."""

@@ -160,7 +160,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "not_fingerprinted": sorted(team.tracer.not_fingerprinted),
         "not_compared": not_compared,
         "no_result": no_result,
-        "doubts": doubts,
+        "doubts": doubts + ([] if proof is None else assembly.speed.unproven(proof["steps"])),
         "seconds": {
             "setup": round(setup_ended - started, 3),
             **fit_seconds,
