@@ -54,6 +54,15 @@ def test_the_runs_of_each_seed_are_compared_among_themselves(tmp_path):
     ]
     # Seed 3 and one run of seed 1 end in the same weights; no seed is named beside itself.
     assert [found["same_as_seeds"] for found in summaries] == [[1], [3]]
+    # Trainings that broke may end in the same NaN, and were no less two. Red before.
+    broken = {"no_result": "its weights are NaN"}
+    for seed in (3, 1):
+        changes = broken | {"seed": seed}
+        runs_of_it = [write_run(tmp_path / f"broken{seed}", n, changes=changes) for n in (1, 2)]
+        runs += runs_of_it
+    compare_seeds(runs[4:], **{key: tmp_path / f"broken {key}" for key in files})
+    of_broken = read_comparisons(tmp_path / "broken summary")
+    assert [found["same_as_seeds"] for found in of_broken] == [[], []]
     alone = tmp_path / "alone"
     compare(
         [run for run in runs if "/1/" in str(run)],

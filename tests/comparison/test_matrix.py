@@ -218,6 +218,17 @@ def test_where_nothing_differs_that_must_it_is_said(tmp_path, name, options, wor
     assert words in row["sentence"]
 
 
+def test_trainings_of_two_seeds_that_broke_show_nothing_of_the_seed(tmp_path):
+    """Red before: "it decides nothing", of two that end in the same NaN after other losses."""
+    study = Study(tmp_path)
+    study.add("repeat")
+    changes = {"no_result": "its weights are NaN"}
+    study.add("seed", seed=2, changes=changes, planted=[(n, "loss", None) for n in (1, 2)])
+    _, summary = study.tabulated()
+    assert "decides nothing" not in summary["cells"][1]["sentence"]
+    assert seed_matters(Evidence(path="x", found=summary)) == []
+
+
 def test_another_seed_that_moves_rng_states_alone_decides_nothing(tmp_path):
     """Its RNG states are others from the first step on, and nothing is ever drawn from them."""
     study = Study(tmp_path)

@@ -69,6 +69,17 @@ class KeepsRatesAndClips(KeepsRatesInFloat32, ClippedByHook):
     """The same, clipped in configure_gradient_clipping"""
 
 
+class DrawsForNothing(Plain):
+    """Draws random numbers that nothing uses, before those of a dropout"""
+
+    def training_step(self, batch, batch_idx):
+        torch.rand(7)
+        points, values = batch
+        loss = nn.functional.mse_loss(nn.functional.dropout(self(points), 0.2), values)
+        self.log("loss", loss)
+        return loss
+
+
 class ClippedBeforeStep(Plain):
     """Clipping in on_before_optimizer_step"""
 

@@ -97,6 +97,13 @@ def test_state_in_float32_beside_parameters_in_float64_is_rounded_so(changes):
     assert own["bound"] == roundings.bound_of(roundings.EPSILONS["ieee"], is_proven=False)
 
 
+@pytest.mark.parametrize("compile_", ["step", "module"])
+def test_random_numbers_that_nothing_uses_are_drawn_in_a_proof_too(compile_):
+    """Red before: generated code draws them, and the proof's tracing left them out."""
+    exact, own = proof_of("DrawsForNothing", Variant(**{**VARIANT, "compile": compile_}))["legs"]
+    assert max(exact["distance"], own["distance"]) < 1e-6
+
+
 def test_another_computation_is_seen_beside_state_in_float32(monkeypatch):
     ignore_hooks(monkeypatch)
     with pytest.raises(TwinrunError, match="loss of step 3"):

@@ -92,9 +92,13 @@ def traced_only() -> Iterator[None]:
     same, and tracing takes a second where generating code takes ten.
     """
     global _generates_code
+    from torch._inductor import config  # slow to import, and only where something is proven
+
     before, _generates_code = _generates_code, False
     try:
-        yield
+        # The tracer asks the generator's settings whether a number that nothing uses is drawn.
+        with config.patch(SAME_RANDOM_NUMBERS):
+            yield
     finally:
         _generates_code = before
 

@@ -107,17 +107,18 @@ def compare_seeds(
 
 def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Comparison]) -> None:
     """Put into the comparison of each seed which other ones end in the same weights."""
-    weights = {
-        seed: {
-            run_files.read_run(run)["weights_sha256"]
-            for run in runs
-            if run_files.failure_of(run) is None
-        }
+    ended = {
+        seed: [run_files.read_run(run) for run in runs if run_files.failure_of(run) is None]
         for seed, runs in seeds.items()
+    }
+    # Trainings that broke, each in its own way, may all end in NaN.
+    weights = {
+        seed: {run["weights_sha256"] for run in runs if run["no_result"] is None}
+        for seed, runs in ended.items()
     }
     for seed, compared in found.items():
         # One run of each is enough to show that the seed did not decide it. A seed without a
-        # network has an empty set, and meets nobody.
+        # network that computes has an empty set, and meets nobody.
         compared["same_as_seeds"] = [
             other for other in found if other != seed and weights[seed] & weights[other]
         ]

@@ -17,7 +17,7 @@ from twinrun.comparison.difference_size import DifferenceSize, losses_apart, siz
 from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
-from twinrun.comparison.study_records import MatrixCell, MatrixTable, write_matrix
+from twinrun.comparison.study_records import IDLE_SEED, MatrixCell, MatrixTable, write_matrix
 from twinrun.comparison.tensors import buffers_apart
 from twinrun.config.rule_records import ListedCell
 from twinrun.formatting import count, measure, percent, plural
@@ -188,14 +188,15 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
 def _findings(row: MatrixCell, comparison: CellComparison) -> Iterator[str]:
     """Say where nothing differs that must."""
     # Equal is no good news here: a seed or a precision that changes nothing is a finding. By the
-    # weights: another seed has other RNG states, which a training may never draw from.
-    if row["cell"] == "seed" and row["same_weights"]:
-        yield "though the seed is another one: it decides nothing of this training"
+    # weights: another seed has other RNG states, which a training may never draw from. That two
+    # trainings broke shows nothing of it: both may end in NaN.
+    runs = (comparison.baseline, comparison.changed)
+    is_broken = any(run["no_result"] is not None for run in runs)
+    if row["cell"] == "seed" and row["same_weights"] and not is_broken:
+        yield IDLE_SEED
     if row["answer"] != "equal":
         return
-    precisions = {
-        run_files.variant_of(run).precision for run in (comparison.baseline, comparison.changed)
-    }
+    precisions = {run_files.variant_of(run).precision for run in runs}
     if len(precisions) > 1:
         yield "though the precision is another one: the module computes in its own"
 

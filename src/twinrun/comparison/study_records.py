@@ -9,6 +9,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 from twinrun import artifacts
 from twinrun.comparison.pair_records import Cause, PairAnswer, Quantity
 
+# A condition of the cell `seed`, where it changes nothing.
+IDLE_SEED = "though the seed is another one: it decides nothing of this training"
+
 
 class MatrixCell(TypedDict):
     """What one change of the baseline did."""

@@ -1,6 +1,6 @@
 """Verdicts on a matrix: does its baseline repeat, and which changes leave every bit as it was?"""
 
-from twinrun.comparison.study_records import MatrixTable
+from twinrun.comparison.study_records import IDLE_SEED, MatrixTable
 from twinrun.formatting import count, plural, verb
 from twinrun.verdicts.equality import REPEATS, SEED_MATTERS
 from twinrun.verdicts.evidence import Evidence
@@ -33,8 +33,7 @@ def seed_matters(matrix: Evidence[MatrixTable]) -> list[Verdict]:
     """Say that another seed leads to the same training; nothing if it does not, or did not run."""
     found = matrix.found
     # Only bad news is said: that another seed changes something is what all expect.
-    # By the weights: the RNG states of another seed are others, whether or not anything is drawn.
-    same = [cell for cell in found["cells"] if cell["cell"] == "seed" and cell["same_weights"]]
+    same = [cell for cell in found["cells"] if IDLE_SEED in cell["conditions"]]
     return [
         {
             "key": "seed_matters",
