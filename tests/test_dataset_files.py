@@ -1,11 +1,13 @@
 """A user's own dataset is known by its bytes, which are not read more often than needed."""
 
 import os
+import shutil
 
 import pytest
 
 from twinrun import artifacts, dataset_files
 from twinrun.errors import TwinrunError
+from twinrun.training.write_run import watched
 
 
 def test_a_file_is_hashed_once_until_another_comes_to_its_place(tmp_path, monkeypatch):
@@ -88,3 +90,34 @@ def test_a_folder_where_the_workflow_writes_is_named(tmp_path, monkeypatch):
     (tmp_path / "scratch/data").mkdir()
     (tmp_path / "work/data/earlier").symlink_to(tmp_path / "scratch/data")
     assert written("data") == "results/"
+
+
+@pytest.mark.parametrize(
+    ("change", "is_changed"),
+    [
+        (lambda folder: (folder / "rows.csv").write_text("2"), True),
+        (lambda folder: (folder / "more.csv").write_text("1"), True),
+        (lambda folder: (folder / "rows.csv").unlink(), True),
+        (lambda folder: shutil.rmtree(folder), True),
+        (lambda folder: (folder / "rows.csv").write_text("1"), False),
+        (lambda folder: None, False),
+    ],
+)
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_data_that_are_written_to_while_a_run_trains_are_noted(
+    tmp_path, change, is_changed, is_folder
+):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "rows.csv").write_text("1")
+    path = str(folder if is_folder else folder / "rows.csv")
+    since = watched(path)
+    origin = {"data": {"path": path, "sha256": dataset_files.sha256(path)}}
+    change(folder)
+    if not is_folder and (folder / "more.csv").exists():
+        is_changed = False
+    assert since(origin)["data"].get("is_changed", False) is is_changed
+
+
+def test_a_run_without_a_dataset_is_noted_nothing():
+    assert watched(None)({"data": None}) == {"data": None}

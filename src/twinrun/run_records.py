@@ -53,7 +53,9 @@ class DataEntry(TypedDict):
     path: str
     """The path of its file, from the working directory."""
     sha256: str
-    """SHA-256 of its bytes."""
+    """SHA-256 of its bytes, as they were when the run began."""
+    is_changed: NotRequired[bool]
+    """Whether they were others when it ended; absent if not."""
 
 
 class Departure(TypedDict):

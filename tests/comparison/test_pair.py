@@ -168,3 +168,15 @@ def test_across_variants_all_else_must_be_the_same(tmp_path, changes):
     assert next(iter(changes)) in found["reason"]
     assert "in variant deterministic" in found["reason"]
     assert "in variant fast" in found["reason"]
+
+
+def test_runs_whose_data_were_written_to_meanwhile_are_no_pair(tmp_path):
+    """Red before: they differ, by the content of the batch, as if the module drew it."""
+    changes = {"data.is_changed": True}
+    runs = [write_run(tmp_path, 1), write_run(tmp_path, 2, changes=changes)]
+    summary, *_ = compared(tmp_path, *runs)
+    assert summary["answer"] == "not comparable"
+    path = MANIFEST["data"]["path"]
+    assert summary["reason"] == (
+        f"{path} was written to while repeat 2 trained on it: the runs are no pair"
+    )

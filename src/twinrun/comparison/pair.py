@@ -25,6 +25,8 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
     for manifest in (first, second):
         if manifest["ended"] != "finished":
             return f"ended is {manifest['ended']!r} in {key} {manifest[key]}, not 'finished'"
+        if written := _written(manifest):
+            return f"{written} {key} {manifest[key]} trained on it: the runs are no pair"
     identities = [_identity(manifest, across=across) for manifest in (first, second)]
     unequal = next(_unequal(identities[0], identities[1]), None)
     file = _other_code(first, second)
@@ -52,6 +54,9 @@ def other_conditions(manifests: Sequence[RunManifest | FailedRun]) -> str | None
     they are tested on, as far as it is known, nor versions and machine.
     """
     finished = [found for found in manifests if left_network(found)]
+    for found in finished:
+        if written := _written(found):
+            return f"{written} {found['workload']}/{found['variant']}/seed{found['seed']} trained"
     for found in finished[1:]:
         identities = [_where(manifest) for manifest in (finished[0], found)]
         unequal = next(_unequal(identities[0], identities[1]), None)
@@ -60,6 +65,17 @@ def other_conditions(manifests: Sequence[RunManifest | FailedRun]) -> str | None
             runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in (finished[0], found)]
             return f"{path} is {_shown(left)} in {runs[0]} and {_shown(right)} in {runs[1]}"
     return None
+
+
+def _written(manifest: RunManifest | FailedRun) -> str | None:
+    """Say that a run's dataset was written to meanwhile, up to the run's name; None if it was not.
+
+    Which of its bytes the run had read by then, nobody knows.
+    """
+    data = manifest["data"] if left_network(manifest) else None
+    if data is None or "is_changed" not in data:
+        return None
+    return f"{data['path']} was written to while"
 
 
 def _where(manifest: RunManifest) -> dict[str, object]:

@@ -49,6 +49,10 @@ def _group(workload: str, variant: str, runs: Sequence[ReportedRun]) -> dict[str
     }
 
 
+def _is_written(run: ReportedRun) -> bool:
+    return run["data"] is not None and "is_changed" in run["data"]
+
+
 def _remarks(run: ReportedRun) -> list[str]:
     """Say what a run lacks, and where it was not as its variant says: not all runs are compared."""
     lacks = [f"{what}: {reason}" for what, reason in run["not_evaluated"].items()]
@@ -56,6 +60,7 @@ def _remarks(run: ReportedRun) -> list[str]:
         *lacks,
         *([] if run["no_result"] is None else [f"no result: {run['no_result']}"]),
         *(f"in doubt: {doubt}" for doubt in run["doubts"]),
+        *(["its dataset was written to while it trained"] if _is_written(run) else []),
         *_resumed(run),
         *(f"not as the variant says: {found['sentence']}" for found in run["departures"]),
     ]

@@ -54,6 +54,7 @@ from twinrun.training.write_run import (
     origin_of,
     peak_memory_mb,
     tensors_of,
+    watched,
     write_arrays,
 )
 
@@ -81,7 +82,7 @@ def train(run: Run, *, is_stopped: bool = False) -> None:
 def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
     started = time.perf_counter()
     stopped = Path(run.files.manifest).parent / "stopped"
-    origin = origin_of(run)
+    seen, origin = watched(run.training.dataset), origin_of(run)
 
     # Prove fast steps, in processes of their own: nothing of a proof is left in this one.
     proof, refusal = proven(run.training)
@@ -143,7 +144,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
     steps, outputs = team.tracer.steps, evaluation.predictions
     no_result, doubts = why_no_result(module, broken, outputs, team.tracer.losses.least())
     manifest: RunManifest = {
-        **origin,
+        **seen(origin),
         "tensors": entries,
         "weights_sha256": artifacts.sha256(files.weights),
         "steps": steps,

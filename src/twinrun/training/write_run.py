@@ -2,7 +2,7 @@
 
 import resource
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -12,6 +12,7 @@ import torch
 
 from twinrun import artifacts, dataset_files
 from twinrun.config.definitions import Run, RunFiles
+from twinrun.errors import TwinrunError
 from twinrun.parameters import parameters_of
 from twinrun.process import environment
 from twinrun.run_files import settings_of
@@ -38,6 +39,28 @@ def origin_of(run: Run) -> Origin:
         "data": {"path": dataset, "sha256": dataset_files.sha256(dataset)} if dataset else None,
         "source_sha256": run.source_sha256,
     }
+
+
+def watched(dataset: str | None) -> Callable[[Origin], Origin]:
+    """Look at a dataset; return what adds to an origin whether it has been written to since."""
+    path = Path(dataset or "").absolute()
+    before = dataset_files.state_of(path) if dataset else []
+
+    def since(origin: Origin) -> Origin:
+        data = origin["data"]
+        if data is None or _is_still(path, before, data["sha256"]):
+            return origin
+        return {**origin, "data": {**data, "is_changed": True}}
+
+    return since
+
+
+def _is_still(path: Path, before: list[int], sha256: str) -> bool:
+    try:
+        # The bytes only where something was written: they may be many.
+        return dataset_files.state_of(path) == before or dataset_files.sha256(path) == sha256
+    except (OSError, TwinrunError):  # it is gone, or broken
+        return False
 
 
 def absolute(run: Run) -> Run:
