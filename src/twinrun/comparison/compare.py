@@ -117,7 +117,7 @@ def _name_same(seeds: Mapping[int, Sequence[str | Path]], found: Mapping[int, Co
         for seed, runs in ended.items()
     }
     for seed, compared in found.items():
-        # One run of each shows that the seed did not decide it. A seed without a result meets nobody.
+        # One run of each shows that the seed did not decide it; without a result none does.
         compared["same_as_seeds"] = [
             other for other in found if other != seed and weights[seed] & weights[other]
         ]
