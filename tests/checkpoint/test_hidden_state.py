@@ -187,7 +187,7 @@ OUTSIDE = {
     in_an_order: f"{__name__}.ORDERED {CHANGES}",
     in_a_set: f"{__name__}.OPEN_SET {CHANGES}",
     of_the_strategy: "steps of the Trainer changes while the training runs",
-    of_the_defaults: "SGD.defaults changes while the training runs, and is no part of its",
+    of_the_defaults: "SGD.defaults['lr'] changes while the training runs, and is no part of its",
 }
 
 

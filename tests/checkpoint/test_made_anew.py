@@ -104,3 +104,82 @@ def test_what_cannot_be_put_back_ends_the_attempt(tmp_path):
     ):
         fit(tmp_path, module=Optimizes)
     assert not (tmp_path / "checkpoint.json").exists()
+
+
+class Lion(torch.optim.Optimizer):
+    """As a user writes one: its `defaults` hold what its own steps ask for, and no more."""
+
+    def __init__(self, parameters, lr=1e-2, betas=(0.9, 0.99)):
+        super().__init__(parameters, {"lr": lr, "betas": betas})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            slow, fast = group["betas"]
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                average = state.setdefault("average", torch.zeros_like(parameter))
+                update = average.lerp(parameter.grad, 1 - slow)
+                parameter.add_(update.sign(), alpha=-group["lr"])
+                average.lerp_(parameter.grad, 1 - fast)
+        return loss
+
+
+class Renews(Lion):
+    """Adds, where it is loaded, what older checkpoints lack, as torch's own classes do."""
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.defaults.setdefault("cautious", False)
+
+
+class Optimized(Small):
+    """Trains with an optimizer of which nothing was asked but its rate."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(4, 1, sparse=True)
+
+    def forward(self, inputs):
+        return super().forward(inputs) + self.embedding(inputs.argmax(dim=1))
+
+    def configure_optimizers(self):
+        dense = [*self.hidden.parameters(), *self.output.parameters()]
+        self.automatic_optimization = False
+        if self.kind is torch.optim.Muon:
+            first = torch.optim.Muon([p for p in dense if p.ndim == 2], lr=0.01)
+        else:
+            first = self.kind(dense, lr=0.01)
+        return first, torch.optim.SparseAdam(self.embedding.parameters(), lr=0.01)
+
+    def training_step(self, batch, batch_idx):
+        optimizers = self.optimizers()
+
+        def closure():
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = super(Optimized, self).training_step(batch, batch_idx)
+            self.manual_backward(loss)
+            return loss
+
+        losses = [optimizer.step(closure) for optimizer in optimizers]
+        return losses[0]
+
+
+def optimized(kind):
+    return type("Optimized", (Optimized,), {"kind": kind})
+
+
+KINDS = [torch.optim.LBFGS, torch.optim.Adafactor, torch.optim.Muon, Lion, Renews]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_torch_adds_where_it_loads_an_optimizer_is_no_change(tmp_path, kind):
+    """Red before: `load_state_dict` adds a key to `defaults`, and no attempt came through."""
+    module = optimized(kind)
+    assert_resumed(tmp_path / "mid", [6], kills=[7], module=module)
+    assert_resumed(tmp_path / "twice", [6, 8], kills=[7, 9], module=module)

@@ -36,6 +36,7 @@ MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millio
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
 MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
+_DEFAULTS = "defaults["  # of an optimizer
 SAVED = "saved"  # by the state_dict, now
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
@@ -215,8 +216,16 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
             found[f"{index} {kind.__name__}.{path}"] = SAVED if is_saved else state
         for path, value in iterators_beside(optimizer).items():
             found[f"{index} {kind.__name__}.{path}"] = f"{UNSEEN} ({type(value).__name__})"
-        found[f"{index} {kind.__name__}.defaults"] = look(vars(optimizer).get("defaults"), ())
+        # By the key: torch adds some of its own where it loads a state.
+        for path, value in _defaults(optimizer):
+            found[f"{index} {kind.__name__}.{path}"] = look(value, ())
     return found
+
+
+def _defaults(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, object]]:
+    values = vars(optimizer).get("defaults")
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        yield f"{_DEFAULTS}{name!r}]", value
 
 
 def _seen(value: object) -> str:
@@ -230,8 +239,8 @@ def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> I
     """Name the attributes of optimizers that have changed between two looks."""
     for key in {**after, **before}:
         name, state = key.partition(" ")[2], after.get(key)
-        if name.endswith(".defaults") and not (key in before and key in after):
-            continue  # of another optimizer: see `exchanged`
+        if f".{_DEFAULTS}" in name and not (key in before and key in after):
+            continue  # of another optimizer (see `exchanged`), or of a state that was loaded
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
         # Gone counts as changed, unless the state_dict says what is left.
