@@ -31,6 +31,8 @@ from twinrun.plain_tensors import bare
 GAMMA = 0x9E3779B97F4A7C15
 BLOCK = 2**16  # words: 512 KiB
 MOST = 2**21  # words that are mixed at once: the scratch is four times as many, 64 MiB
+MOST_ON_LARGE = 2**23  # on a GPU of LARGE bytes or more
+LARGE = 2**35
 _MODULUS = 2**64
 _WORD = 8  # bytes
 _SHIFTS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
@@ -61,12 +63,12 @@ def sums(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     if not tensors:
         return torch.empty(0, dtype=torch.int64)
-    raws = [_raw(tensor) for tensor in tensors]
-    of_blocks = [_block_sums(parts) for parts in _parted(raws)]
-    numbers = [-(-raw.numel() // (BLOCK * _WORD)) for raw in raws]
+    device = tensors[0].device
+    of_blocks = [_block_sums(parts) for parts in _parted(tensors, _most_on(device))]
+    numbers = [-(-each.numel() * each.element_size() // (BLOCK * _WORD)) for each in tensors]
     if not of_blocks:
-        return torch.zeros(len(raws), dtype=torch.int64, device=raws[0].device)
-    keys = torch.cat([_first_keys(raws[0].device, number) for number in numbers])
+        return torch.zeros(len(tensors), dtype=torch.int64, device=device)
+    keys = torch.cat([_first_keys(device, number) for number in numbers])
     return _sums_of_stretches(_mixed(torch.cat(of_blocks) ^ keys), numbers)
 
 
@@ -83,7 +85,7 @@ def sums_of_rows(tensor: torch.Tensor) -> torch.Tensor:
     size = -(-raw.shape[1] // _WORD)
     if size > BLOCK:
         return sums(raw.unbind())
-    parts = [_words(part) for part in raw.split(MOST // size)]
+    parts = [_words(part) for part in raw.split(_most_on(raw.device) // size)]
     of_rows = [_mixed(part ^ _first_keys(part.device, size)).sum(1) for part in parts]
     return _mixed(torch.cat(of_rows) ^ _first_keys(raw.device, 1))
 
@@ -91,6 +93,17 @@ def sums_of_rows(tensor: torch.Tensor) -> torch.Tensor:
 def words_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return tensors of at most 8 bytes as they are, each padded to a word: (T,) int64."""
     return _joined_words([_raw(tensor) for tensor in tensors])
+
+
+def _most_on(device: torch.device) -> int:
+    """Return how many words are mixed at once: each time costs a GPU some twenty launches."""
+    return MOST_ON_LARGE if _is_large(device) else MOST
+
+
+@functools.cache
+def _is_large(device: torch.device) -> bool:
+    is_gpu = device.type == "cuda"
+    return is_gpu and torch.cuda.get_device_properties(device).total_memory >= LARGE
 
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:
@@ -101,15 +114,16 @@ def _raw(tensor: torch.Tensor) -> torch.Tensor:
     return plain.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _parted(raws: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Yield the bytes of tensors in their order, at most MOST words at once, cut between blocks."""
+def _parted(tensors: Sequence[torch.Tensor], most: int) -> Iterator[list[torch.Tensor]]:
+    """Yield the bytes of tensors in their order, at most so many words at once, cut by blocks."""
     together: list[torch.Tensor] = []
     words = 0
-    for raw in raws:
-        parts = raw.split(MOST * _WORD) if raw.numel() > MOST * _WORD else (raw,)
+    for tensor in tensors:
+        raw = _raw(tensor)
+        parts = raw.split(most * _WORD) if raw.numel() > most * _WORD else (raw,)
         for part in parts:
             size = -(-part.numel() // _WORD)
-            if together and words + size > MOST:
+            if together and words + size > most:
                 yield together
                 together, words = [], 0
             if size:

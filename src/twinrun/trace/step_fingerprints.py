@@ -11,7 +11,8 @@ could not even tell whether they were given the same batch. Therefore one step o
 by the hash alone, since the batches of a run are compared with each other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,7 @@ class StepFingerprints:
         self.has_copied = False
         """Whether that has happened."""
         self._waiting: dict[torch.device, _Waiting] = {}
+        self._is_postponed = False
 
     def __call__(self, tensor: torch.Tensor | None) -> Print:
         """Return the fingerprint of a tensor; of None (no gradient), 0."""
@@ -74,12 +76,27 @@ class StepFingerprints:
 
     def launch(self) -> None:
         """Have the GPUs hash what was asked for, as it is now; nothing waits for them."""
+        if self._is_postponed:
+            return
         for whole, hashes, small, words in self._waiting.values():
             if whole:
                 hashes.on_device = sums(whole)
             if small:
                 words.on_device = words_of(small)
         self._waiting = {}
+
+    @contextmanager
+    def at_its_end(self) -> Iterator[None]:
+        """Launch once, behind the block: what it asks for must be as it is until then.
+
+        Each launch takes the GPU's driver the time of a hundred operations, however small.
+        """
+        self._is_postponed = True
+        try:
+            yield
+        finally:
+            self._is_postponed = False
+        self.launch()
 
     def tensors(self, tensors: Mapping[str, torch.Tensor | None]) -> dict[str, Print]:
         """Return the fingerprint of each tensor."""

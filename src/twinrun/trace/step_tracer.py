@@ -135,12 +135,10 @@ class Tracer(pl.Callback):
         )
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
-        """Trust nothing that was seen in the epoch before."""
+        """Trust nothing that was seen before: a callback may exchange the weights."""
         self._forget_end()
 
-    def on_validation_start(self, *_: object, **__: object) -> None:
-        """Trust nothing that was seen before a validation: a callback may exchange the weights."""
-        self._forget_end()
+    on_validation_start = on_train_epoch_start
 
     def _forget_end(self) -> None:
         if self._between is not None:
@@ -167,17 +165,18 @@ class Tracer(pl.Callback):
         self._rng_states = {**fingerprint_rng_states(cuda=self._traces_cuda)}
         held, buffers = tensors_of_module(pl_module)
         parameters = with_unheld(held, trainer.optimizers)
-        self.not_fingerprinted.update(self._batch.look_at(batch, self._taken))
         self._gradients = {}
         is_known = self._between is not None and self._between.are_untouched(parameters)
-        # What an earlier step has left may be known by another hash than this one takes.
-        if not is_known or self._taken.on_host:
-            self._parameters = self._taken.tensors(parameters)
-        self._start = {
-            "before": joined(self._tables.row("names", self._parameters)),
-            "buffers_before": joined(self._taken.tensors(buffers).values()),
-            "random": joined(self._rng_states.values()),
-        }
+        with self._taken.at_its_end():
+            self.not_fingerprinted.update(self._batch.look_at(batch, self._taken))
+            # What an earlier step has left may be known by another hash than this one takes.
+            if not is_known or self._taken.on_host:
+                self._parameters = self._taken.tensors(parameters)
+            self._start = {
+                "before": joined(self._tables.row("names", self._parameters)),
+                "buffers_before": joined(self._taken.tensors(buffers).values()),
+                "random": joined(self._rng_states.values()),
+            }
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
@@ -240,27 +239,28 @@ class Tracer(pl.Callback):
         self._note_accumulated(trainer, pl_module)
         held, buffers = tensors_of_module(pl_module)
         parameters = with_unheld(held, trainer.optimizers)
-        self._parameters = self._taken.tensors(parameters)
         if self._between is not None:
             self._between.end_step(parameters)
-        values: dict[str, Mapping[str, Print]] = {
-            # A batch that a hook skips has a start and no end: both are kept here.
-            "random": self._rng_states,
-            "random_after": {**fingerprint_rng_states(cuda=self._traces_cuda)},
-            "buffers": self._taken.tensors(buffers),
-            "gradients": self._gradients,
-            "optimizer": self._taken.states(trainer.optimizers, parameters),
-            "parameters": self._parameters,
-        }
-        rows = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
-        beside = self._taken.beside(trainer.optimizers, [*parameters.values(), *buffers.values()])
-        # Their settings were noted before: here Lightning has moved the schedulers already.
-        prints = {
-            **self._start,
-            **{key: joined(of) for key, of in rows.items() if key != "random"},
-            "optimizer": joined([*rows["optimizer"], *beside]),
-            "loss_fingerprint": self._taken.tensors({"loss": loss})["loss"],
-        }
+        with self._taken.at_its_end():
+            self._parameters = self._taken.tensors(parameters)
+            values: dict[str, Mapping[str, Print]] = {
+                # A batch that a hook skips has a start and no end: both are kept here.
+                "random": self._rng_states,
+                "random_after": {**fingerprint_rng_states(cuda=self._traces_cuda)},
+                "buffers": self._taken.tensors(buffers),
+                "gradients": self._gradients,
+                "optimizer": self._taken.states(trainer.optimizers, parameters),
+                "parameters": self._parameters,
+            }
+            beside = self._taken.beside(trainer.optimizers, [*{**parameters, **buffers}.values()])
+            rows = {key: self._tables.row(PER_STEP[key], of) for key, of in values.items()}
+            # Their settings were noted before: here Lightning has moved the schedulers already.
+            prints = {
+                **self._start,
+                **{key: joined(of) for key, of in rows.items() if key != "random"},
+                "optimizer": joined([*rows["optimizer"], *beside]),
+                "loss_fingerprint": self._taken.tensors({"loss": loss})["loss"],
+            }
         StepRecord(
             prints=prints,
             rows=rows,
