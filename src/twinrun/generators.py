@@ -3,7 +3,7 @@
 import copy
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import torch
@@ -13,14 +13,17 @@ GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.G
 
 
 def state_of(value: object) -> object | None:
-    """Return a copy of a generator's state; None for anything else."""
+    """Return a copy of a generator's state; None for anything else, and for one without a state."""
     if isinstance(value, torch.Generator):
         return value.get_state()
     if isinstance(value, np.random.Generator):
         return copy.deepcopy(value.bit_generator.state)
     if isinstance(value, np.random.RandomState):
         return value.get_state()
-    return value.getstate() if isinstance(value, random.Random) else None
+    if isinstance(value, random.Random):
+        with suppress(NotImplementedError):  # random.SystemRandom asks the operating system
+            return value.getstate()
+    return None
 
 
 def set_state(value: object, state: object) -> None:

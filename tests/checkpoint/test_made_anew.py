@@ -1,5 +1,7 @@
 """What a resumed training makes anew is brought to what it was where the first process began."""
 
+import random
+
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -183,3 +185,110 @@ def test_what_torch_adds_where_it_loads_an_optimizer_is_no_change(tmp_path, kind
     module = optimized(kind)
     assert_resumed(tmp_path / "mid", [6], kills=[7], module=module)
     assert_resumed(tmp_path / "twice", [6, 8], kills=[7, 9], module=module)
+
+
+class Cyclic(Restless):
+    """Its schedule takes out of a state what it loads."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, step_size_up=3)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+
+class Forgets(Cyclic):
+    """Begins each epoch without momentum, in the memory of the one before."""
+
+    def on_train_epoch_start(self):
+        super().on_train_epoch_start()
+        for state in self.trainer.optimizers[0].state.values():
+            state["momentum_buffer"].zero_()
+
+
+@pytest.mark.parametrize("module", [Cyclic, Forgets])
+def test_a_state_that_is_loaded_twice_is_what_it_was(tmp_path, module):
+    """Red before: a KeyError of CyclicLR's, and a momentum of 0 behind a stop in mid-epoch."""
+    assert_resumed(tmp_path / "mid", [8], kills=[9], module=module)
+    whole, _, _ = fit(tmp_path / "whole", module=module)
+    fit(tmp_path / "start", module=module, minutes=0, kill=7)
+    found, resumed_at, said = fit(tmp_path / "start", module=module, minutes=0)
+    assert (found, resumed_at, said) == (whole, [5], [])
+
+
+class LaidOut(Small):
+    """Turns its weights in memory, where the training begins or in its second epoch."""
+
+    epoch: int | None = None
+
+    def turn(self):
+        weight = self.hidden.weight
+        weight.data = weight.data.t().contiguous().t()
+
+    def on_train_start(self):
+        if self.epoch is None:
+            self.turn()
+
+    def on_train_epoch_start(self):
+        if self.epoch == self.current_epoch:
+            self.turn()
+
+
+def test_weights_that_are_turned_under_way_are_refused(tmp_path):
+    """Red before: put back in the order in which they had been made, without a word."""
+    late = type("Late", (LaidOut,), {"epoch": 1})
+    _, _, (said,) = fit(tmp_path / "late", module=late, minutes=0, max_epochs=3)
+    assert "hidden.weight lies in memory in another order" in said
+    assert_resumed(tmp_path / "start", [6], kills=[7], module=LaidOut)
+
+
+class Levels(Dataset):
+    """Has no number of its own until a callback gives it one."""
+
+    level = 0
+
+    def __init__(self, inputs, targets):
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, index):
+        return self.inputs[index] * (1 + self.level), self.targets[index]
+
+
+class Curriculum(Points):
+    def setup(self, stage):
+        self.rows = Levels(self.inputs, self.targets)
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(self.rows, 16, shuffle=True)
+
+
+class Raises(pl.Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.datamodule.rows.level += 1
+
+
+def test_what_a_dataset_is_first_given_under_way_is_refused(tmp_path):
+    """Red before: resumed at the first level, where the first batches are the same."""
+    told = {"data": Curriculum, "callbacks": [Raises()], "minutes": 0, "max_epochs": 3}
+    _, _, (said,) = fit(tmp_path, **told)
+    assert "Levels.level changes while the training runs" in said
+
+
+NAMES = random.SystemRandom()
+
+
+class Named(Small):
+    """Names a step by chance, and trains as ever."""
+
+    def training_step(self, batch, batch_idx):
+        self.last = f"step {NAMES.random()}"
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_generator_without_a_state_is_named_and_ends_no_training(tmp_path):
+    """Red before: "System entropy source does not have state", and nothing was trained."""
+    found, _, (said,) = fit(tmp_path, module=Named, minutes=0, max_epochs=2)
+    assert "NAMES is a generator without a state" in said
+    assert found[1] == fit(tmp_path / "plain", module=Small, max_epochs=2)[0][1]

@@ -42,6 +42,7 @@ def complete(
     start: Mapping[str, str],
     epoch: Mapping[str, Any] | None,
     worker: Mapping[str, Any],
+    compiled_for: list[list[int]] | None,
 ) -> dict[str, Any]:
     """Have a checkpoint lie where an epoch starts; return what is kept beside it.
 
@@ -53,6 +54,7 @@ def complete(
         start: what hooks had set where the first process began, as of `looks_now`.
         epoch: of a `RunningEpoch`, where the checkpoint is taken in mid-epoch.
         worker: what this worker keeps beside all else, where there are several.
+        compiled_for: the shapes of batch for which the module's own code was compiled.
     """
     loops = checkpoint["loops"]["fit_loop"]
     more = {}
@@ -79,4 +81,5 @@ def complete(
         "at_start": state_at_start(trainer, start),
         "models": best_models.beside(trainer),
         "worker": dict(worker),
+        "compiled_for": compiled_for,
     }

@@ -29,7 +29,7 @@ from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS
 from twinrun.checkpoint.walk import Holder, Order, Reached
 from twinrun.containers import is_hidden_iterator
-from twinrun.generators import GENERATORS
+from twinrun.generators import GENERATORS, state_of
 from twinrun.hidden_content import PLAIN
 from twinrun.plain_tensors import bare
 
@@ -75,7 +75,9 @@ class DataLooks:
             self.held.add(found)
             self._add(found, known)
             if isinstance(found.value, GENERATORS) and id(found.value) not in known:
-                self.numbers[id(found.owner), found.name] = found.owner, _state_of(found.value)
+                if (state := state_of(found.value)) is None:
+                    self.unseen.append(f"{found.name} is a generator without a state")
+                self.numbers[id(found.owner), found.name] = found.owner, _in_a_word(state)
             elif isinstance(found.value, itertools.count):  # says where it is
                 self.numbers[id(found.owner), found.name] = found.owner, repr(found.value)
             elif is_hidden_iterator(found.value):
@@ -122,10 +124,10 @@ class DataLooks:
             yield f"{name} {why}"
 
 
-def _state_of(generator: object) -> str:
-    if isinstance(generator, torch.Generator):
-        return xxhash.xxh3_64_hexdigest(generator.get_state().numpy().data)
-    return xxhash.xxh3_64_hexdigest(pickle.dumps(generator))
+def _in_a_word(state: object) -> str:
+    if isinstance(state, torch.Tensor):
+        return xxhash.xxh3_64_hexdigest(state.numpy().data)
+    return xxhash.xxh3_64_hexdigest(pickle.dumps(state))
 
 
 def _content_on_gpu(value: torch.Tensor, version: str) -> str:

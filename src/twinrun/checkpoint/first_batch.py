@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.looks import rng_states_in_a_word
+from twinrun.checkpoint.own_compiled import OwnCompiled
 from twinrun.checkpoint.restored import ELSEWHERE
 from twinrun.checkpoint.together import Together, agreed
 
@@ -22,6 +23,7 @@ class FirstBatch:
             together: the workers.
         """
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
+        self.compiled = OwnCompiled()
 
     @property
     def is_awaited(self) -> bool:
@@ -31,6 +33,8 @@ class FirstBatch:
     def comes(self, batch: object) -> str | None:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
         expected, self._folder.expected = self._folder.expected, None
+        if (unlike := self.compiled.unlike(batch)) is not None:
+            return unlike  # of one worker alone: several have no such checkpoint
         if self._fingerprint is None or not (self._folder.waits or expected is not None):
             return None
         found = f"{self._fingerprint(batch):016x} {rng_states_in_a_word()}"

@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 from twinrun.checkpoint.at_start import looks_now
 from twinrun.checkpoint.data_in_place import DataLooks
 from twinrun.checkpoint.exchanged import Exchanged
+from twinrun.checkpoint.orders_in_memory import orders_in_memory, reordered
 from twinrun.checkpoint.plain_attributes import (
     Attributes,
     changed_attributes,
@@ -45,6 +46,7 @@ class KeptBeside:
         self.settings = settings_of(trainer)
         self.exchanged = Exchanged(trainer)
         self.structure, self.switches = Structure(trainer), switches()
+        self.orders = orders_in_memory(trainer.lightning_module)
         self.made = {k: v for k, v in looks_now(trainer).items() if (told or {}).get(k) != v}
 
     def since(self, start: "KeptBeside") -> "KeptBeside":
@@ -67,6 +69,7 @@ class KeptBeside:
             *moved(self.positions, now.positions),
             *refused,
             *self.structure.changed(now.structure),
+            *reordered(self.orders, now.orders),
             *changed_switches(self.switches, now.switches),
             *self.exchanged.changed(now.exchanged),
             *self.data.changed(now.data),

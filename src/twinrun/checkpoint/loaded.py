@@ -51,11 +51,12 @@ class Loaded:
             for name, saved in self._held["state_dict"].items():
                 if name in own and _is_like(own[name], saved):
                     own[name].copy_(saved)
-        trainer.strategy.load_optimizer_state_dict(self._held)
+        trainer.strategy.load_optimizer_state_dict(copy.deepcopy(self._held))
         for config, state in zip(
             trainer.lr_scheduler_configs, self._held["lr_schedulers"], strict=True
         ):
-            config.scheduler.load_state_dict(state)
+            # A copy, since it may be loaded again, and CyclicLR takes out of it what it loads.
+            config.scheduler.load_state_dict(copy.deepcopy(state))
         return self._callbacks.put_back(trainer) or self._data.put_back(trainer)
 
 

@@ -224,6 +224,8 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
         # What a data module says itself is loaded with it: see `loaded_states`.
         is_module = isinstance(owner, pl.LightningDataModule)
         told = told_by_state(owner) if is_module else told_anew(owner)
+        # It is there: what it is first given under way has changed.
+        yield f"{index} {type(owner).__name__}.", None
         for name, value in getattr(owner, "__dict__", {}).items():
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT

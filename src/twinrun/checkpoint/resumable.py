@@ -162,7 +162,8 @@ class Resumable(pl.Callback):
         assert self._at_start is not None  # noqa: S101
         self._attributes, changed = self._at_start.changed(trainer)
         found = refusals(trainer, self._shapes, is_in_first_epoch=is_in_first_epoch)
-        return next(iter((*self._together.hindrances(trainer), *found, *changed)), None)
+        own = (*self._together.hindrances(trainer), *self._first_batch.compiled.hindrances(trainer))
+        return next(iter((*own, *found, *changed)), None)
 
     def _before_batch(self, trainer: pl.Trainer) -> None:
         """Write a checkpoint before a batch is fetched, if one is due."""
@@ -185,8 +186,7 @@ class Resumable(pl.Callback):
         why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
         why = agreed(self._together, why or next(mid_epoch.hindrances(trainer, found), None))
         if why is None:
-            name = f"epoch{trainer.current_epoch}-batch{batches}.ckpt"
-            self._write(trainer, name, epoch.state())
+            self._write(trainer, f"epoch{trainer.current_epoch}-batch{batches}.ckpt", epoch.state())
         else:
             # What changes in the midst of an epoch may be as it was where the next one starts.
             self._not_in_epoch = why
@@ -226,6 +226,7 @@ class Resumable(pl.Callback):
         # Lightning restores callbacks before it asks for the training loader and its generators.
         if KEY in checkpoint:
             self._restored = {**checkpoint[KEY], "loaded": Loaded(checkpoint, trainer)}
+            self._first_batch.compiled.began_with = checkpoint[KEY]["compiled_for"]
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
@@ -255,7 +256,8 @@ class Resumable(pl.Callback):
         before = rng_states()
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
-        self._kept["worker"] = self._together.state()
+        compiled = self._first_batch.compiled.state()
+        self._kept |= {"worker": self._together.state(), "compiled_for": compiled}
         try:
             self._folder.write(name, lambda path: write(trainer, path, key=KEY))
         except TwinrunError as error:
@@ -293,7 +295,7 @@ class Resumable(pl.Callback):
             TwinrunError: if they were other ones, or something is not as it was.
         """
         state, epoch, before = self._restored, self._epoch, self._at_start
-        assert state and epoch is not None and before is not None  # noqa: S101, PT018
+        assert state and epoch and before  # noqa: S101, PT018
         self._unless(epoch.unlike(state["epoch"]))
         self._unless(restored.restore_mid_epoch(trainer, module, state, before, self._together))
         self._restored = None

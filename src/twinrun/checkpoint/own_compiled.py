@@ -1,0 +1,93 @@
+"""Code that a module has compiled by itself: which code runs depends on what came before.
+
+torch compiles a function for the shapes of its first call, and at others once more, for any shape;
+from then on that code serves the first shapes, too. A resumed process begins with the first again.
+So a training is resumed as long as its functions were compiled once each, and once more at most to
+evaluate; and a resumed one has to begin with a batch of the shapes with which the training began.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+
+import twinrun
+from twinrun.batches import leaves
+
+# Under these the code of a training is not looked at, nor is theirs in a training.
+_OF_MODE = re.compile(r"GLOBAL_STATE changed: grad_mode|\.training == ")
+_ANY_SIZE = re.compile(r"\b[su]\d+\b")  # what torch calls a size for which code is not made
+
+
+_MOST = 64  # of these records does torch keep
+
+Shapes = list[list[int]]
+
+
+class OwnCompiled:
+    """Looks at what torch has compiled since it was made, for others than Twinrun."""
+
+    def __init__(self) -> None:
+        """Leave out what there is."""
+        self._known = {id(each): each for each in _records()}
+        self._first: Shapes | None = None
+        self.began_with: Shapes | None = None
+        """`state` of the checkpoint from which the training is resumed."""
+
+    def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Say why a resumed process may compile other code."""
+        if not (found := self._found()):
+            return
+        what = f"{type(trainer.lightning_module).__name__} compiles code by itself"
+        if trainer.world_size > 1:
+            yield f"{what}, and several workers may compile it for batches of several shapes"
+        if trainer.num_sanity_val_steps:
+            yield f"{what}, first for a validation before the training: num_sanity_val_steps: 0"
+        if len(found) >= _MOST:
+            yield f"{what}, more often than torch remembers"
+        for reason in filter(None, map(_reason, found)):
+            yield f"{what}, and anew under way ({reason}), so that it depends on what came first"
+
+    def state(self) -> Shapes | None:
+        """Return for which shapes of batch it was compiled, if anything was."""
+        return self._first if self._found() else None
+
+    def unlike(self, batch: object) -> str | None:
+        """Note the shapes of the first batch; say whether the training began with others."""
+        if self._first is not None:
+            return None
+        tensors = [leaf for _, leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+        self._first = [list(tensor.shape) for tensor in tensors]
+        if self.began_with in (None, self._first):
+            return None
+        return "code that the module compiles was first compiled for a batch of other shapes"
+
+    def _found(self) -> list[object]:
+        return [each for each in _records() if id(each) not in self._known]
+
+
+def _records() -> list[object]:
+    """Return torch's records of what was compiled last, without what is Twinrun's."""
+    if "torch._dynamo.utils" not in sys.modules:  # slow to import, and nothing was compiled
+        return []
+    from torch._dynamo.utils import get_compilation_metrics
+
+    own = str(Path(twinrun.__file__).parent)
+    # A backward pass has a record without a name where it is compiled by itself.
+    found = [each for each in get_compilation_metrics() if each.co_name is not None]
+    return [each for each in found if not str(each.co_filename).startswith(own)]
+
+
+def _reason(record: object) -> str | None:
+    """Say why a function was compiled once more, if it was, other than to evaluate."""
+    reason = getattr(record, "recompile_reason", None)
+    if reason is None:
+        return None
+    first = re.sub(r"^\d+/\d+: ", "", str(reason)).split("\n")[0].split("  #")[0].strip()
+    if _OF_MODE.search(first) is None:
+        return first
+    sizes = getattr(record, "graph_node_shapes", None)
+    return None if sizes is not None and _ANY_SIZE.search(str(sizes)) is None else "for any shape"
