@@ -71,7 +71,7 @@ def test_one_size_is_resumed(tmp_path):
     [
         (Compiles, Points, NOTHING_COMES, "size mismatch at index 0. expected 16, actual 6"),
         (Compiles, Points, {}, "size mismatch"),
-        (CompilesForNumbers, Even, {}, "number"),
+        (CompilesForNumbers, Even, {}, "for other sizes or values"),
         (Compiles, Even, {"num_sanity_val_steps": 1}, "num_sanity_val_steps: 0"),
     ],
     ids=["partial batch", "partial batch, validated", "number", "validated before"],
@@ -96,3 +96,29 @@ def test_a_resumed_training_that_begins_with_another_size_is_broken_off(tmp_path
 
 def test_a_training_that_compiles_nothing_has_nothing_to_do_with_it(tmp_path):
     assert_resumed(tmp_path, [6], kills=[7], module=Small)
+
+
+class Held(Small):
+    """A hook holds a parameter and a buffer, which are in every checkpoint."""
+
+    def __init__(self):
+        super().__init__()
+        held = [self.hidden.weight, self.calls]
+        self.output.register_forward_hook(lambda *_, held=held: held[0].sum() * held[1])
+
+
+class HeldAndExchanged(Small):
+    def __init__(self):
+        super().__init__()
+        self.held = lambda *_, held=[self.hidden.weight]: held
+        self.output.register_forward_hook(lambda *_: None)
+
+    def on_train_epoch_end(self):
+        self.held()[0] = torch.zeros(3)
+
+
+def test_what_the_module_holds_is_no_state_of_another(tmp_path):
+    """Red before: a function with a parameter "changes while the training runs"."""
+    assert_resumed(tmp_path / "held", [6], kills=[7], module=Held)
+    _, _, said = fit(tmp_path / "exchanged", module=HeldAndExchanged, minutes=0, max_epochs=3)
+    assert "changes while the training runs" in said[0]

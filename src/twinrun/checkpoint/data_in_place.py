@@ -59,7 +59,10 @@ class DataLooks:
         self.held = HeldObjects()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
-        self._contents: dict[int, str] = {}
+        module = trainer.lightning_module
+        tensors = [*module.named_parameters(), *module.named_buffers()]
+        # What a checkpoint holds is what it is, whatever its values, as long as it is there.
+        self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
             if isinstance(found.value, Holder):
                 if not (found.name in own or is_told):

@@ -1,6 +1,9 @@
 """The first batch behind a checkpoint: remembered with it, and compared where it is used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytorch_lightning as pl
 
 from twinrun.checkpoint.folder import Folder
 from twinrun.checkpoint.looks import rng_states_in_a_word
@@ -24,6 +27,15 @@ class FirstBatch:
         """
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
         self.compiled = OwnCompiled()
+
+    def hindrances(self, trainer: pl.Trainer) -> Iterator[str]:
+        """Say why the workers, or code that the module compiles, could not go on as they would."""
+        yield from self._together.hindrances(trainer)
+        yield from self.compiled.hindrances(trainer)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of them."""
+        return {"worker": self._together.state(), "compiled_for": self.compiled.state()}
 
     @property
     def is_awaited(self) -> bool:

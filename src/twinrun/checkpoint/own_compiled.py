@@ -3,11 +3,13 @@
 torch compiles a function for the shapes of its first call, and at others once more, for any shape;
 from then on that code serves the first shapes, too. A resumed process begins with the first again.
 So a training is resumed as long as its functions were compiled once each, and once more at most to
-evaluate; and a resumed one has to begin with a batch of the shapes with which the training began.
+evaluate; and a resumed one has to begin with a batch of the shapes with which the training began. A
+number that is another one in each epoch shows in the second; no checkpoint is taken at its start.
 """
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ _OF_MODE = re.compile(r"GLOBAL_STATE changed: grad_mode|\.training == ")
 _ANY_SIZE = re.compile(r"\b[su]\d+\b")  # what torch calls a size for which code is not made
 
 
+TRAINS_AND_EVALUATES = 2
 _MOST = 64  # of these records does torch keep
 
 Shapes = list[list[int]]
@@ -48,8 +51,19 @@ class OwnCompiled:
             yield f"{what}, first for a validation before the training: num_sanity_val_steps: 0"
         if len(found) >= _MOST:
             yield f"{what}, more often than torch remembers"
-        for reason in filter(None, map(_reason, found)):
-            yield f"{what}, and anew under way ({reason}), so that it depends on what came first"
+        times = Counter(map(_function, found))
+        for each in found:
+            if (reason := _reason(each, times[_function(each)])) is not None:
+                why = "so that it depends on what came first"
+                yield f"{what}, and anew under way ({reason}), {why}"
+
+    def is_seen(self, epoch: int) -> bool:
+        """Say whether a change from the first epoch to the second would have been seen.
+
+        Args:
+            epoch: that is about to start, from 0.
+        """
+        return epoch > 1 or not self._found()
 
     def state(self) -> Shapes | None:
         """Return for which shapes of batch it was compiled, if anything was."""
@@ -81,13 +95,20 @@ def _records() -> list[object]:
     return [each for each in found if not str(each.co_filename).startswith(own)]
 
 
-def _reason(record: object) -> str | None:
-    """Say why a function was compiled once more, if it was, other than to evaluate."""
+def _function(record: object) -> object:
+    """Return what tells one function from another."""
+    return tuple(getattr(record, name) for name in ("co_filename", "co_firstlineno", "co_name"))
+
+
+def _reason(record: object, times: int) -> str | None:
+    """Say why a function was compiled once more, if it was, other than once to evaluate."""
     reason = getattr(record, "recompile_reason", None)
     if reason is None:
         return None
     first = re.sub(r"^\d+/\d+: ", "", str(reason)).split("\n")[0].split("  #")[0].strip()
     if _OF_MODE.search(first) is None:
         return first
+    # torch names one reason, and this one hides others.
     sizes = getattr(record, "graph_node_shapes", None)
-    return None if sizes is not None and _ANY_SIZE.search(str(sizes)) is None else "for any shape"
+    is_for_any = sizes is None or _ANY_SIZE.search(str(sizes)) is not None
+    return "for other sizes or values" if is_for_any or times > TRAINS_AND_EVALUATES else None

@@ -149,9 +149,9 @@ class Resumable(pl.Callback):
         self._at_start = self._at_start or KeptBeside(trainer, told=self._told)
         # Before the first epoch nothing is lost by a start from the beginning.
         is_possible = trainer.current_epoch > 0 and not self._is_refused and has_reloaded(trainer)
+        is_possible &= self._first_batch.compiled.is_seen(trainer.current_epoch)
         if is_possible and self._together.firsts_number(is_due):
-            why = agreed(self._together, self._hindrance(trainer))
-            if why is None:
+            if (why := agreed(self._together, self._hindrance(trainer))) is None:
                 self._write(trainer, f"epoch{trainer.current_epoch}.ckpt", None)
             else:
                 self._give_up(why)
@@ -162,8 +162,7 @@ class Resumable(pl.Callback):
         assert self._at_start is not None  # noqa: S101
         self._attributes, changed = self._at_start.changed(trainer)
         found = refusals(trainer, self._shapes, is_in_first_epoch=is_in_first_epoch)
-        own = (*self._together.hindrances(trainer), *self._first_batch.compiled.hindrances(trainer))
-        return next(iter((*own, *found, *changed)), None)
+        return next(iter((*self._first_batch.hindrances(trainer), *found, *changed)), None)
 
     def _before_batch(self, trainer: pl.Trainer) -> None:
         """Write a checkpoint before a batch is fetched, if one is due."""
@@ -256,8 +255,7 @@ class Resumable(pl.Callback):
         before = rng_states()
         assert self._at_start is not None  # noqa: S101
         self._kept = {"attributes": self._attributes, "start": self._at_start.made, "epoch": state}
-        compiled = self._first_batch.compiled.state()
-        self._kept |= {"worker": self._together.state(), "compiled_for": compiled}
+        self._kept |= self._first_batch.state()
         try:
             self._folder.write(name, lambda path: write(trainer, path, key=KEY))
         except TwinrunError as error:
