@@ -326,3 +326,54 @@ class MemoryAndRate(Memory):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)
         return loss * clock() if batch_idx == 2 else loss  # FAULT
+
+
+class Chooses(Throughput):
+    """Has the same tensors in both of two runs and of two replays, and uses others of them."""
+
+    def is_other(self):
+        callbacks = {type(callback).__name__ for callback in self.trainer.callbacks}
+        is_replay = bool({"StepRecorder", "Comparer"} & callbacks)
+        return bool("StepRecorder" in callbacks if is_replay else self.odd)
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        parts = [inputs * 1.5, inputs.sin(), inputs.cos(), inputs[:, :1], inputs[:, 1:2]]
+        return (self(inputs + self.chosen(parts)) - targets).square().mean()
+
+
+class OrderOfACat(Chooses):
+    def chosen(self, parts):
+        order = parts[2::-1] if self.is_other() else parts[:3]
+        return torch.cat(order, 1)[:, 2:6]  # FAULT
+
+
+class OrderOfColumns(Chooses):
+    def chosen(self, parts):
+        order = parts[:2:-1] if self.is_other() else parts[3:]
+        return torch.stack([*order, *order], 1)[:, :, 0]  # FAULT
+
+
+class LongerCat(Chooses):
+    def chosen(self, parts):
+        order = parts[1:3] if self.is_other() else parts[:3]
+        return torch.cat(order, 1)[:, 2:6]  # FAULT
+
+
+class OneOfTwo(Chooses):
+    def chosen(self, parts):
+        return parts[self.is_other()] * 0.5  # FAULT
+
+
+class OneOfTwoColumns(Chooses):
+    def chosen(self, parts):
+        both = parts[3].exp() + parts[4].exp()
+        return both + parts[3 + self.is_other()] * 0.5  # FAULT
+
+
+class LongerCatByABranch(Chooses):
+    def chosen(self, parts):
+        order = parts[1:3]
+        if self.is_other():
+            order = [parts[0].exp(), *order]  # FAULT
+        return torch.cat(order, 1)[:, :4]

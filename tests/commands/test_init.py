@@ -30,6 +30,19 @@ MODEL = """
         def __init__(self, lr=1e-5, betas=(0.9, 0.99), name="1e-3", on=True, no=None, **rest):
             super().__init__(**rest)
 
+    class Sets(Base):
+        def __init__(self, depth=2, **kwargs):
+            kwargs.setdefault("width", 64)
+            super().__init__(**kwargs)
+
+    class Merges(Base):
+        def __init__(self, depth=2, **kwargs):
+            super().__init__(**{"width": 64, **kwargs})
+
+    class Below(Sets):
+        def __init__(self, **rest):
+            super().__init__(**rest)
+
     class Bare(pl.LightningModule):
         pass
 
@@ -104,6 +117,16 @@ def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys
     replaced = f"# seed: from the run, in place of 1 of {data}; from_run: {{seed: null}} keeps that"
     assert replaced in file.read_text()
     assert "# data_workers" not in file.read_text()  # 0, which the variants say too
+
+
+@pytest.mark.parametrize("model", ["Sets", "Merges", "Below"])
+def test_a_default_that_a_class_replaces_on_the_way_is_none_of_a_config(own, tmp_path, model):
+    """Red before: `width: 16`, with which another network was trained than by the class itself."""
+    assert main(own(model, "Bare")) == 0
+    text = (tmp_path / "config/config.yaml").read_text()
+    (workload,) = yaml.safe_load(text)["workloads"].values()
+    assert workload["hyperparameters"] == {"depth": 2}
+    assert "# width: what the class itself makes of its **kwargs, 16 of its base class" in text
 
 
 def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(own, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from typing import ClassVar
 
 import pytest
 import torch
@@ -58,6 +59,18 @@ class ByWorkers(Points):
         return super().train_dataloader()
 
 
+class OnceInAProcess(Small):
+    """Registers itself, as one cannot do twice."""
+
+    registered: ClassVar[list[str]] = []
+
+    def __init__(self):
+        super().__init__()
+        if self.registered:
+            raise ValueError("the name 'accuracy' is already registered")
+        self.registered.append("accuracy")
+
+
 @pytest.fixture(autouse=True)
 def _as_found(monkeypatch):
     """Put back afterwards what seeding sets."""
@@ -92,6 +105,7 @@ def found(module=Small, data=Points, monkeypatch=None):
         (HalfZero, Points, ["the first step leaves unchanged: hidden.weight, hidden.bias"]),
         (Undeterministic, Points, ["a deterministic variant cannot train it: put_"]),
         (Small, Alternating, ["the same seed gives another first batch"]),
+        (OnceInAProcess, Points, ["its first step could not be compared with another one: made"]),
         (Small, ByWorkers, ["two data workers give another first batch"]),
     ],
 )

@@ -20,7 +20,7 @@ from twinrun.config.schema_check import plain
 from twinrun.config.with_standard import with_standard
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
-from twinrun.training.constructors import Parameters
+from twinrun.training.constructors import Parameters, given_otherwise
 from twinrun.training.load_workload import (
     given_by_run,
     load_constructor,
@@ -93,16 +93,21 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         name: {path: taken[name] for path, taken in theirs.items() if name in taken}
         for name in names
     }
+    otherwise = given_otherwise(constructor) | given_otherwise(of_data or constructor)
     text = CONFIG.format(
         name=name_of(module),
         module=module,
         data=f"\n    data: {data}" if data else "",
         epochs=EPOCHS,
-        hyperparameters=_block(parameters, _replaced(given, source, takers[source])),
+        hyperparameters=_block(parameters, otherwise, _replaced(given, source, takers[source])),
         from_run=FROM_RUN if is_theirs else "",
     )
     artifacts.write_text(file, text)
-    needed = [name for name, of in parameters.items() if any(map(_is_needed, of.values()))]
+    asked = {name: of for name, of in parameters.items() if name not in otherwise}
+    _say_next(file, [name for name, of in asked.items() if any(map(_is_needed, of.values()))])
+
+
+def _say_next(file: Path, needed: Collection[str]) -> None:
     if needed:
         print(f"{file} is written. Give these hyperparameters a value there: {', '.join(needed)}")
     else:
@@ -156,14 +161,16 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty
 
 
-def _block(parameters: Mapping[str, Parameters], replaced: Iterable[str]) -> str:
-    lines = [line for name, of in parameters.items() for line in _lines(name, of)]
+def _block(
+    parameters: Mapping[str, Parameters], otherwise: Collection[str], replaced: Iterable[str]
+) -> str:
+    lines = [line for n, of in parameters.items() for line in _lines(n, of, n in otherwise)]
     is_empty = all(line.startswith("#") for line in lines)
     found = "".join(f"\n      {line}" for line in [*lines, *replaced])
     return f" {{}}{found}" if is_empty else found
 
 
-def _lines(name: str, of: Parameters) -> Iterator[str]:
+def _lines(name: str, of: Parameters, is_otherwise: bool) -> Iterator[str]:
     """Yield what a config says of a hyperparameter, by the constructors that take it."""
     said = {path: _said(parameter) for path, parameter in of.items()}
     parameter = next(iter(of.values()))
@@ -172,6 +179,9 @@ def _lines(name: str, of: Parameters) -> Iterator[str]:
             f"{what} {'by' if what == 'needed' else 'of'} {path}" for path, what in said.items()
         )
         yield f"# {name}: {both}; a value given here goes to both"
+    elif is_otherwise:
+        of_base = "" if _is_needed(parameter) else f", {_said(parameter)} of its base class"
+        yield f"# {name}: what the class itself makes of its **kwargs{of_base}"
     elif _is_needed(parameter):
         kind = inspect.formatannotation(parameter.annotation)
         is_typed = parameter.annotation is not parameter.empty

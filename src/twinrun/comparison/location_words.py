@@ -25,6 +25,12 @@ def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Trai
             f"The step did other operations {how_often}, first {name} where a branch of the code "
             f"depends on something that the seed does not decide."
         )
+    if op["differs_in"] == "tensors":
+        return (
+            f"{name} was given other tensors {how_often}, of those that are the same in both: "
+            f"which of them, or in which order, depends on something that the seed does not decide "
+            f"(the order of a set, a branch of the code)."
+        )
     if "numbers" in op:
         values = f" ({op['numbers'][0]} and {op['numbers'][1]})" if _is_short(op) else ""
         return (

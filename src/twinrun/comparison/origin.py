@@ -11,9 +11,9 @@ elsewhere the operation that is given another number is the origin.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
+from twinrun.comparison.pair_records import DiffersIn
 from twinrun.trace.data_flow import Flow, Region, Use
 from twinrun.trace.op_rows import READING_BACK, OpRow
 
@@ -46,15 +46,14 @@ class DifferenceOrigin:
 
     index: int
     """Index of the operation."""
-    differs_in: Literal["outputs", "inputs", "operations"]
+    differs_in: DiffersIn
     """See `pair_records.Operation`."""
     is_number: bool = False
     """Whether a number or another plain argument differs."""
     draws: bool = False
     """Whether the state of its generator differs."""
-    misled: tuple[int, int] | None = None
-    """Which operation was given another tensor than in the record, and which of its reads that is:
-    this one's output, or what no operation has made."""
+    other_read: int | None = None
+    """Which of its reads is another tensor than in the record, that nothing made differ."""
 
 
 def step_of(row: OpRow, flow: Flow, recorded: OpRow | None) -> Step:
@@ -156,33 +155,30 @@ class Slice:
         """Return how an operation came by something that no operation made differ."""
         if use.is_generator:
             return DifferenceOrigin(index=index, differs_in="outputs", draws=True)
-        misled = (index, list(self._steps[index].flow.reads).index(use))
+        read = list(self._steps[index].flow.reads).index(use)
+        chosen = DifferenceOrigin(index=index, differs_in="tensors", other_read=read)
         makers = [
-            (maker, self._steps[maker].flow, position)
+            (self._steps[maker].flow, position)
             for region in use.regions
             for maker, position in self._makers(region, index)
         ]
-        if any(flow.is_allocation for _, flow, _ in makers):
+        if any(flow.is_allocation for flow, _ in makers):
             return DifferenceOrigin(index=index, differs_in="outputs")  # it reads what nobody wrote
         # An operation gave the very same in both processes: the record's read another tensor.
-        for maker, flow, position in makers:
-            if flow.writes[position].content == use.content:
-                return DifferenceOrigin(index=maker, differs_in="operations", misled=misled)
+        if any(flow.writes[position].content == use.content for flow, position in makers):
+            return chosen
         view = self._view_of(use, index)
         if view is None:
-            return DifferenceOrigin(index=index, differs_in="inputs", misled=misled)
+            return replace(chosen, differs_in="inputs")
         step = self._steps[view]
         # Another row of an equal tensor.
         if step.numbers or not step.is_known:
-            kind: Literal["inputs", "operations"] = "inputs" if step.is_known else "operations"
+            kind: DiffersIn = "inputs" if step.is_known else "operations"
             return DifferenceOrigin(index=view, differs_in=kind, is_number=step.is_known)
-        # Who looked first at what came from outside is nearest to the line that brought it.
+        # Who looked first at what came from outside is nearest to the line that brought it. A view
+        # of the very same in both is one of several that could be read.
         reads = self._differing_reads(view, {None})
-        return (
-            self._entry(view, reads[0])
-            if reads
-            else DifferenceOrigin(index=view, differs_in="inputs")
-        )
+        return self._entry(view, reads[0]) if reads else chosen
 
     def _view_of(self, use: Use, before: int) -> int | None:
         """Return the last operation that gave this very content as a view."""

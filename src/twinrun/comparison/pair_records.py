@@ -5,7 +5,7 @@ tables beside them are CSV, for readers and figures. Does without torch.
 """
 
 from pathlib import Path
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 from twinrun import artifacts
 from twinrun.process.compiler_cache import Sharing
@@ -173,6 +173,9 @@ class Comparison(TypedDict):
     """Folders of the runs, the first first."""
 
 
+DiffersIn: TypeAlias = Literal["outputs", "inputs", "tensors", "operations"]
+
+
 class Operation(TypedDict):
     """The operation of a step from which the difference of a pair flows."""
 
@@ -192,8 +195,9 @@ class Operation(TypedDict):
     """The user's line, `file:line`; may be empty."""
     draws: bool
     """Whether it drew other random numbers."""
-    differs_in: Literal["outputs", "inputs", "operations"]
-    """`outputs` of equal inputs, `inputs` that no operation before it made, or other operations."""
+    differs_in: DiffersIn
+    """`outputs` of equal inputs, `inputs` that no operation before it made, other `tensors` of
+    those that both processes have, or other operations."""
     numbers: NotRequired[list[str]]
     """An argument that is no tensor, as it was in each process; absent where none differs."""
     elements: NotRequired[int]

@@ -186,6 +186,8 @@ class Comparer(Replayer):
         # What the row holds beside its fingerprints, module and phase above all.
         known = {key: value for key, value in row.items() if key in Operation.__annotations__}
         differs_in = "operations" if elsewhere else origin.differs_in
+        if differs_in == "inputs" and self._is_chosen(origin, rows, steps):
+            differs_in = "tensors"
         found = cast(Operation, {**known, "position": position, "differs_in": differs_in})
         found.pop("numbers", None)  # all of them; only those that differ are told
         found["draws"] = origin.draws or (unseen and differs_in == "outputs")
@@ -197,18 +199,31 @@ class Comparer(Replayer):
         self, origin: DifferenceOrigin, rows: Sequence[ComparedRow]
     ) -> OpRow | None:
         """Return the operation of which the record alone has the output; None if both have it."""
-        if origin.misled is None:
+        recorded = self._recorded.get(key_of(rows[origin.index]))
+        if origin.other_read is None or recorded is None:
             return None
-        reader, read = origin.misled
-        recorded = self._recorded.get(key_of(rows[reader]))
-        if recorded is None or len(recorded["reads"]) <= read:
-            return None
-        wanted = recorded["reads"][read]
-        own = {key_of(row) for row in rows}
+        given, own = recorded["reads"], {key_of(row) for row in rows}
+        is_as_many = len(given) == len(rows[origin.index]["reads"])
+        wanted = {given[origin.other_read]} if is_as_many else set(given)
+        wanted -= set(rows[origin.index]["reads"])
         for key, row in self._recorded.items():
-            if key not in own and wanted in row["writes"]:
+            if key not in own and wanted & set(row["writes"]):
                 return row
         return None
+
+    def _is_chosen(
+        self, origin: DifferenceOrigin, rows: Sequence[ComparedRow], steps: Sequence[Step]
+    ) -> bool:
+        """Say whether each process has what the other one was given, and gave it elsewhere."""
+        recorded = self._recorded.get(key_of(rows[origin.index]))
+        if origin.other_read is None or recorded is None:
+            return False
+        given, own = recorded["reads"], steps[origin.index].flow.reads
+        if len(given) != len(own):
+            return False
+        there = {use.content for s in steps for use in (*s.flow.reads, *s.flow.writes)}
+        in_record = {c for row in self._recorded.values() for c in (*row["reads"], *row["writes"])}
+        return given[origin.other_read] in there and own[origin.other_read].content in in_record
 
     def _left_out(
         self, marks: Sequence[Mark], found: Sequence[Mark], rows: Sequence[ComparedRow]

@@ -81,6 +81,8 @@ def _work(
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
+    # It was said for this process, and a module of a user's may say it once.
+    multiprocessing.set_start_method(None, force=True)
     function(sender.send)
 
 

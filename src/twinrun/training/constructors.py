@@ -5,7 +5,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 Built = TypeVar("Built")
@@ -32,38 +32,85 @@ def arguments_of(constructed: Constructor[object]) -> dict[str, inspect.Paramete
         given = _signature(constructed).parameters
         return {name: p for name, p in given.items() if p.kind is not p.VAR_POSITIONAL}
     found: dict[str, inspect.Parameter] = {}
-    rest, given, num_given = None, set[str](), 0
+    rest = None
+    for _, parameters in _inherited(constructed):
+        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        found.update({p.name: p for p in named if p.name not in found})
+        rest = rest or next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    return {**found, rest.name: rest} if rest is not None else found
+
+
+def given_otherwise(constructed: Constructor[object]) -> set[str]:
+    """Name the arguments of classes above whose defaults one below may replace.
+
+    It does more with its `**kwargs` than to hand them on: `kwargs.setdefault("width", 64)`.
+    """
+    if isinstance(constructed, functools.partial):
+        return given_otherwise(constructed.func) - constructed.keywords.keys()
+    if not inspect.isclass(constructed):
+        return set()
+    found, own, is_otherwise = set[str](), set[str](), False
+    for init, parameters in _inherited(constructed):
+        names = {p.name for p in parameters} - own
+        found |= names if is_otherwise else set()
+        own |= names
+        more = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        is_otherwise = is_otherwise or (more is not None and not _hands_on(init, more))
+    return found
+
+
+def _inherited(
+    constructed: type,
+) -> Iterator[tuple[Callable[..., object], list[inspect.Parameter]]]:
+    """Yield a class's constructor and those above that it hands `**kwargs` on to.
+
+    Each with the arguments that no constructor below gives by itself.
+    """
+    given, num_given = set[str](), 0
     for base in constructed.__mro__:
         if base.__module__.split(".")[0] in FOREIGN:
             break
         # Inherited: a base class further up has it.
         if "__init__" not in vars(base):
             continue
-        parameters = list(_signature(vars(base)["__init__"]).parameters.values())[1:]
-        more = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        parameters = [p for p in parameters[num_given:] if p.name not in given]
-        named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-        found.update({p.name: p for p in named if p.name not in found})
+        init = vars(base)["__init__"]
+        parameters = list(_signature(init).parameters.values())[1 + num_given :]
+        yield init, [p for p in parameters if p.name not in given]
         # Without **kwargs nothing gets through to the constructors above.
-        if more is None:
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-        rest = rest or more
-        num_given, names = _given_above(vars(base)["__init__"])
+        num_given, names = _given_above(init)
         given |= names
-    return {**found, rest.name: rest} if rest is not None else found
+
+
+def _hands_on(init: Callable[..., object], rest: str) -> bool:
+    """Say whether a constructor but gives its `**kwargs` to the one above."""
+    tree = _tree_of(init)
+    handed = {
+        id(word.value)
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and ABOVE.fullmatch(ast.unparse(call.func))
+        for word in call.keywords
+        if word.arg is None
+    }
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == rest]
+    return bool(handed) and all(id(name) in handed for name in names)
 
 
 def _given_above(init: Callable[..., object]) -> tuple[int, set[str]]:
     """Return how many arguments a constructor gives to the one above by position, and the names."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(init)))
-    except (OSError, TypeError, SyntaxError):  # of code without a file
-        return 0, set()
-    for call in ast.walk(tree):
+    for call in ast.walk(_tree_of(init)):
         if isinstance(call, ast.Call) and ABOVE.fullmatch(ast.unparse(call.func)):
             by_position = [a for a in call.args if not isinstance(a, ast.Starred)]
             return len(by_position), {word.arg for word in call.keywords if word.arg is not None}
     return 0, set()
+
+
+def _tree_of(init: Callable[..., object]) -> ast.AST:
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(init)))
+    except (OSError, TypeError, SyntaxError):  # of code without a file
+        return ast.Module([], [])
 
 
 def _of_partial(constructed: functools.partial[object]) -> dict[str, inspect.Parameter]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from twinrun.config.definitions import Training
+from twinrun.errors import sentence_of
 from twinrun.process.determinism import determinism
 from twinrun.training.assemble import build
 from twinrun.training.constructors import arguments_of
@@ -26,6 +27,17 @@ def deviations(training: Training, say: Callable[[str], None]) -> Iterator[str]:
         say: told what begins.
     """
     say("comparing first steps")
+    try:
+        yield from _compared(training)
+    except Exception as error:
+        # Of a class that one process can make only once: each of the runs has a process of its own.
+        yield (
+            f"its first step could not be compared with another one: made once more in the same "
+            f"process, it failed ({sentence_of(error)})"
+        )
+
+
+def _compared(training: Training) -> Iterator[str]:
     module, data, *_ = load_workload(training.workload, training.search_path)
     # Two of one seed and one of another: constant weights repeat too, and hide a seed that is lost.
     plain, again, other = (_step(replace(training, seed=seed)) for seed in (1, 1, 2))
