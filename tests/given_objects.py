@@ -1,6 +1,7 @@
 """Modules as users of LightningCLI write them: given networks, optimizers and functions."""
 
 import argparse
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -166,3 +167,29 @@ class Draws(pl.Callback):
     def on_fit_start(self, trainer, pl_module):
         with torch.no_grad():
             next(pl_module.parameters()).add_(self.drawn.mean())
+
+
+@dataclasses.dataclass
+class Encoder:
+    width: int = 4
+
+
+@dataclasses.dataclass
+class DeepEncoder(Encoder):
+    depth: int = 2
+
+
+@dataclasses.dataclass
+class Settings:
+    encoder: Encoder = dataclasses.field(default_factory=Encoder)
+    rate: float = 0.01
+
+
+def settings_of(rate: float = 0.5) -> Settings:
+    return Settings(DeepEncoder(depth=7), rate)
+
+
+class BySettings(Small):
+    def __init__(self, settings: Settings, encoder: Encoder | None = None):
+        super().__init__()
+        self.settings, self.encoder = settings, encoder

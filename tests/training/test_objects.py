@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 import yaml
 from example_trainings import HERE
-from given_objects import Given, Net, Spaced
+from given_objects import BySettings, DeepEncoder, Encoder, Given, Net, Settings, Spaced
 from pytorch_lightning.cli import LightningCLI
 from small import Points
 
@@ -260,3 +260,31 @@ def test_a_path_may_be_a_text_where_the_annotation_allows_it():
 
     given = {"root": "data", "other": "data", "kind": "1+2j"}
     assert read(constructor, given) == {"root": "data", "other": Path("data"), "kind": 1 + 2j}
+
+
+DEEP = {"class_path": "given_objects.DeepEncoder", "init_args": {"depth": 3}}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"settings": {"rate": 0.1}}, (Settings(rate=0.1), None)),
+        ({"settings": {"encoder": {"width": 5}}}, (Settings(Encoder(5)), None)),
+        ({"settings": {"encoder": DEEP}}, (Settings(DeepEncoder(depth=3)), None)),
+        ({"settings": {}, "encoder": DEEP}, (Settings(), DeepEncoder(depth=3))),
+        (
+            {"settings": {"class_path": "given_objects.settings_of"}},
+            (Settings(DeepEncoder(depth=7), 0.5), None),
+        ),
+    ],
+)
+def test_a_dataclass_may_be_one_that_is_derived_or_come_from_a_function(given, expected):
+    """Red before, but for the first two: "Subclasses are disabled for Encoder"."""
+    hyperparameters = {"settings": {"class_path": "given_objects.Settings"}} | given
+    text = json.dumps(hyperparameters)
+    assert list(wrong_values(workload(text, "given_objects:BySettings"), [HERE])) == []
+    made = built(text, module="given_objects:BySettings")
+    assert (made.settings, made.encoder) == expected
+    # LightningCLI's own rule is what it was.
+    with pytest.raises(TwinrunError, match="Subclasses are disabled"):
+        read(BySettings, {"settings": {"encoder": DEEP}}, is_all=True)

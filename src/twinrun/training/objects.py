@@ -5,6 +5,7 @@ makes the objects in it, nested ones first. It is imported where a value needs i
 a second. Numbers and texts for arguments of plain types reach a constructor as YAML gives them.
 """
 
+import contextlib
 import copy
 import enum
 import functools
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 KEY = "it"
 LONGEST = 300  # letters of what jsonargparse says, which shows values of any length
+# Classes by their fields: what is derived from one has others.
+OF_FIELDS = ("is_pure_dataclass", "is_pydantic_model", "is_attrs_class")
 # What YAML has as a text, and jsonargparse makes of one.
 WRITTEN = (PurePath, complex, timedelta, UUID)
 PLAIN = (str, object, Any, "str")  # what a text suits as it is
@@ -83,9 +86,10 @@ def read(
     if not names and not is_all:
         return dict(given)
     values = {name: given[name] for name in names}
-    parser = _parser(constructed, names, is_all=is_all)
-    parsed = _parsed(parser, values, defaults=is_all)
-    made = _instantiated(parser, parsed).get(KEY, {})  # of no arguments there is none
+    with _as_they_say(values, is_all=is_all):
+        parser = _parser(constructed, names, is_all=is_all)
+        parsed = _parsed(parser, values, defaults=is_all)
+        made = _instantiated(parser, parsed).get(KEY, {})  # of no arguments there is none
     for name in names:
         _check_made(name, made.get(name), values[name])
     return {**given, **{name: made[name] for name in (made.keys() if is_all else names)}}
@@ -127,7 +131,8 @@ def wrong(
                 yield name, reason
             continue
         try:
-            _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
+            with _as_they_say({name: given[name]}, is_all=is_all):
+                _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
         except TwinrunError as error:
             yield name, f"{error}{_cure(given[name], parameters.get(name))}"
 
@@ -209,6 +214,25 @@ def _may_name(text: str, annotation: object) -> bool:
         return False
     is_written = any(inspect.isclass(each) and issubclass(each, WRITTEN) for each in allowed)
     return is_written or bool(DOTTED.fullmatch(text))
+
+
+@contextlib.contextmanager
+def _as_they_say(values: Mapping[str, Any], *, is_all: bool) -> Iterator[None]:
+    """Have a class path name what is derived from a dataclass, too, or a function that makes one.
+
+    jsonargparse takes the very class alone, unless a program says otherwise; so LightningCLI does.
+    """
+    from jsonargparse import _common, set_parsing_settings
+
+    # Older ones take what is derived from each, and have no such setting.
+    selectors = getattr(_common, "subclasses_disabled_selectors", {})
+    before = dict(selectors)
+    if before and not is_all and any(map(holds_object, values.values())):
+        set_parsing_settings(subclasses_enabled=[kind for kind in OF_FIELDS if kind in before])
+    try:
+        yield
+    finally:
+        selectors.update(before)
 
 
 def _parser(
