@@ -1,6 +1,7 @@
 """What failed in a rehearsal, in one sentence that begins with its key in the config."""
 
 import re
+import traceback
 
 from twinrun.config.class_paths import code_of
 from twinrun.errors import TwinrunError
@@ -11,6 +12,7 @@ from twinrun.training.rehearsal_plan import Part
 from twinrun.training.trainer_objects import blamed
 
 Takers = dict[str, Parameters]
+BETWEEN = ("on_fit_start", "on_train_start", "on_train_epoch_start", "on_train_epoch_end")
 # What a message of Lightning's or torch's means here.
 MEANINGS = {
     "does not require grad": (
@@ -36,12 +38,20 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
             return f"module: {meaning}"
     if (owner := blamed(cause)) is not None:
         return f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
+    what = _hook_of(cause) or what
     workload = part.training.workload
     where = user_line(cause, code_of(workload))
     said = explained_failure(what, cause, workload.hyperparameters, takers, where)
     # Those of the built-in variants are in no config of the user's.
     without = [key.removeprefix("variants.") for key, v in part.used.items() if not v.logging]
     return f"{said} {', '.join(without)}" if said.endswith(NO_LOGGER) and without else said
+
+
+def _hook_of(error: BaseException) -> str | None:
+    """Name the hook in which it was raised, of those that are called between two phases."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    names = {frame.f_locals.get("hook_name") for frame in frames}  # Lightning's, where it calls one
+    return next((hook for hook in BETWEEN if hook in names), None)
 
 
 def placed(part: Part, mistake: str) -> str:

@@ -323,3 +323,8 @@ class Tested(Points):
         return self.train_dataloader()
 
     predict_dataloader = test_dataloader
+
+
+class AsksForAName(Net):
+    def on_fit_start(self):
+        self.name = os.environ["NAME_OF_THE_RUN"]
