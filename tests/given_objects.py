@@ -193,3 +193,15 @@ class BySettings(Small):
     def __init__(self, settings: Settings, encoder: Encoder | None = None):
         super().__init__()
         self.settings, self.encoder = settings, encoder
+
+
+KINDS = {"small": Net}
+
+
+def made_with(kind: str, **kwargs) -> Net:
+    return KINDS[kind](**kwargs)
+
+
+class MadeWith(Net):
+    def __init__(self, kind: str, **kwargs):
+        super().__init__(*kwargs.values())

@@ -292,3 +292,215 @@ def test_a_generator_without_a_state_is_named_and_ends_no_training(tmp_path):
     found, _, (said,) = fit(tmp_path, module=Named, minutes=0, max_epochs=2)
     assert "NAMES is a generator without a state" in said
     assert found[1] == fit(tmp_path / "plain", module=Small, max_epochs=2)[0][1]
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """Has no number of its own until a callback gives it one."""
+
+    level = 0
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        for inputs, target in self.rows:
+            yield inputs * (1 + self.level), target
+
+
+class Streams(Curriculum):
+    def setup(self, stage):
+        self.rows = Stream(Levels(self.inputs, self.targets))
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(self.rows, 16)
+
+
+class Transform:
+    def __init__(self):
+        self.strength = 0
+
+    def __call__(self, inputs):
+        return inputs * (1 + self.strength)
+
+
+class Transformed(Levels):
+    def __init__(self, inputs, targets):
+        super().__init__(inputs, targets)
+        self.transform = Transform()
+
+    def __getitem__(self, index):
+        inputs, targets = super().__getitem__(index)
+        return self.transform(inputs), targets
+
+
+class BesideAStream(Curriculum):
+    """Validates on a stream."""
+
+    def setup(self, stage):
+        self.rows = Transformed(self.inputs, self.targets)
+
+    def val_dataloader(self):
+        return torch.utils.data.DataLoader(Stream(self.rows), 16)
+
+
+class OfAStream(BesideAStream):
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(Stream(self.rows), 16)
+
+
+class Resumes(torch.utils.data.Sampler):
+    """Says where it is."""
+
+    def __init__(self, size):
+        self.size, self.epoch = size, 0
+
+    def __len__(self):
+        return self.size
+
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(self.epoch)
+        self.epoch += 1
+        yield from torch.randperm(self.size, generator=generator).tolist()
+
+    def state_dict(self):
+        return {"epoch": self.epoch}
+
+    def load_state_dict(self, state):
+        self.epoch = state["epoch"]
+
+
+class BySampler(BesideAStream):
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(self.rows, 16, sampler=Resumes(len(self.rows)))
+
+    def val_dataloader(self):
+        return Points.val_dataloader(self)
+
+
+class Strengthens(pl.Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.datamodule.rows.transform.strength += 1
+
+
+class Collected(Curriculum):
+    """Has a list of plain values, to which something else is added."""
+
+    def setup(self, stage):
+        super().setup(stage)
+        self.rows.kinds = ["first"]
+
+
+class Collects(pl.Callback):
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.datamodule.rows.kinds.append(torch.ones(1))
+
+
+class Labels(pl.Callback):
+    """Gives a dataset what the network says of it."""
+
+    @torch.no_grad()
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.datamodule.rows.labels = pl_module(trainer.datamodule.inputs)
+
+
+@pytest.mark.parametrize(
+    ("data", "callback", "reason"),
+    [
+        (Streams, Raises, "Stream.level changes while the training runs"),
+        (Collected, Collects, "Levels.kinds has changed, and is no short list of plain values"),
+        (Curriculum, Labels, "Levels.labels changes while the training runs"),
+        (BesideAStream, Strengthens, "Transform.strength changes while the training runs"),
+        (OfAStream, Strengthens, "Transform.strength changes while the training runs"),
+        (BySampler, Strengthens, "Transform.strength changes while the training runs"),
+    ],
+)
+def test_what_data_are_given_under_way_is_refused(tmp_path, data, callback, reason):
+    """Red before: resumed without it, but for the list, of which was said that it is gone."""
+    told = {"data": data, "callbacks": [callback()], "minutes": 0, "max_epochs": 3}
+    _, _, (said,) = fit(tmp_path, **told)
+    assert reason in said
+
+
+EARLIER = {}
+
+
+class Proximal(Small):
+    """Is drawn to the weights of the last epoch's end, which a closure or a global holds."""
+
+    in_a_global = False
+
+    def __init__(self):
+        super().__init__()
+        held = {}
+        self.held = lambda: EARLIER if self.in_a_global else held
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        for name, earlier in self.held().items():
+            loss = loss + (self.get_parameter(name) - earlier).square().sum()
+        return loss
+
+    def on_train_epoch_end(self):
+        self.held().update({n: p.detach().clone() for n, p in self.named_parameters()})
+
+
+@pytest.mark.parametrize("in_a_global", [False, True])
+def test_tensors_that_come_into_an_empty_dictionary_are_refused(tmp_path, in_a_global):
+    """Red before: resumed with an empty one, where a number in it was refused."""
+    EARLIER.clear()
+    module = type("Proximal", (Proximal,), {"in_a_global": in_a_global})
+    _, _, (said,) = fit(tmp_path, module=module, minutes=0, max_epochs=3)
+    assert "['hidden.weight'] changes while the training runs" in said
+
+
+class Caches(Levels):
+    """Keeps what it has read."""
+
+    def __init__(self, inputs, targets):
+        super().__init__(inputs, targets)
+        self.cache = {}
+
+    def __getitem__(self, index):
+        if index not in self.cache:
+            self.cache[index] = super().__getitem__(index)
+        return self.cache[index]
+
+
+class Cached(Curriculum):
+    def setup(self, stage):
+        self.rows = Caches(self.inputs, self.targets)
+
+
+def test_a_cache_of_samples_is_no_reason(tmp_path):
+    told = {"data": Cached, "minutes": 0, "max_epochs": 3}
+    whole, _, _ = fit(tmp_path / "whole", **told)
+    fit(tmp_path / "killed", kill=8, **told)
+    found, resumed_at, said = fit(tmp_path / "killed", **told)
+    assert (found, resumed_at, said) == (whole, [5], [])
+
+
+class Pops(Points):
+    """Takes out of its state what it loads."""
+
+    def __init__(self, size=70):
+        super().__init__(size)
+        self.epochs = 0
+
+    def train_dataloader(self):
+        self.epochs += 1
+        return super().train_dataloader()
+
+    def state_dict(self):
+        return {"epochs": self.epochs}
+
+    def load_state_dict(self, state):
+        self.epochs = state.pop("epochs")
+
+
+def test_a_data_modules_state_is_whole_where_it_is_loaded_again(tmp_path):
+    """Red before: KeyError('epochs'), in each attempt."""
+    told = {"data": Pops, "reload_dataloaders_every_n_epochs": 1, "minutes": 0, "max_epochs": 3}
+    whole, _, _ = fit(tmp_path / "whole", **told)
+    fit(tmp_path / "killed", kill=8, **told)
+    found, resumed_at, said = fit(tmp_path / "killed", **told)
+    assert (found, resumed_at, said) == (whole, [5], [])

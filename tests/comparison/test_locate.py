@@ -169,8 +169,9 @@ def test_what_no_operation_decides_is_not_replayed(
         (
             {"module": "", "parameter": "", "source": "", "differs_in": "inputs"},
             "aten::index_put in the backward pass of Small, was given another input in 3 of 20 "
-            "repeats of step 1, which no operation before it made: it comes from outside of what "
-            "is traced (a clock, a set, NumPy, another library, another thread).",
+            "repeats of step 1, which no operation before it made: another one of the tensors "
+            "that the step starts with (a weight, a buffer, a part of the batch), or one from "
+            "outside of what is traced (a clock, a set, NumPy, another library, another thread).",
         ),
         (
             {"op": "aten::mul", "parameter": "", "differs_in": "inputs", "numbers": ["1.5", "2.5"]},

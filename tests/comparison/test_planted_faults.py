@@ -118,7 +118,7 @@ def test_a_setting_of_the_optimizer_that_follows_the_clock(tmp_path, module, set
     left, right = told_apart(left, right)
     told = f"from step {step}: the {setting} is {left} in one run and {right} in the other."
     assert told in location["sentence"]
-    assert "the cause lies outside of the step (a schedule, a callback" in location["sentence"]
+    assert "look for what sets it, and from what (a schedule, a callback" in location["sentence"]
     (row,) = [row for row in repeats([Evidence(path="x", found=found)]) if row["key"] == "repeats"]
     assert told.rstrip(".") in row["measured"]
 

@@ -262,6 +262,16 @@ def test_a_path_may_be_a_text_where_the_annotation_allows_it():
     assert read(constructor, given) == {"root": "data", "other": Path("data"), "kind": 1 + 2j}
 
 
+@pytest.mark.parametrize("path", ["given_objects.made_with", "given_objects.MadeWith"])
+def test_what_is_taken_by_keywords_alone_is_said_to_stand_elsewhere(path):
+    """Red before: "takes no argument 'width'", and no way to give it."""
+    text = f"net: {{class_path: {path}, init_args: {{kind: small, width: 4}}}}"
+    (sentence,) = wrong_values(workload(text), [HERE])
+    assert "takes no argument 'width'; what it takes by its **kwargs stands under dict" in sentence
+    right = f"net: {{class_path: {path}, init_args: {{kind: small}}, dict_kwargs: {{width: 4}}}}"
+    assert built(right).net.hidden.out_features == 4
+
+
 DEEP = {"class_path": "given_objects.DeepEncoder", "init_args": {"depth": 3}}
 
 

@@ -55,7 +55,7 @@ def show_verdicts():
     from twinrun.verdicts.judge import summary_lines
 
     verdicts, page = Path("results/verdicts.csv"), Path("results/report.html")
-    # Whoever asks for a run alone is not told what another config has left here.
+    # One that asks for a run alone is not told what another config has left here.
     is_asked = of_script("verdicts", workflow.dag.jobs) and verdicts.exists()
     lines = summary_lines(verdicts) if is_asked else []
     if of_script("report", workflow.dag.jobs):

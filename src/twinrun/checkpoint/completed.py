@@ -11,7 +11,8 @@ from twinrun.checkpoint.at_start import state_at_start
 from twinrun.checkpoint.gradients import gradients_of
 from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.plain_attributes import Attributes
-from twinrun.checkpoint.refusals import as_data, generators_of, loaders_of
+from twinrun.checkpoint.plain_data import as_data
+from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.stream_position import positions_of
 from twinrun.process.determinism import rng_states
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 import xxhash
+from torch.utils.data import IterableDataset
 
 from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.looks import digest
@@ -26,9 +27,9 @@ from twinrun.checkpoint.reached import (
 )
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
-from twinrun.checkpoint.unsaved_state import OURS
+from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
 from twinrun.checkpoint.walk import Holder, Order, Reached
-from twinrun.containers import is_hidden_iterator
+from twinrun.containers import is_container, is_hidden_iterator
 from twinrun.generators import GENERATORS, state_of
 from twinrun.hidden_content import PLAIN
 from twinrun.plain_tensors import bare
@@ -41,9 +42,16 @@ class DataLooks:
 
     def __init__(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
         parts = parts_of(loaders)
-        # These say where they are, and are asked for it.
+        # These say where they are, and are asked for it; of what they wrap they may say nothing.
         tell = [part for part in parts if isinstance(part, Stateful)]
-        told = {id(value) for part in tell for value in getattr(part, "__dict__", {}).values()}
+        told = {
+            id(value)
+            for part in tell
+            for name, value in getattr(part, "__dict__", {}).items()
+            if name not in WRAPPED
+        }
+        # The attributes of a stream are seen as positions (see `stream_position`).
+        seen_there = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
         # A user's own parts are seen as attributes (see `plain_attributes`).
         own = {
             f"{type(part).__name__}.{name}"
@@ -51,7 +59,6 @@ class DataLooks:
             if not type(part).__module__.startswith((*OURS, "torch."))
             for name in getattr(part, "__dict__", {})
         }
-        is_told = any(isinstance(part, Stateful) or is_stream(part) for part in parts)
         # Owners and values are kept, so that no others get their numbers.
         self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
@@ -59,18 +66,23 @@ class DataLooks:
         self.held = HeldObjects()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
+        self._cached: set[tuple[int, str]] = set()  # in containers of what makes batches
         module = trainer.lightning_module
         tensors = [*module.named_parameters(), *module.named_buffers()]
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
+            owner = id(found.owner)
+            is_told = owner in told or owner in seen_there
+            is_told = is_told or found.name in own or isinstance(found.owner, IterableDataset)
             if isinstance(found.value, Holder):
-                if not (found.name in own or is_told):
+                if not is_told:
                     self.held.add(found)
                 continue
-            is_number = isinstance(found.value, PLAIN)
-            if not is_number or not (found.name in own or is_told):
+            if not (is_told and isinstance(found.value, PLAIN)):
                 self._add(found, told)
+                if is_container(found.owner):
+                    self._cached.add((owner, found.name))
         for found in held_by_data_module(trainer, self.seen):
             self._add(found, told)
         known = {*global_generators(), *map(id, generators_of(loaders))}
@@ -104,6 +116,10 @@ class DataLooks:
         elif isinstance(value, Order):
             self.orders[id(owner), name] = owner, value.keys
 
+    def _was_there(self, key: tuple[int, str]) -> bool:
+        """Say whether an object was: what it has only later it was given under way."""
+        return key[0] in self.seen or key in self.held.held
+
     def changed(self, now: "DataLooks") -> Iterator[str]:
         """Name what has been written to since, or exchanged, and what may have been."""
         yield from now.unseen
@@ -111,12 +127,15 @@ class DataLooks:
         for key, (_, content) in now.arrays.items():
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
-            if known != content and (known is not None or key in self.numbers):
+            # ASSUME that samples which a dataset collects under way are a cache of what it reads.
+            is_new = known is None and key not in now._cached and self._was_there(key)
+            is_other = known is not None or key in self.numbers
+            if is_new or (is_other and known != content):
                 yield f"{key[1]} {why}"
         for key, (_, value) in now.numbers.items():
-            # What an object has only now it was given under way; as text, as a NaN is not itself.
+            # As text, as a NaN is not itself.
             known = repr(self.numbers[key][1]) if key in self.numbers else None
-            is_new = known is None and (key[0] in self.seen or key in self.held.held)
+            is_new = known is None and self._was_there(key)
             if is_new or known not in (None, repr(value)):
                 yield f"{key[1]} {why}"
         for key, (_, keys) in now.orders.items():

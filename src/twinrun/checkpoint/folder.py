@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from twinrun import artifacts
-from twinrun.checkpoint.refusals import as_data, other_than
+from twinrun.checkpoint.plain_data import as_data
+from twinrun.checkpoint.refusals import other_than
 from twinrun.checkpoint.together import Alone, Together, agreed, first_of
 from twinrun.errors import TwinrunError
 from twinrun.run_files import RESUMED

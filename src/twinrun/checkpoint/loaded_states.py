@@ -8,12 +8,14 @@ not as they were loaded, and what it says then has to be what was saved.
 
 import copy
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from twinrun.checkpoint.looks import UNSEEN, look
+from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
 
@@ -73,7 +75,9 @@ class LoadedData:
     def __init__(self, checkpoint: Mapping[str, Any], trainer: pl.Trainer) -> None:
         """Copy it, if there is one."""
         kind = type(vars(trainer).get("datamodule"))
-        # As Lightning names it.
+        # As Lightning names it. It has been loaded, by what may take out of it what it loads.
+        if kind.__qualname__ in checkpoint and trainer.ckpt_path is not None:
+            checkpoint = as_data(Path(trainer.ckpt_path))
         self._state = copy.deepcopy(checkpoint.get(kind.__qualname__))
 
     def put_back(self, trainer: pl.Trainer) -> str | None:

@@ -75,6 +75,8 @@ def changed_attributes(
         value = None if part is None or owner == "data" else looked_at(part).get(name)
         if key in unseen:
             refused.append(f"{called} {unseen[key]}, and it may change while the training runs")
+        elif key not in after and owner == "data":
+            refused.append(f"{called} has changed, and is no short list of plain values any more")
         elif key not in after:
             refused.append(f"{called} is there where the training begins, and is not any more")
         elif not shared.isdisjoint(handles(value, LIBRARIES)):

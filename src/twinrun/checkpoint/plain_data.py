@@ -7,11 +7,16 @@ such. What torch does not read as data is held as a mapping of one key that says
 import collections
 import datetime
 import pathlib
+import pickle
 import random
-from collections.abc import Callable, Set
+import re
+from collections.abc import Callable, Mapping, Set
+from pathlib import Path
 from typing import Any, cast
 
 import torch
+
+from twinrun.errors import TwinrunError
 
 PLAIN = (bool, int, float, str, type(None))
 _DEVICES = ("cpu", "cuda", "mps")  # ASSUME that a training has one GPU
@@ -125,3 +130,21 @@ _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     QUEUE: _queue,
     SET: lambda content, _: {"set": set, "frozenset": frozenset}[content[0]](content[1]),
 }
+
+
+def as_data(path: Path) -> Mapping[str, Any]:
+    """Return a checkpoint of which no tensor is read before it is asked for.
+
+    Raises:
+        TwinrunError: if it holds other objects, or what runs code.
+    """
+    try:
+        # With mmap the tensors stay on the disk; without a device those of a GPU would go there.
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        # torch's message has several paragraphs of advice; what matters is the class it met.
+        met = re.search(r"GLOBAL (\S+)", str(error))
+        what = met.group(1) if met else str(error).split("\n")[0]
+        raise TwinrunError(
+            f"a callback, optimizer or module keeps more than data ({what})"
+        ) from None

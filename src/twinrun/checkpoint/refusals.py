@@ -4,11 +4,8 @@ See `unsaved_state` for the state that no checkpoint holds.
 """
 
 import json
-import pickle
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytorch_lightning as pl
 import torch
@@ -18,7 +15,6 @@ from twinrun.checkpoint.best_models import forgetful
 from twinrun.checkpoint.loaded_states import never_loaded
 from twinrun.checkpoint.reached import generators_reached
 from twinrun.checkpoint.unsaved_state import unsaved_generators
-from twinrun.errors import TwinrunError
 from twinrun.parameters import unheld_parameters
 
 TensorShapes: TypeAlias = dict[str, tuple[int, ...]]
@@ -39,24 +35,6 @@ def other_than(known: Mapping[str, object], wanted: Mapping[str, object]) -> lis
         if key not in known
         or json.dumps(known[key], sort_keys=True) != json.dumps(value, sort_keys=True)
     ]
-
-
-def as_data(path: Path) -> Mapping[str, Any]:
-    """Return a checkpoint of which no tensor is read before it is asked for.
-
-    Raises:
-        TwinrunError: if it holds other objects, or what runs code.
-    """
-    try:
-        # With mmap the tensors stay on the disk; without a device those of a GPU would go there.
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (pickle.UnpicklingError, RuntimeError) as error:
-        # torch's message has several paragraphs of advice; what matters is the class it met.
-        met = re.search(r"GLOBAL (\S+)", str(error))
-        what = met.group(1) if met else str(error).split("\n")[0]
-        raise TwinrunError(
-            f"a callback, optimizer or module keeps more than data ({what})"
-        ) from None
 
 
 def tensor_shapes_of(module: torch.nn.Module) -> TensorShapes:

@@ -82,6 +82,7 @@ def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
     for index, part in enumerate(parts_of(loaders)):
         if not is_stream(part) or isinstance(part, Stateful | DataLoader):
             continue
+        found[f"{index} {type(part).__name__}."] = None  # it is there
         for name, value in getattr(part, "__dict__", {}).items():
             key = f"{index} {type(part).__name__}.{name}"
             if hasattr(value, "__next__"):
@@ -136,9 +137,10 @@ def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator
     """Name the attributes that no checkpoint can put back."""
     for key, value in after.items():
         name = key.partition(" ")[2]
+        is_new = key not in before and f"{key.rpartition('.')[0]}." in before
         if isinstance(value, type):
             yield f"{name} is a {value.__name__}, whose position no checkpoint holds"
-        elif before.get(key, value) != value:
+        elif is_new or before.get(key, value) != value:
             yield f"{name} changes while the training runs, and there is no state_dict that has it"
 
 

@@ -24,10 +24,10 @@ ADVICE: dict[Cause, str] = {
     "limit, `should_stop`), or for a loader of another length",
     "not traced": "trace every step (`trace: {every: 1}`) to find where it begins",
 }
-# Of the optimizer's settings, which are set between steps.
+# Of the optimizer's settings: numbers of Python's.
 SETTINGS_ADVICE = (
-    "the cause lies outside of the step (a schedule, a callback, `configure_optimizers`): look for "
-    "who sets it, and from what"
+    "look for what sets it, and from what (a schedule, a callback, `configure_optimizers`, "
+    "`optimizer_step`, `training_step` itself)"
 )
 
 # Operations that `torch.use_deterministic_algorithms` documents, as torch 2.13 names them in a

@@ -39,8 +39,9 @@ def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Trai
         )
     if op["differs_in"] == "inputs":
         return (
-            f"{name} was given another input {how_often}, which no operation before it made: it "
-            f"comes from outside of what is traced ({UNTRACED})."
+            f"{name} was given another input {how_often}, which no operation before it made: "
+            f"another one of the tensors that the step starts with (a weight, a buffer, a part of "
+            f"the batch), or one from outside of what is traced ({UNTRACED})."
         )
     if op["draws"]:
         return (

@@ -134,7 +134,8 @@ def wrong(
             with _as_they_say({name: given[name]}, is_all=is_all):
                 _parsed(_parser(constructed, [name]), {name: given[name]}, defaults=False)
         except TwinrunError as error:
-            yield name, f"{error}{_cure(given[name], parameters.get(name))}"
+            cure = _by_keywords(given[name]) if "takes no argument" in str(error) else ""
+            yield name, f"{error}{cure or _cure(given[name], parameters.get(name))}"
 
 
 def dumped(constructed: Constructor[object], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,6 +175,16 @@ def with_arguments(
     except Exception as error:  # so may the user's modules that it imports
         return {}, _sentence(str(error))
     return found.as_dict() if hasattr(found, "as_dict") else dict(found), None
+
+
+def _by_keywords(value: object) -> str:
+    """Say where arguments stand that something named in a value takes by its `**kwargs` alone."""
+    if isinstance(value, Mapping):
+        made_by = named_by(value)
+        if callable(made_by) and takes_any(arguments_of(made_by)):
+            return "; what it takes by its **kwargs stands under dict_kwargs, beside init_args"
+        value = [*value.values()]
+    return next(filter(None, map(_by_keywords, value)), "") if isinstance(value, list) else ""
 
 
 def _cure(value: object, parameter: inspect.Parameter | None) -> str:
