@@ -1,5 +1,7 @@
 """A workload that is a config of LightningCLI trains what LightningCLI itself does, to the bit."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -210,3 +212,29 @@ def test_mistakes_name_the_file(tmp_path):
         "model.betas",
         "data.sizes",
     ]
+
+
+ASKS = """
+import pytorch_lightning as pl
+
+class Net(pl.LightningModule):
+    def __init__(self, optimizer: pl.cli.OptimizerCallable = None):
+        super().__init__()
+"""
+LOADS = """
+import sys
+import pytorch_lightning as pl
+from twinrun.config.definitions import Workload
+from twinrun.training.load_workload import load_constructor
+made = {"module": "asks:Net", "data": None, "dataset": None, "hyperparameters": {}, "epochs": 1}
+print(load_constructor(Workload(**made, cli="any"), "module", pl.LightningModule, sys.argv[1:]))
+"""
+
+
+def test_a_file_may_name_what_the_command_has_imported(tmp_path):
+    """Red before: "module 'pytorch_lightning' has no attribute 'cli'"."""
+    (tmp_path / "asks.py").write_text(ASKS)
+    found = subprocess.run(
+        [sys.executable, "-c", LOADS, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert "asks.Net" in found.stdout, found.stderr

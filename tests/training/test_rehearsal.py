@@ -432,7 +432,7 @@ def test_what_takes_long_is_said(monkeypatch):
     said = []
     monkeypatch.setattr(rehearsal, "report_progress", said.append)
     monkeypatch.setattr(rehearsal, "SILENT_SECONDS", 0.0)
-    passed = list(rehearsal._with_progress(iter(["importing slow", None, None, 3]), "mine"))
+    passed = list(rehearsal._with_progress(iter(["importing slow", None, None, 3]), lambda: "mine"))
     assert passed == ["importing slow", 3]
     assert said[0] == "mine: importing slow, 0 s so far"
 

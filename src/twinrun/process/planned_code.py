@@ -58,6 +58,9 @@ for path in modules:
             if getattr(error, "name", "") == name and "." in name:  # a class in a module
                 name, _, attribute = name.rpartition(".")
                 continue
+            if "pytorch_lightning.cli" not in sys.modules:
+                import pytorch_lightning.cli  # as each command of LightningCLI has
+                continue
             is_whole = False
         break
 from twinrun.process.importable import folders_of, modules_in

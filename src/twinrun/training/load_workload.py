@@ -10,6 +10,7 @@ stands for a constructor.
 
 import difflib
 import functools
+import importlib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -181,6 +182,9 @@ def load_constructor(
         TwinrunError: if it cannot be imported or is neither.
     """
     path = getattr(workload, key)
+    if workload.cli is not None:
+        # Each command of LightningCLI has imported it before the classes, which may name it.
+        importlib.import_module("pytorch_lightning.cli")
     try:
         found = import_object(path, search_path)
     except TwinrunError as error:

@@ -110,7 +110,7 @@ def _make(
             every=SILENT_SECONDS,
             limit=MAKING_SECONDS,
         )
-        return list(_with_progress(making, what)), []
+        return list(_with_progress(making, lambda: what)), []
     except TimeLimitError as error:
         return [], [f"{what} {error}: what reads it was not rehearsed"]
     except TwinrunError as error:
@@ -147,7 +147,7 @@ def _in_processes(parts: Sequence[Part]) -> Iterator[tuple[Part, Rehearsed]]:
         try:
             messages = messages_of(partial(_rehearse_parts, parts=waiting), every=SILENT_SECONDS)
             with closing(messages):  # which ends the process, whatever it waits for
-                for message in _with_progress(messages, waiting[0].label):
+                for message in _with_progress(messages, lambda: waiting[0].label):
                     if isinstance(message, str):
                         phase = message
                     else:
@@ -166,7 +166,9 @@ def _rehearse_parts(send: Callable[[str | Rehearsed], None], parts: Sequence[Par
         send(rehearse_part(part, send))
 
 
-def _with_progress(messages: Iterator[Message | None], what: str) -> Iterator[Message]:
+def _with_progress(
+    messages: Iterator[Message | None], what: Callable[[], str]
+) -> Iterator[Message]:
     """Pass messages on, and say what is under way where none came for a while."""
     phase, started, patience = "", time.monotonic(), SILENT_SECONDS
     for message in messages:
@@ -182,5 +184,5 @@ def _with_progress(messages: Iterator[Message | None], what: str) -> Iterator[Me
                 f"is trained with `rehearsal: false`"
             )
         if waited >= patience:
-            report_progress(f"{what}: {phase}{phase and ', '}{waited:.0f} s so far")
+            report_progress(f"{what()}: {phase}{phase and ', '}{waited:.0f} s so far")
             patience *= 2
