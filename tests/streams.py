@@ -57,16 +57,24 @@ class Silent(Continuing):
     state_dict = load_state_dict = None
 
 
-class Hidden(Silent):
-    """And where it is shows in no plain attribute."""
+class Listed(Silent):
+    """And where it is lies in a list."""
 
     def __init__(self, *columns):
-        super().__init__(*columns)
         self.place = [0]
+        super().__init__(*columns)
 
     position = property(
-        lambda self: self.place[0] if hasattr(self, "place") else 0,
-        lambda self, value: self.place.__setitem__(0, value) if hasattr(self, "place") else None,
+        lambda self: self.place[0], lambda self, value: self.place.__setitem__(0, value)
+    )
+
+
+class Hidden(Silent):
+    """And where it is lies where nobody looks: at an installed module."""
+
+    position = property(
+        lambda self: time.place,
+        lambda self, value: setattr(time, "place", value),
     )
 
 
@@ -124,6 +132,10 @@ class ContinuingStreams(Streams):
 
 class SilentStreams(Streams):
     dataset = Silent
+
+
+class ListedStreams(Streams):
+    dataset = Listed
 
 
 class HiddenStreams(Streams):

@@ -471,12 +471,10 @@ class Cached(Curriculum):
         self.rows = Caches(self.inputs, self.targets)
 
 
-def test_a_cache_of_samples_is_no_reason(tmp_path):
-    told = {"data": Cached, "minutes": 0, "max_epochs": 3}
-    whole, _, _ = fit(tmp_path / "whole", **told)
-    fit(tmp_path / "killed", kill=8, **told)
-    found, resumed_at, said = fit(tmp_path / "killed", **told)
-    assert (found, resumed_at, said) == (whole, [5], [])
+def test_samples_that_a_dataset_collects_are_refused(tmp_path):
+    """Red before: nobody knows what was drawn for them."""
+    _, _, (said,) = fit(tmp_path, data=Cached, minutes=0, max_epochs=3)
+    assert "Caches.cache" in said
 
 
 class Pops(Points):

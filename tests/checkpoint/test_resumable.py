@@ -19,6 +19,7 @@ from streams import (
     DrawingStreams,
     EndingStreams,
     HiddenStreams,
+    ListedStreams,
     SilentStreams,
     StatefulLoaders,
 )
@@ -137,12 +138,17 @@ def test_a_stream_goes_on_where_it_was(tmp_path, data):
     assert fit(tmp_path / "killed", data) == (rows, hashes, [10], [])
 
 
-def test_a_stream_whose_position_nobody_saves_is_not_resumed(tmp_path):
-    *_, said = fit(tmp_path, SilentStreams)
-    assert said == [
-        "no checkpoints are written: Silent.position changes while the training runs, and there "
-        "is no state_dict that has it"
-    ]
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (SilentStreams, "Silent.position {}, and there is no state_dict that has it"),
+        (ListedStreams, "Listed.place[0] {}, and no checkpoint holds it"),
+    ],
+)
+def test_a_stream_whose_position_nobody_saves_is_not_resumed(tmp_path, data, why):
+    *_, said = fit(tmp_path, data)
+    changes = why.format("changes while the training runs")
+    assert said == [f"no checkpoints are written: {changes}"]
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.walk import Holder, Order, Reached
-from twinrun.containers import is_container, is_hidden_iterator
+from twinrun.checkpoint.walk import Holder, Length, Order, Reached
+from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS, state_of
 from twinrun.hidden_content import PLAIN
 from twinrun.plain_tensors import bare
@@ -37,54 +37,65 @@ from twinrun.plain_tensors import bare
 MOST_BYTES, BLOCKS = 1 << 26, 64  # that are looked at, of each, and in how many places
 
 
-class DataLooks:
-    """A look at what the making of batches and of steps reaches."""
+class _Told:
+    """What loaders, samplers, datasets say themselves, or what is seen of them elsewhere."""
 
-    def __init__(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
-        parts = parts_of(loaders)
+    def __init__(self, parts: Sequence[object]) -> None:
         # These say where they are, and are asked for it; of what they wrap they may say nothing.
-        tell = [part for part in parts if isinstance(part, Stateful)]
-        told = {
+        self.values = {
             id(value)
-            for part in tell
+            for part in parts
+            if isinstance(part, Stateful)
             for name, value in getattr(part, "__dict__", {}).items()
             if name not in WRAPPED
         }
         # The attributes of a stream are seen as positions (see `stream_position`).
-        seen_there = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
+        self._parts = {id(part) for part in parts if isinstance(part, Stateful) or is_stream(part)}
+        self._parts |= {
+            id(kind) for part in parts if isinstance(part, Stateful) for kind in type(part).__mro__
+        }
         # A user's own parts are seen as attributes (see `plain_attributes`).
-        own = {
+        self._names = {
             f"{type(part).__name__}.{name}"
             for part in parts
             if not type(part).__module__.startswith((*OURS, "torch."))
             for name in getattr(part, "__dict__", {})
         }
+
+    def tells(self, found: Reached) -> bool:
+        """Say whether a number or a container is one of these."""
+        owner = id(found.owner)
+        is_seen = owner in self.values or owner in self._parts or found.name in self._names
+        return is_seen or isinstance(found.owner, IterableDataset)
+
+
+class DataLooks:
+    """A look at what the making of batches and of steps reaches."""
+
+    def __init__(self, trainer: pl.Trainer, loaders: Sequence[object]) -> None:
+        parts = parts_of(loaders)
+        told = _Told(parts)
         # Owners and values are kept, so that no others get their numbers.
         self.arrays: dict[tuple[int, str], tuple[object, str]] = {}
         self.numbers: dict[tuple[int, str], tuple[object, object]] = {}
         self.orders: dict[tuple[int, str], tuple[object, dict[object, None]]] = {}
+        self.lengths: dict[tuple[int, str], tuple[object, Length]] = {}
         self.held = HeldObjects()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
-        self._cached: set[tuple[int, str]] = set()  # in containers of what makes batches
         module = trainer.lightning_module
         tensors = [*module.named_parameters(), *module.named_buffers()]
         # What a checkpoint holds is what it is, whatever its values, as long as it is there.
         self._contents = {id(tensor): f"{name} of the module" for name, tensor in tensors}
         for found in reached(trainer, loaders, in_workers=False, seen=self.seen):
-            owner = id(found.owner)
-            is_told = owner in told or owner in seen_there
-            is_told = is_told or found.name in own or isinstance(found.owner, IterableDataset)
+            is_told = told.tells(found)
             if isinstance(found.value, Holder):
                 if not is_told:
                     self.held.add(found)
-                continue
-            if not (is_told and isinstance(found.value, PLAIN)):
-                self._add(found, told)
-                if is_container(found.owner):
-                    self._cached.add((owner, found.name))
+            elif not (is_told and isinstance(found.value, PLAIN)):
+                self._add(found, told.values)
         for found in held_by_data_module(trainer, self.seen):
-            self._add(found, told)
+            self._add(found, told.values)
         known = {*global_generators(), *map(id, generators_of(loaders))}
         for found in held_by_steps(trainer, self.seen):
             self.held.add(found)
@@ -113,6 +124,8 @@ class DataLooks:
             self.arrays[id(owner), name] = owner, content
         elif isinstance(value, PLAIN):
             self.numbers[id(owner), name] = owner, value
+        elif isinstance(value, Length):
+            self.lengths[id(owner), name] = owner, value
         elif isinstance(value, Order):
             self.orders[id(owner), name] = owner, value.keys
 
@@ -127,8 +140,7 @@ class DataLooks:
         for key, (_, content) in now.arrays.items():
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
-            # ASSUME that samples which a dataset collects under way are a cache of what it reads.
-            is_new = known is None and key not in now._cached and self._was_there(key)
+            is_new = known is None and self._was_there(key)
             is_other = known is not None or key in self.numbers
             if is_new or (is_other and known != content):
                 yield f"{key[1]} {why}"
@@ -141,6 +153,10 @@ class DataLooks:
         for key, (_, keys) in now.orders.items():
             known = self.orders[key][1] if key in self.orders else {}
             if [each for each in keys if each in known] != [each for each in known if each in keys]:
+                yield f"{key[1]} {why}"
+        for key, (_, length) in now.lengths.items():
+            # Another container in the place of this one has a key of its own.
+            if self.lengths[key][1] != length if key in self.lengths else self._was_there(key):
                 yield f"{key[1]} {why}"
         for name in self.held.exchanged(now.held, self.seen):
             yield f"{name} {why}"

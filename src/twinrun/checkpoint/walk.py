@@ -59,8 +59,15 @@ class Order(NamedTuple):
     """In their order."""
 
 
+class Length(NamedTuple):
+    """A container's that is too long to be looked at."""
+
+    entries: int
+    """How many there are."""
+
+
 class Reached(NamedTuple):
-    """A generator, an iterator, a plain value, a tensor or an array; a `Holder`, an `Order`."""
+    """A generator, an iterator, a plain value, a tensor or an array, or one of the above."""
 
     owner: object
     """What holds it."""
@@ -173,6 +180,7 @@ class Walk:
         is_deque = isinstance(value, collections.deque)
         size = len(value) if is_deque else size_of(value)
         if size > self._most:
+            yield Reached(value, called, Length(size))
             return
         if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
             yield Reached(value, called, content)

@@ -210,8 +210,12 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
         return
     # The first repeat that diverged: in a later one what a process keeps from repeat to repeat may
     # be another, because of it. Its operations are the ones kept.
-    op = fired[0]
-    same = [other for other in fired if all(other[part] == op[part] for part in SAME)]
+    op = fired[0].copy()
+    # Of tensors in another order any may be the first.
+    parts = [p for p in SAME if p != "parameter" or op["differs_in"] != "tensors"]
+    same = [other for other in fired if all(other[part] == op[part] for part in parts)]
+    if len({other["parameter"] for other in same}) > 1:
+        op["parameter"] = ""
     found["answer"], found["op"], found["fired"] = "located", op, len(same)
     # The operation knows better than the fingerprints of whole steps, and a race may have moved
     # the step that was saved.

@@ -58,7 +58,8 @@ for path in modules:
             if getattr(error, "name", "") == name and "." in name:  # a class in a module
                 name, _, attribute = name.rpartition(".")
                 continue
-            if "pytorch_lightning.cli" not in sys.modules:
+            is_cli = isinstance(error, AttributeError) and error.name == "cli"
+            if is_cli and "pytorch_lightning.cli" not in sys.modules:
                 import pytorch_lightning.cli  # as each command of LightningCLI has
                 continue
             is_whole = False
