@@ -48,6 +48,10 @@ def test_what_is_left_open_is_added_and_nothing_else(monkeypatch, arguments, add
         (["run", "--configfile", "gone.yaml"], ["gone.yaml: there is no such config file"]),
         (["gate", "-n", "--configf=gone.yaml"], ["gone.yaml: there is no such config file"]),
         (
+            ["run", "-n", "all", "mine.yaml"],
+            ["mine.yaml: a config is named by --configfile mine.yaml"],
+        ),
+        (
             ["run", "--configfile", "mine.yaml", "matrix", "folder"],
             [
                 "matrix: there is no such config file; a target stands before --configfile, which "

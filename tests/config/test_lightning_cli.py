@@ -49,6 +49,7 @@ def read(tmp_path, monkeypatch):
 
 
 def test_a_config_becomes_a_workload(read):
+    """Red before: of a logger that a callback asks for nothing said why there is none."""
     found = read(FILE)
     assert found.mistakes == []
     workload = found.config["workloads"]["mine"]
@@ -67,7 +68,7 @@ def test_a_config_becomes_a_workload(read):
     assert found.commands["mine"]["optimizer"]["init_args"] == {"lr": 1e-2}
     assert found.notes == [
         "workloads.mine.cli: train.yaml: left to the variants: accelerator: 'auto', "
-        "enable_progress_bar: false",
+        "enable_progress_bar: false, logger: true",
         "workloads.mine.cli: train.yaml: what your command says in its own code "
         "(trainer_defaults, set_defaults) is not read; --print_config writes a file with all of it "
         "but links and callbacks",

@@ -10,7 +10,7 @@ from example_trainings import VARIANT, WORKLOAD
 from msgspec import convert
 
 from twinrun.config.definitions import Variant, Workload
-from twinrun.training import explain_failure
+from twinrun.training import explain_failure, rehearsal_words
 from twinrun.training.constructors import arguments_of
 from twinrun.training.explain_failure import booleans_as_texts, explained, explained_failure
 from twinrun.training.rehearsal_plan import Part
@@ -191,8 +191,10 @@ def test_the_examples_in_the_docstrings():
     assert found.failed == 0
 
 
-def test_variants_without_a_logger_are_named():
+@pytest.mark.parametrize("owner", [None, "trainer.callbacks.0: LearningRateMonitor"])
+def test_variants_without_a_logger_are_named(monkeypatch, owner):
     """Red before: those of the built-in variants are in no config of the user's."""
+    monkeypatch.setattr(rehearsal_words, "blamed", lambda _: owner)
     variants = {
         f"variants.{name}": Variant(**{**VARIANT, "logging": logging})
         for name, logging in (("serial", False), ("mine", True))

@@ -36,12 +36,15 @@ def start(arguments: Sequence[str]) -> NoReturn:
     """Become Snakemake, with its own arguments.
 
     Raises:
-        TwinrunError: if a config that they name is no file, of which Snakemake has a traceback.
+        TwinrunError: if a config that they name is no file, of which Snakemake has a traceback;
+            if one stands where targets do.
     """
     named = configs_named_by(arguments)
     if absent := [file for file in named if not Path(file).exists() or Path(file).is_dir()]:
         raise TwinrunError("\n".join(map(_absence, absent)))
     is_named = _has(arguments, NAMES_CONFIG)
+    if not is_named and (config := config_as_target(arguments)):
+        raise TwinrunError(f"{config}: a config is named by --configfile {config}")
     if note := note_on_config(is_named=is_named, folder=directory_in(arguments)):
         print(note, file=sys.stderr, flush=True)
     sys.stdout.flush()
@@ -67,6 +70,19 @@ def configs_named_by(arguments: Sequence[str]) -> Iterator[str]:
                 yield value
         elif is_file:
             yield argument
+
+
+def config_as_target(arguments: Sequence[str]) -> str | None:
+    """Return the YAML file that stands where targets do, if one does.
+
+    >>> config_as_target(["--profile", "/dev/null", "all"])
+    """
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        is_yaml = Path(argument).suffix in (".yaml", ".yml")
+        # A word behind an option may be its value.
+        if is_yaml and not before.startswith("-") and Path(argument).is_file():
+            return argument
+    return None
 
 
 def _absence(file: str) -> str:

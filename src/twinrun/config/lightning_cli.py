@@ -253,9 +253,11 @@ class _Reader:
             self._trainer[key] for key in ("properties", "x-instead", "x-without")
         )
         for key, value in trainer.items():
-            if key == "max_epochs" or any(value is d or value == d for d in _usual(key)):
+            if key == "logger" and value is True:  # the default one
+                self.left[key] = value
+            elif key == "max_epochs" or any(value is d or value == d for d in _usual(key)):
                 continue
-            if key in known:
+            elif key in known:
                 is_one = key == "callbacks" and not isinstance(value, list)
                 yield key, [value] if is_one else value
             elif key in LEFT:

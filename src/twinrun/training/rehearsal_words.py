@@ -37,11 +37,13 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
         if words in str(cause):
             return f"module: {meaning}"
     if (owner := blamed(cause)) is not None:
-        return f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
-    what = _hook_of(cause) or what
-    workload = part.training.workload
-    where = user_line(cause, code_of(workload))
-    said = explained_failure(what, cause, workload.hyperparameters, takers, where)
+        said = f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
+        said = f"{said.rstrip('.')}{NO_LOGGER}" if "no logger" in said else said
+    else:
+        workload = part.training.workload
+        where = user_line(cause, code_of(workload))
+        what = _hook_of(cause) or what
+        said = explained_failure(what, cause, workload.hyperparameters, takers, where)
     # Those of the built-in variants are in no config of the user's.
     without = [key.removeprefix("variants.") for key, v in part.used.items() if not v.logging]
     return f"{said} {', '.join(without)}" if said.endswith(NO_LOGGER) and without else said
