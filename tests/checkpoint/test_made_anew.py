@@ -1,5 +1,6 @@
 """What a resumed training makes anew is brought to what it was where the first process began."""
 
+import functools
 import random
 
 import pytest
@@ -502,3 +503,87 @@ def test_a_data_modules_state_is_whole_where_it_is_loaded_again(tmp_path):
     fit(tmp_path / "killed", kill=8, **told)
     found, resumed_at, said = fit(tmp_path / "killed", **told)
     assert (found, resumed_at, said) == (whole, [5], [])
+
+
+class Jitter(torch.nn.Module):
+    """Moves the rows the more, the more it has moved."""
+
+    count = 0
+
+    def forward(self, row):
+        self.count += 1
+        return row + 1e-3 * self.count
+
+
+TIMES = [0]
+
+
+def jitter(row):
+    TIMES[0] += 1
+    return row + 1e-3 * TIMES[0]
+
+
+class Composed:
+    """As torchvision's `Compose([Jitter()])`: an object of a library around one of one's own."""
+
+    def __init__(self, transforms):
+        self.transforms = transforms
+
+    def __call__(self, row):
+        for transform in self.transforms:
+            row = transform(row)
+        return row
+
+
+class Blurs(Composed):
+    """Computes its kernel where it is first used, and says how often it was."""
+
+    kernel, used = None, 0
+
+    def __call__(self, row):
+        self.kernel = torch.full_like(row, 0.5) if self.kernel is None else self.kernel
+        self.used += 1
+        return row * self.kernel
+
+
+for each in (Composed, Blurs):
+    each.__module__ = "collections.abc"  # of the standard library
+
+
+class Moved(Levels):
+    def __init__(self, inputs, targets, transform):
+        super().__init__(inputs, targets)
+        self.transform = transform
+
+    def __getitem__(self, index):
+        row, target = super().__getitem__(index)
+        return self.transform(row), target
+
+
+@pytest.mark.parametrize(
+    ("transform", "name"),
+    [
+        (lambda: Composed([Jitter()]), "Jitter.count"),
+        (lambda: torch.nn.Sequential(Jitter()), "Jitter.count"),
+        (lambda: Composed([jitter]), "TIMES[0]"),
+        (lambda: functools.partial(Composed([jitter])), "TIMES[0]"),
+    ],
+    ids=["object", "module", "function", "partial"],
+)
+def test_ones_own_inside_of_a_librarys_object_is_looked_at(tmp_path, transform, name):
+    """Red before: numbers in it were passed over, and a resumed training had others."""
+
+    class Inside(Curriculum):
+        def setup(self, stage):
+            self.rows = Moved(self.inputs, self.targets, transform())
+
+    _, _, said = fit(tmp_path, data=Inside, minutes=0, max_epochs=3)
+    assert name in "".join(said)
+
+
+def test_what_a_librarys_object_computes_once_is_no_reason(tmp_path):
+    class Blurred(Curriculum):
+        def setup(self, stage):
+            self.rows = Moved(self.inputs, self.targets, Blurs([]))
+
+    assert_resumed(tmp_path, [7], kills=[8], data=Blurred)

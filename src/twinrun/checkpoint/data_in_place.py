@@ -15,6 +15,7 @@ import torch
 import xxhash
 from torch.utils.data import IterableDataset
 
+from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.held_objects import HeldObjects
 from twinrun.checkpoint.looks import digest
 from twinrun.checkpoint.reached import (
@@ -28,7 +29,6 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.checkpoint.walk import Holder, Length, Order, Reached
 from twinrun.containers import is_hidden_iterator
 from twinrun.generators import GENERATORS, state_of
 from twinrun.hidden_content import PLAIN
@@ -62,7 +62,7 @@ class _Told:
             for name in getattr(part, "__dict__", {})
         }
 
-    def tells(self, found: Reached) -> bool:
+    def tells(self, found: Found) -> bool:
         """Say whether a number or a container is one of these."""
         owner = id(found.owner)
         is_seen = owner in self.values or owner in self._parts or found.name in self._names
@@ -81,6 +81,7 @@ class DataLooks:
         self.orders: dict[tuple[int, str], tuple[object, dict[object, None]]] = {}
         self.lengths: dict[tuple[int, str], tuple[object, Length]] = {}
         self.held = HeldObjects()
+        self._of_library: set[tuple[int, str]] = set()
         self.unseen: list[str] = []
         self.seen: dict[int, object] = {}
         module = trainer.lightning_module
@@ -115,13 +116,15 @@ class DataLooks:
 
         self.held.know(self.numbers, self.arrays)
 
-    def _add(self, found: Reached, told: Container[int]) -> None:
-        owner, name, value = found
+    def _add(self, found: Found, told: Container[int]) -> None:
+        owner, name, value = found.owner, found.name, found.value
         if isinstance(value, torch.Tensor | np.ndarray) and id(value) not in told:
             self.seen[id(value)] = value
             content = self._contents.get(id(value)) or _content(value)
             self._contents[id(value)] = content
             self.arrays[id(owner), name] = owner, content
+            if found.is_of_library:
+                self._of_library.add((id(owner), name))
         elif isinstance(value, PLAIN):
             self.numbers[id(owner), name] = owner, value
         elif isinstance(value, Length):
@@ -140,7 +143,8 @@ class DataLooks:
         for key, (_, content) in now.arrays.items():
             # In the place of a plain value it was put there under way.
             known = self.arrays[key][1] if key in self.arrays else None
-            is_new = known is None and self._was_there(key)
+            # ASSUME that what a library's object has only later is what it computes once.
+            is_new = known is None and key not in now._of_library and self._was_there(key)
             is_other = known is not None or key in self.numbers
             if is_new or (is_other and known != content):
                 yield f"{key[1]} {why}"

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from twinrun.checkpoint.found import Found, Holder
 from twinrun.checkpoint.same_code import code_of
-from twinrun.checkpoint.walk import Holder, Reached
 
 Key: TypeAlias = tuple[int, str]
 """The identity of what holds something, and what this is called."""
@@ -28,7 +28,7 @@ class HeldObjects:
         self._inside: dict[int, dict[str, object]] = defaultdict(dict)
         self._contents: dict[int, dict[str, str]] = defaultdict(dict)
 
-    def add(self, found: Reached) -> None:
+    def add(self, found: Found) -> None:
         """Take in what holds others."""
         if isinstance(found.value, Holder):
             key = id(found.owner), found.name

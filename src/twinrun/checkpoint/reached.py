@@ -15,6 +15,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.checkpoint import walk
+from twinrun.checkpoint.found import Found, Holder
 from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
 from twinrun.checkpoint.users_code import attributes_seen, is_users
@@ -22,8 +23,6 @@ from twinrun.checkpoint.walk import (
     DEEPEST,
     LOADED,
     MOST_NAMED,
-    Holder,
-    Reached,
     Walk,
 )
 from twinrun.containers import is_hidden_iterator
@@ -48,7 +47,7 @@ def reached(
     *,
     in_workers: bool = True,
     seen: dict[int, object] | None = None,
-) -> Iterator[Reached]:
+) -> Iterator[Found]:
     """Yield what the making of batches reaches, each once.
 
     Args:
@@ -69,7 +68,7 @@ def reached(
 
 def held_by_data_module(
     trainer: pl.Trainer, seen: dict[int, object] | None = None
-) -> Iterator[Reached]:
+) -> Iterator[Found]:
     """Yield what the attributes of a data module hold, beside plain values, loaders and datasets.
 
     Of a class with a `state_dict` of its own nothing: Lightning keeps what it says.
@@ -90,7 +89,7 @@ def held_by_data_module(
             yield from walked.value(owner, value, f"{type(owner).__name__}.{name}", DEEPEST)
 
 
-def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Reached]:
+def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Found]:
     """Yield what the functions reach that make the steps; see `held_by_data_module`."""
     module = trainer.lightning_module
     schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
@@ -112,11 +111,11 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Reac
         *((f"{type(part).__name__}[{turn}]", part) for turn, part in enumerate(trainer.optimizers)),
         *((f"{type(part).__name__}[{turn}]", part) for turn, part in enumerate(schedulers)),
     ]:
-        yield Reached(trainer, name, Holder(part))
+        yield Found(trainer, name, Holder(part))
     for part in parts:
         yield from walked.functions_of(part)
     if walked.is_cut_short:
-        yield Reached(trainer, "what makes steps", CUT_SHORT)
+        yield Found(trainer, "what makes steps", CUT_SHORT)
 
 
 def generators_reached(
@@ -134,7 +133,7 @@ def generators_reached(
     found = itertools.chain(
         reached(trainer, loaders, seen=seen), held_by_data_module(trainer, seen)
     )
-    for owner, name, value in found:
+    for owner, name, value, _ in found:
         kind = f"{type(value).__module__.partition('.')[0]}'s {type(value).__name__}"
         if isinstance(value, GENERATORS) and id(value) not in known:
             yield f"{name} is a random number generator ({kind})"

@@ -14,13 +14,14 @@ import types
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.stream_position import told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, WRAPPED
 from twinrun.checkpoint.users_code import attributes_seen, is_users, names_in
@@ -45,36 +46,8 @@ _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
-class Holder(NamedTuple):
-    """A container, an object or a function: it may be exchanged for another one."""
-
-    value: object
-    """What it is."""
-
-
-class Order(NamedTuple):
-    """A dictionary's: there may be more entries later."""
-
-    keys: dict[object, None]
-    """In their order."""
-
-
-class Length(NamedTuple):
-    """A container's that is too long to be looked at."""
-
-    entries: int
-    """How many there are."""
-
-
-class Reached(NamedTuple):
-    """A generator, an iterator, a plain value, a tensor or an array, or one of the above."""
-
-    owner: object
-    """What holds it."""
-    name: str
-    """What it is called."""
-    value: object
-    """What it is."""
+def _is_code(value: object) -> bool:
+    return isinstance(value, type | types.FunctionType | types.MethodType)
 
 
 def _is_ours(value: object) -> bool:
@@ -109,7 +82,7 @@ class Walk:
         self._seen = seen  # which keeps them, so that no other object gets their number
         self._most_seen = len(seen) + MOST
 
-    def part(self, part: object, deeper: int) -> Iterator[Reached]:
+    def part(self, part: object, deeper: int) -> Iterator[Found]:
         """Walk a loader, a sampler or a dataset: its functions and, of a user's, all it holds."""
         if part is None or not deeper or not self._is_new(part):
             return
@@ -130,15 +103,22 @@ class Walk:
                 yield from self.value(part, value, called, deeper - 1)
         yield from self._class(type(part), deeper)
 
-    def value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Reached]:
+    def value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Found]:
         """Walk anything else."""
+        before, kind = self._in_library, value if _is_code(value) else type(value)
+        # A transform of one's own in a library's, say.
+        self._in_library *= not is_users(getattr(kind, "__module__", ""))
+        yield from self._value(owner, value, called, deeper)
+        self._in_library = before
+
+    def _value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Found]:
         if isinstance(value, PLAIN):
             # Those of a tokenizer, say, change as it warns, and keep no state.
             if not self._in_library:
-                yield Reached(owner, called, value)
+                yield Found(owner, called, value)
             return
         if isinstance(value, type):
-            yield Reached(owner, called, Holder(value))
+            yield Found(owner, called, Holder(value))
             yield from self._class(value, deeper)
             return
         if _is_ours(value):  # which is made anew, and keeps what it needs
@@ -146,18 +126,18 @@ class Walk:
         # An array that two hold may be exchanged in one of them.
         is_array = isinstance(value, torch.Tensor | np.ndarray)
         if not is_array and not isinstance(value, self._never) and not self._in_library:
-            yield Reached(owner, called, Holder(value))
+            yield Found(owner, called, Holder(value))
         if isinstance(value, self._never) or not deeper or not (self._is_new(value) or is_array):
             return
         is_seen = is_array or isinstance(value, GENERATORS)
         if is_seen or is_hidden_iterator(value):
-            yield Reached(owner, called, value)
+            yield Found(owner, called, value, is_of_library=self._in_library > 0)
         elif is_container(value) or isinstance(value, collections.deque):
             yield from self._entries(value, called, deeper)
         elif isinstance(value, UNORDERED):
             # In no order: those of plain values, and how many there are.
             plain = sorted(repr(item) for item in value if isinstance(item, PLAIN))
-            yield Reached(value, called, content_of_plain(value) or f"{len(value)} {plain}")
+            yield Found(value, called, content_of_plain(value) or f"{len(value)} {plain}")
         elif isinstance(value, weakref.ref):
             yield from self.value(value, value(), f"{called}()", deeper - 1)
         elif isinstance(value, contextvars.ContextVar):
@@ -175,26 +155,27 @@ class Walk:
         else:
             yield from self._object(value, called, deeper)
 
-    def _entries(self, value: Any, called: str, deeper: int) -> Iterator[Reached]:
+    def _entries(self, value: Any, called: str, deeper: int) -> Iterator[Found]:
         """Walk a container; a long one of plain values is one value."""
         is_deque = isinstance(value, collections.deque)
         size = len(value) if is_deque else size_of(value)
         if size > self._most:
-            yield Reached(value, called, Length(size))
+            if not self._in_library:
+                yield Found(value, called, Length(size))
             return
         if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
-            yield Reached(value, called, content)
+            yield Found(value, called, content)
             return
         # A cache keeps its own order, in a class for that.
         if type(value) is dict and not self._in_library:
-            yield Reached(value, called, Order(dict.fromkeys(value)))
+            yield Found(value, called, Order(dict.fromkeys(value)))
         for key, item in enumerate(value) if is_deque else entries(value):
             yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
 
-    def _object(self, value: object, called: str, deeper: int) -> Iterator[Reached]:
+    def _object(self, value: object, called: str, deeper: int) -> Iterator[Found]:
         attributes, kind = attributes_seen(value), type(value)
         if not attributes and (content := content_of(value)) is not None:
-            yield Reached(value, called, content)
+            yield Found(value, called, content)
             return
         is_of_library = not is_users(kind.__module__)
         is_of_library &= not isinstance(value, _NAMESPACES)
@@ -210,7 +191,7 @@ class Walk:
         """Whether it came to as many objects as are looked at."""
         return len(self._seen) >= self._most_seen
 
-    def functions_of(self, part: object) -> Iterator[Reached]:
+    def functions_of(self, part: object) -> Iterator[Found]:
         """Walk the class of a part, its hooks, and the functions among its attributes."""
         if _is_ours(part):
             return
@@ -228,7 +209,7 @@ class Walk:
                 yield from self.value(part, value, called, DEEPEST)
         yield from self._class(type(part), DEEPEST)
 
-    def function(self, function: types.FunctionType, deeper: int) -> Iterator[Reached]:
+    def function(self, function: types.FunctionType, deeper: int) -> Iterator[Found]:
         """Walk what a function holds, and the globals that it names."""
         before, self._most = self._most, sys.maxsize
         name = function.__qualname__
@@ -245,7 +226,7 @@ class Walk:
             yield from self._named_in(function, deeper)
         self._most = before
 
-    def _named_in(self, function: types.FunctionType, deeper: int) -> Iterator[Reached]:
+    def _named_in(self, function: types.FunctionType, deeper: int) -> Iterator[Found]:
         """Walk the globals that a user's function names, in its own file or another one."""
         names, known = set(names_in(function.__code__)), function.__globals__
         modules = {}
@@ -272,7 +253,7 @@ class Walk:
                 else:
                     yield from self.value(module, held, f"{called}.{inner}", deeper - 1)
 
-    def _class(self, kind: type, deeper: int) -> Iterator[Reached]:
+    def _class(self, kind: type, deeper: int) -> Iterator[Found]:
         """Walk the methods and attributes of a user's class."""
         # A callback that says what is to be kept says that all else is not.
         if issubclass(kind, pl.Callback) and not kind.state_dict.__module__.startswith(OURS):
