@@ -9,6 +9,7 @@ What pip takes depends on the network, on its cache and on the size of torch's b
 options by its own variables (PIP_CONSTRAINT, PIP_INDEX_URL).
 """
 
+import argparse
 import os
 import shlex
 import subprocess
@@ -21,7 +22,11 @@ ROOT = Path(__file__).absolute().parents[2]
 
 def main() -> None:
     """Print a row for each step."""
-    folder = Path(sys.argv[1]).absolute()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder.absolute()
     repository, programs = folder / "repository", folder / "environment/bin"
     repository.mkdir(parents=True)
     guide = (ROOT / "docs/audit-your-module.md").read_text()

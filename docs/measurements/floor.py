@@ -12,6 +12,7 @@ All are measured in turn, round by round; ratios are medians over the rounds wit
 interval. With one thread the clock is that of the processor, which other load disturbs less.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -203,8 +204,15 @@ def made(initial: InitialState, variant: Variant, phases: tuple[Phase, ...]) -> 
     return timed
 
 
-def main(dataset: str, python_with_jax: str = "") -> None:
+def main() -> None:
     """Measure all and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dataset")
+    parser.add_argument("python_with_jax", nargs="?", default="")
+    given = parser.parse_args()
+    dataset, python_with_jax = given.dataset, given.python_with_jax
     settings = resolve(yaml.safe_load((ROOT / "config.yaml").read_text()), SCHEMA, gpus=0)
     cases: list[Case] = []
     for workload, plain, fast, phases in (
@@ -269,4 +277,4 @@ def of_floor(calls: list[Call], threads: int, clock: Callable[[], float]) -> Mea
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -8,6 +8,7 @@ It needs JAX alone, best in an environment of its own: `python -m venv jax`, the
 CPU seconds that they took.
 """
 
+import argparse
 import os
 import sys
 import time
@@ -15,8 +16,15 @@ import time
 REACH, RATE, SIZES = 3.0, 0.08, ((2, 20), (20, 5), (5, 1))
 
 
-def main(points: int, threads: int) -> None:
+def main() -> None:
     """Answer until standard input ends."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("points", type=int)
+    parser.add_argument("threads", type=int)
+    given = parser.parse_args()
+    points, threads = given.points, given.threads
     # Before JAX starts its threads: it has one for each core that it may use.
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:threads]))
@@ -80,4 +88,4 @@ def main(points: int, threads: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

@@ -15,6 +15,7 @@ Each in a process of its own, in FOLDER, which takes 5 GB; all of them if none i
 compared or located is so in a fresh process, as by the workflow.
 """
 
+import argparse
 import itertools
 import json
 import multiprocessing
@@ -420,7 +421,13 @@ def _alone(name: str, folder: Path) -> None:
 
 def main() -> None:
     """Measure and print."""
-    folder, names = Path(sys.argv[1]), sys.argv[2:] or list(CASES)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("case", nargs="*", choices=[*CASES, []])
+    given = parser.parse_args()
+    folder, names = given.folder, given.case or list(CASES)
     print(
         f"Python {platform.python_version()}, torch {torch.__version__}, pytorch-lightning "
         f"{pl.__version__}, NumPy {np.__version__}"

@@ -6,9 +6,9 @@ Each contest draws the values of every seed anew, from normal distributions, and
 study noise the distances of all its runs; no network is trained.
 """
 
+import argparse
 import math
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable
 from statistics import NormalDist
@@ -411,7 +411,11 @@ def _ranking(values: list[list[float]]) -> Ranking:
 
 def main() -> None:
     """Simulate and print."""
-    contests = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("contests", type=int, nargs="?", default=1000)
+    contests = parser.parse_args().contests
     for own in (0.05, 0.2):
         shares = [f"{told_by_samples(contests, seeds=s, own=own):.1%}" for s in (3, 5, 10)]
         print(

@@ -3,7 +3,7 @@
 python docs/measurements/operations.py results/data/digits.npz
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import torch
@@ -22,8 +22,13 @@ SHOWN = 6  # operations
 STEPS = 20
 
 
-def main(dataset: str) -> None:
+def main() -> None:
     """Print the milliseconds a step of each phase and variant, then of its largest operations."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dataset")
+    dataset = parser.parse_args().dataset
     settings = resolve(yaml.safe_load((ROOT / "config.yaml").read_text()), SCHEMA, gpus=0)
     torch.set_num_threads(2)
     initial = InitialState(
@@ -53,4 +58,4 @@ def main(dataset: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -12,9 +12,9 @@ machine that is shared. `--gpu` trains on a GPU, where the hash runs behind the 
 trainings with and without tracing are compared, each at least 200 steps long.
 """
 
+import argparse
 import os
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -40,8 +40,15 @@ from twinrun.workloads.peaks import Peaks, PeaksGrid
 
 LEFT_OUT = 3  # steps, of which one is plain, one compiles and one allocates
 STEPS_ON_GPU = 200
-IS_CPU, IS_GPU = "--cpu" in sys.argv, "--gpu" in sys.argv
-clock = time.process_time if IS_CPU else time.perf_counter
+PARSER = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
+PARSER.add_argument("dataset")
+PARSER.add_argument("case", nargs="*")
+PARSER.add_argument("--cpu", action="store_true")
+PARSER.add_argument("--gpu", action="store_true")
+GIVEN = PARSER.parse_args()
+clock = time.process_time if GIVEN.cpu else time.perf_counter
 HOOKS = ("on_train_batch_start", "on_before_optimizer_step", "on_train_batch_end")
 
 
@@ -228,7 +235,7 @@ ON_GPU = {
 def train(made: Made, variant: Variant, epochs: int, callbacks: list[pl.Callback]) -> None:
     """Train on the batches."""
     module, batches = made
-    torch.set_num_threads(1 if IS_CPU else variant.threads)
+    torch.set_num_threads(1 if GIVEN.cpu else variant.threads)
     trainer = pl.Trainer(
         accelerator=variant.accelerator,
         devices=1,
@@ -266,22 +273,21 @@ def ratio(case: Case, path: str, variant: Variant) -> float:
 
 def main() -> None:
     """Measure and print."""
-    path, *names = (argument for argument in sys.argv[1:] if "--" not in argument)
     settings = yaml.safe_load(SCHEMA.read_text())["properties"]["variants"]["additionalProperties"]
     defaults = {name: entry["default"] for name, entry in settings["properties"].items()}
     print("| a traced step takes so many times as long | median | over the trainings |")
     print("| --- | --- | --- |")
     with own_cache() as cache:
         os.environ |= cache
-        cases, accelerator = (ON_GPU, "gpu") if IS_GPU else (CASES, "cpu")
-        measure = ratio_of_trainings if IS_GPU else ratio
-        for name in names or cases:
+        cases, accelerator = (ON_GPU, "gpu") if GIVEN.gpu else (CASES, "cpu")
+        measure = ratio_of_trainings if GIVEN.gpu else ratio
+        for name in GIVEN.case or cases:
             case = cases[name]
             given = {**defaults, "accelerator": accelerator, "deterministic": False}
             given |= case.settings
             variant = convert(given, Variant)
             pl.seed_everything(1, verbose=False)
-            ratios = [measure(case, path, variant) for _ in range(case.rounds)]
+            ratios = [measure(case, GIVEN.dataset, variant) for _ in range(case.rounds)]
             low, high = min(ratios), max(ratios)
             middle = statistics.median(ratios)
             print(f"| {name} | {middle:.3f} | {low:.3f} to {high:.3f} |", flush=True)
