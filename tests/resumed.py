@@ -35,15 +35,17 @@ def every(count):
 def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callbacks=(), **options):
     """Train in this process, from the last checkpoint where there is one."""
     pl.seed_everything(1, verbose=False)
-    said = []
+    said, tracer = [], Tracer()
+    tracer.keep_in(folder / "trace")
     kept = Resumable(
         folder,
         minutes=options.pop("minutes", 1000),
         in_epoch=in_epoch,
         say=said.append,
         fingerprint=fingerprint_tree,
+        trained_otherwise=tracer.trained_otherwise,
     )
-    tracer, metrics, module = Tracer(), EpochMetrics(), module()
+    metrics, module = EpochMetrics(), module()
     trainer = pl.Trainer(
         callbacks=[kept, tracer, metrics, *callbacks, Kill(kill)],
         logger=False,

@@ -5,6 +5,7 @@ measured or walked (e3nn's `Irreps` is a tuple without a length), and an object 
 list that is none.
 """
 
+import collections
 import io
 import sys
 import types
@@ -45,6 +46,8 @@ def entries(container: Container) -> list[tuple[object, object]]:
     >>> entries({"a": 1}), entries([2])
     ([('a', 1)], [(0, 2)])
     """
+    if issubclass(type(container), collections.OrderedDict):  # it has an order of its own
+        return list(collections.OrderedDict.items(container))  # pyrefly: ignore[bad-argument-type]
     if issubclass(type(container), dict):
         return list(dict.items(container))  # pyrefly: ignore[bad-argument-type]
     return list(enumerate(_kind(container).__iter__(container)))

@@ -14,6 +14,8 @@ from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.stream_position import positions_of
+from twinrun.checkpoint.whole_state import Saving
+from twinrun.errors import TwinrunError
 from twinrun.process.determinism import rng_states
 
 
@@ -26,9 +28,13 @@ def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
         key: of what `Resumable` adds to it.
 
     Raises:
-        TwinrunError: if it holds more than data.
+        TwinrunError: if it holds more than data, or a hook that saves it changes what is trained.
     """
+    saving = Saving(trainer, trainer.lightning_module)
     whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+    if (changed := saving.undo()) is not None:
+        raise TwinrunError(f"{changed} changes where a checkpoint is saved (on_save_checkpoint)")
+    whole[key]["whole"] = saving.state
     trainer.strategy.checkpoint_io.save_checkpoint(whole, path)
     # Before it replaces an older one: `fit` loads it with weights_only=True.
     left_out.add_left_out(path, as_data(path), trainer.lightning_module, key=key)

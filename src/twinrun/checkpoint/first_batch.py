@@ -1,4 +1,7 @@
-"""The first batch behind a checkpoint: remembered with it, and compared where it is used."""
+"""The first batch behind a checkpoint: remembered with it, and compared where it is used.
+
+And the steps behind it that a killed process had trained, which have to be the same again.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +19,11 @@ class FirstBatch:
     """Each worker remembers its own, and compares it."""
 
     def __init__(
-        self, folder: Folder, fingerprint: Callable[[object], int] | None, together: Together
+        self,
+        folder: Folder,
+        fingerprint: Callable[[object], int] | None,
+        together: Together,
+        trained_otherwise: Callable[[], str | None] | None,
     ) -> None:
         """Wait for a checkpoint that is written or used.
 
@@ -24,7 +31,9 @@ class FirstBatch:
             folder: of the checkpoints.
             fingerprint: of a batch; None looks at none.
             together: the workers.
+            trained_otherwise: says how the last step is not what it was before the stop.
         """
+        self._trained_otherwise = trained_otherwise or (lambda: None)
         self._folder, self._fingerprint, self._together = folder, fingerprint, together
         self.compiled = OwnCompiled()
 
@@ -44,6 +53,8 @@ class FirstBatch:
 
     def comes(self, batch: object) -> str | None:
         """Remember a batch, or compare it; return why it is not the one that was remembered."""
+        if (other := self._trained_otherwise()) is not None:
+            return other
         expected, self._folder.expected = self._folder.expected, None
         if (unlike := self.compiled.unlike(batch)) is not None:
             return unlike  # of one worker alone: several have no such checkpoint
@@ -59,7 +70,7 @@ class FirstBatch:
         """Return why an epoch should not have ended, if a batch was to come before that."""
         self._folder.note_batch(None)
         if self._folder.expected is None:
-            return None
+            return self._trained_otherwise()
         return f"{ELSEWHERE}: no batch came after the stop"
 
 

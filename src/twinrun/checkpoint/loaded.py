@@ -16,6 +16,7 @@ from pytorch_lightning.trainer.connectors import checkpoint_connector
 
 from twinrun.checkpoint import best_models
 from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
+from twinrun.checkpoint.whole_state import load_optimizers
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.machine_faults import is_machine_fault
 
@@ -51,7 +52,7 @@ class Loaded:
             for name, saved in self._held["state_dict"].items():
                 if name in own and _is_like(own[name], saved):
                     own[name].copy_(saved)
-        trainer.strategy.load_optimizer_state_dict(copy.deepcopy(self._held))
+        load_optimizers(trainer, self._held["optimizer_states"])
         for config, state in zip(
             trainer.lr_scheduler_configs, self._held["lr_schedulers"], strict=True
         ):

@@ -39,11 +39,13 @@ def digest(value: object) -> str:
     Of a sparse, nested or quantised tensor the parts that it is made of; one of the device "meta"
     has no values.
     """
-    kind, content = type(value).__name__, hashlib.sha256()
+    kind, content = type(value).__name__, xxhash.xxh3_128()
     if isinstance(value, torch.Tensor):
         value = bare(value)
         shape = "nested" if value.is_nested else tuple(value.shape)
-        kind = f"{value.dtype} {value.layout} {shape}"
+        is_strided = value.layout is torch.strided and not value.is_nested
+        order = value.stride() if is_strided else ""
+        kind = f"{value.dtype} {value.layout} {shape} {order} {value.requires_grad}"
         for part in [] if value.is_meta else plain_tensors(value.detach().cpu()):
             flat = part.resolve_conj().resolve_neg().contiguous().reshape(-1)
             content.update(flat.view(torch.uint8).numpy().data)

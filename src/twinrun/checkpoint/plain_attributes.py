@@ -15,6 +15,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from torchmetrics import Metric
 
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
 from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
@@ -155,8 +156,12 @@ def looked_at(part: torch.nn.Module) -> dict[str, object]:
     if not type(part).__module__.startswith(LIBRARIES):
         return {**own, **flags}
     # A library's numbers may be changed by others; a metric's states are in no state_dict.
-    kinds = (*PLAIN, torch.Tensor) if type(part).__module__.startswith("torchmetrics.") else PLAIN
+    is_metric = type(part).__module__.startswith("torchmetrics.")
+    kinds = (*PLAIN, torch.Tensor) if is_metric else PLAIN
     states = {*vars(part).get("_defaults", ()), "_update_count"}
+    if isinstance(part, Metric):  # a place in a window, which no state has
+        hidden = {name for name, value in own.items() if isinstance(value, kinds)}
+        states |= hidden - set_by(Metric, ("torchmetrics.",))
     plain = {
         name: value
         for name, value in own.items()

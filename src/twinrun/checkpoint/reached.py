@@ -114,6 +114,8 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Foun
         yield Found(trainer, name, Holder(part))
     for part in parts:
         yield from walked.functions_of(part)
+    # A step may call a method of it.
+    yield from walked.class_of(vars(trainer).get("datamodule"))
     if walked.is_cut_short:
         yield Found(trainer, "what makes steps", CUT_SHORT)
 

@@ -15,6 +15,7 @@ from twinrun.checkpoint.refusals import generators_of, loaders_of
 from twinrun.checkpoint.replayed_data import training_loaders
 from twinrun.checkpoint.stream_position import put_back, put_back_in_epoch
 from twinrun.checkpoint.together import Together
+from twinrun.checkpoint.whole_state import unlike, whole_state
 from twinrun.process.determinism import restore_rng_states
 
 ELSEWHERE = "data: the data does not go on where it was"
@@ -44,7 +45,7 @@ def restore(
     put_back_metrics(trainer, state["metrics"], module.device)
     _restore(trainer, module, state)
     together.load(state["worker"])
-    return None
+    return _elsewhere(trainer, module, state)
 
 
 def begin_as_before(trainer: pl.Trainer, state: Mapping[str, Any], found: KeptBeside) -> str | None:
@@ -113,7 +114,14 @@ def restore_mid_epoch(
     if others := before.changed_keys(trainer) - saved:
         name = min(others).rpartition(" ")[2]
         return f"{name} is not as it was, though it had not changed before the stop"
-    return None
+    return _elsewhere(trainer, module, state)
+
+
+def _elsewhere(
+    trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
+) -> str | None:
+    other = unlike(state["whole"], whole_state(trainer, module))
+    return None if other is None else f"{other} is not what it was where the checkpoint was taken"
 
 
 def _have_validation_data(trainer: pl.Trainer, are_there: bool) -> None:

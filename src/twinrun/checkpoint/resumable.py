@@ -42,10 +42,7 @@ LEAVE = -1  # beside whether a checkpoint is due: the epoch is too short for one
 
 
 class Resumable(pl.Callback):
-    """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not.
-
-    Costs a look at the clock with each batch, and at each batch from when one may be due.
-    """
+    """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not."""
 
     def __init__(
         self,
@@ -57,6 +54,7 @@ class Resumable(pl.Callback):
         say: Callable[[str], None] = print,
         fingerprint: Callable[[object], int] | None = fingerprint_of_batch,
         together: Together | None = None,
+        trained_otherwise: Callable[[], str | None] | None = None,
     ) -> None:
         """Write nothing yet.
 
@@ -69,6 +67,7 @@ class Resumable(pl.Callback):
             say: takes sentences about checkpoints that cannot be used or written.
             fingerprint: of a batch, by which it is known again; None does not look at the first.
             together: the workers, where several train one network.
+            trained_otherwise: says how the last step is not what it was before the stop, if it is.
         """
         self._together = together or Alone()
         self._folder = Folder(folder, identity or {}, say, self._together)
@@ -82,7 +81,7 @@ class Resumable(pl.Callback):
         self._attributes: Attributes = {}
         self._shapes, self._told = TensorShapes(), dict[str, str]()
         self._fingerprint = fingerprint or fingerprint_of_batch
-        self._first_batch = FirstBatch(self._folder, fingerprint, self._together)
+        self._first_batch = FirstBatch(self._folder, fingerprint, self._together, trained_otherwise)
         self._epoch: RunningEpoch | None = None
 
     @property

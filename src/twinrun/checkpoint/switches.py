@@ -17,6 +17,7 @@ _CHOOSING += tuple(
     f"backends.cuda.matmul.allow_{dtype}_reduced_precision_reduction" for dtype in ("fp16", "bf16")
 )
 _CHOOSING += ("backends.cuda.matmul.allow_fp16_accumulation",)
+_AUTOCAST = ("cpu", "cuda")
 _TINY = 1e-323  # the number of torch's documentation of `set_flush_denormal`
 
 
@@ -33,6 +34,9 @@ def switches() -> dict[str, object]:
         ),
         "set_float32_matmul_precision": matmul_precision(),
         "set_num_threads": torch.get_num_threads(),
+        "set_autocast_enabled": [torch.is_autocast_enabled(device) for device in _AUTOCAST],
+        "set_autocast_dtype": [torch.get_autocast_dtype(device) for device in _AUTOCAST],
+        "set_autocast_cache_enabled": torch.is_autocast_cache_enabled(),
         "backends.mha.set_fastpath_enabled": torch.backends.mha.get_fastpath_enabled(),
         "backends.cuda.enable_flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
         "backends.cuda.enable_mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),

@@ -85,11 +85,13 @@ def _attributes(owner: object) -> Mapping[str, object]:
     return found
 
 
-def _inside(value: object) -> Iterator[object]:
+def _inside(value: object, deeper: int = MOST_DEEP) -> Iterator[object]:
     yield value
-    # One level, and short lists only: a dataset may hold millions of samples in them.
-    if is_container(value) and (isinstance(value, dict) or size_of(value) <= MOST_LOOKED_AT):
-        yield from (item for _, item in entries(value))
+    # Short lists only, and of long ones no more: a dataset may hold millions of samples in them.
+    if deeper and is_container(value):
+        is_short = size_of(value) <= MOST_LOOKED_AT
+        for _, item in entries(value) if is_short or isinstance(value, dict) else ():
+            yield from _inside(item, deeper - 1 if is_short else 0)
 
 
 class _Pickler(pickle.Pickler):

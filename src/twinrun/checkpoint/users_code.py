@@ -42,3 +42,15 @@ def names_in(code: types.CodeType) -> Iterator[str]:
             yield from names_in(constant)
         elif isinstance(constant, str) and all(map(str.isidentifier, constant.split("."))):
             yield constant
+
+
+def functions_in(value: object) -> tuple[object, ...]:
+    """Return the functions that an attribute of a class is made of, or what else it is."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    return (value.__func__ if isinstance(value, staticmethod | classmethod) else value,)
+
+
+def is_code(value: object) -> bool:
+    """Say whether a value is a class, a function or a method."""
+    return isinstance(value, type | types.FunctionType | types.MethodType)

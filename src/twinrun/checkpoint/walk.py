@@ -24,7 +24,13 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from twinrun.checkpoint.found import Found, Holder, Length, Order
 from twinrun.checkpoint.stream_position import told_anew
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS, WRAPPED
-from twinrun.checkpoint.users_code import attributes_seen, is_users, names_in
+from twinrun.checkpoint.users_code import (
+    attributes_seen,
+    functions_in,
+    is_code,
+    is_users,
+    names_in,
+)
 from twinrun.containers import (
     entries,
     is_container,
@@ -44,10 +50,6 @@ _OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_con
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
-
-
-def _is_code(value: object) -> bool:
-    return isinstance(value, type | types.FunctionType | types.MethodType)
 
 
 def _is_ours(value: object) -> bool:
@@ -79,6 +81,7 @@ class Walk:
         self._most = most
         self._never = (*_NEVER, *without)
         self._in_library = 0  # objects of libraries inside each other
+        self._helpers: dict[int, object] = {}  # whose classes were walked; kept, as `seen`
         self._seen = seen  # which keeps them, so that no other object gets their number
         self._most_seen = len(seen) + MOST
 
@@ -105,7 +108,7 @@ class Walk:
 
     def value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Found]:
         """Walk anything else."""
-        before, kind = self._in_library, value if _is_code(value) else type(value)
+        before, kind = self._in_library, value if is_code(value) else type(value)
         # A transform of one's own in a library's, say.
         self._in_library *= not is_users(getattr(kind, "__module__", ""))
         yield from self._value(owner, value, called, deeper)
@@ -119,7 +122,7 @@ class Walk:
             return
         if isinstance(value, type):
             yield Found(owner, called, Holder(value))
-            yield from self._class(value, deeper)
+            yield from self._class(value, deeper, is_made_again=True)
             return
         if _is_ours(value):  # which is made anew, and keeps what it needs
             return
@@ -166,8 +169,7 @@ class Walk:
         if size > MOST_NAMED and (content := content_of_plain(value)) is not None:
             yield Found(value, called, content)
             return
-        # A cache keeps its own order, in a class for that.
-        if type(value) is dict and not self._in_library:
+        if type(value) in (dict, collections.OrderedDict) and not self._in_library:
             yield Found(value, called, Order(dict.fromkeys(value)))
         for key, item in enumerate(value) if is_deque else entries(value):
             yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
@@ -198,6 +200,7 @@ class Walk:
         hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
         for name, value in {**attributes_seen(part), **hooks}.items():
             called = f"{type(part).__name__}.{name}"
+            yield from self._classes_in(value, DEEPEST)
             if name.endswith("_hooks") and isinstance(value, dict):
                 # Each in its turn: one that is registered anew has another number.
                 for turn, hook in enumerate(value.values()):
@@ -253,8 +256,28 @@ class Walk:
                 else:
                     yield from self.value(module, held, f"{called}.{inner}", deeper - 1)
 
-    def _class(self, kind: type, deeper: int) -> Iterator[Found]:
-        """Walk the methods and attributes of a user's class."""
+    def _classes_in(self, value: object, deeper: int) -> Iterator[Found]:
+        """Walk the classes of the helpers that a part holds: their attributes are looked at so."""
+        if isinstance(value, (*self._never, *PLAIN, torch.Tensor, np.ndarray)) or not deeper:
+            return
+        if is_container(value):
+            inside = entries(value) if size_of(value) <= MOST_NAMED else []
+            for _, item in inside:
+                yield from self._classes_in(item, deeper - 1)
+        elif isinstance(value, type):
+            yield from self._class(value, deeper, is_made_again=True)
+        elif is_users(type(value).__module__) and id(value) not in self._helpers:
+            self._helpers[id(value)] = value
+            yield from self._class(type(value), deeper)
+            for item in attributes_seen(value).values():
+                yield from self._classes_in(item, deeper - 1)
+
+    def class_of(self, part: object) -> Iterator[Found]:
+        """Walk the class of a part, whose attributes are another one's matter."""
+        yield from self._class(type(part), DEEPEST)
+
+    def _class(self, kind: type, deeper: int, *, is_made_again: bool = False) -> Iterator[Found]:
+        """Walk the methods and attributes of a user's class, of which steps may make objects."""
         # A callback that says what is to be kept says that all else is not.
         if issubclass(kind, pl.Callback) and not kind.state_dict.__module__.startswith(OURS):
             return
@@ -263,12 +286,13 @@ class Walk:
             if not is_users(base.__module__) or not self._is_new(base):
                 continue
             for name, value in vars(base).items():
-                plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-                if isinstance(plain, types.FunctionType):
-                    if name not in _MADE_ONCE and self._is_new(plain):
-                        yield from self.function(plain, deeper - 1)
-                elif not name.startswith("__") and not isinstance(plain, type | property):
-                    yield from self.value(base, plain, f"{base.__name__}.{name}", deeper - 1)
+                for plain in functions_in(value):
+                    if isinstance(plain, types.FunctionType):
+                        is_called = is_made_again or name not in _MADE_ONCE
+                        if is_called and self._is_new(plain):
+                            yield from self.function(plain, deeper - 1)
+                    elif plain is not None and not name.startswith("__"):
+                        yield from self.value(base, plain, f"{base.__name__}.{name}", deeper - 1)
         self._most = before
 
     def _is_new(self, value: object) -> bool:

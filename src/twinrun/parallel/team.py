@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytorch_lightning as pl
 from pytorch_lightning.strategies import DDPStrategy
@@ -32,6 +32,14 @@ class Team:
         self.strategy: str | DDPStrategy = "auto"
         self.together: Together = Alone()
         """The workers, as checkpoints need them."""
+
+    def trained_otherwise(self, variant: Variant) -> Callable[[], str | None] | None:
+        """Return what compares steps with those before a stop, where they have to be the same.
+
+        A GPU's kernels may compute otherwise each time; of several workers the first traces alone.
+        """
+        repeats = variant.accelerator == "cpu" or variant.deterministic
+        return self.tracer.trained_otherwise if repeats and self.together.count == 1 else None
 
     def communication(self) -> float:
         """Return the seconds that workers exchanged or waited, from the last call to a step's end.

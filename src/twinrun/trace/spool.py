@@ -13,6 +13,9 @@ import xxhash
 from twinrun.errors import TwinrunError
 
 PART = 16_384  # rows that are read at once
+AT_ONCE = (
+    256  # rows behind a checkpoint that are on the disk as they come, whatever ends the process
+)
 
 
 class SpoolState(TypedDict):
@@ -36,6 +39,7 @@ class Spool:
         self._bytes = 0
         self._digest = xxhash.xxh3_64()
         self._file: BinaryIO | None = None
+        self._at_once = 0  # bytes, up to which each row is written as it comes
 
     def __len__(self) -> int:
         return self._bytes // self.dtype.itemsize
@@ -46,6 +50,8 @@ class Spool:
         self._opened().write(raw)
         self._digest.update(raw)
         self._bytes += len(raw)
+        if self._bytes <= self._at_once:
+            self._opened().flush()
 
     def read(self, start: int = 0, count: int | None = None) -> np.ndarray:
         """Return rows, from one on; all that follow if no number is given."""
@@ -70,7 +76,18 @@ class Spool:
             file = self._opened()
             file.flush()
             os.fsync(file.fileno())
+        self._at_once = self._bytes + AT_ONCE * self.dtype.itemsize
         return {"bytes": self._bytes, "digest": self._digest.hexdigest()}
+
+    def later_than(self, state: SpoolState) -> np.ndarray:
+        """Return rows that the file has behind those of `state`: PART of them at most."""
+        path, size = cast(Path, self._path), self.dtype.itemsize
+        if not path.is_file():
+            return np.empty(0, dtype=self.dtype)
+        with path.open("rb") as file:
+            file.seek(state["bytes"])
+            raw = file.read(PART * size)
+        return np.frombuffer(raw[: len(raw) // size * size], dtype=self.dtype)
 
     def resume(self, state: SpoolState) -> None:
         """Go on after the rows of `state`; rows that came later are dropped.
@@ -91,6 +108,7 @@ class Spool:
                 f"folder {path.parents[1]} and the run is trained from its beginning"
             )
         self._bytes, self._digest = state["bytes"], digest
+        self._at_once = self._bytes + AT_ONCE * self.dtype.itemsize
         if state["bytes"]:
             os.truncate(path, state["bytes"])
             self._file = path.open("r+b")

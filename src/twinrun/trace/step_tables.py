@@ -22,7 +22,7 @@ from twinrun.trace.columns import Columns, Found
 from twinrun.trace.hash_kinds import KIND, HashKinds
 from twinrun.trace.optimizer_settings import SETTING, SettingsTrace
 from twinrun.trace.spool import Spool
-from twinrun.trace.step_row import RECORD, StepRow, row_of, table_of
+from twinrun.trace.step_row import FINGERPRINTS, RECORD, StepRow, row_of, table_of
 
 if TYPE_CHECKING:  # a run imports it when it writes its tables
     import pandas as pd
@@ -62,6 +62,8 @@ class StepTables:
         self._skipped = 0
         self._first = self._every = 0
         self._room = MOST_SAMPLES
+        # The first rows behind a checkpoint that a killed process left, and where they begin.
+        self._killed, self._resumed_at = np.empty(0, dtype=RECORD), 0
         self._columns = {of: Columns() for of in _WIDTHS}
         self._initial: dict[str, list[int]] = {key: [] for key in INITIAL}
         self.settings = SettingsTrace(self._spools["settings"])
@@ -100,6 +102,19 @@ class StepTables:
         """Return the row of the last step."""
         steps = self._spools["steps"]
         return row_of(steps.read(len(steps) - 1)[0])
+
+    def trained_otherwise(self) -> str | None:
+        """Say where the last step is not what a process had trained that was killed behind it."""
+        steps = self._spools["steps"]
+        index = len(steps) - 1 - self._resumed_at
+        if not 0 <= index < len(self._killed):
+            return None
+        now, before = steps.read(len(steps) - 1)[0], self._killed[index]
+        # Of a NaN the fingerprint speaks; the workers' own gradients are several workers' matter.
+        told = (name for name in FINGERPRINTS if name != "own_gradients")
+        if (name := next((name for name in told if now[name] != before[name]), None)) is None:
+            return None
+        return f"step {now['step']} is another one than before the stop (`{name}` in steps.csv)"
 
     def add_details(self, step: int, rows: Mapping[str, Sequence[int]]) -> None:
         """Add the fingerprints of single tensors and generators, if this step is to have them."""
@@ -237,6 +252,8 @@ class StepTables:
             self._sample = self._spool("sample", state["sample_dtype"])
         for name, spool in self._all().items():
             if self._folder is not None and "files" in state:
+                if name == "steps":
+                    self._killed = spool.later_than(state["files"][name])
                 if name in state["files"]:  # an older version has no `kinds`
                     spool.resume(state["files"][name])
             elif name in state.get("bytes", {}):
@@ -249,6 +266,7 @@ class StepTables:
         }
         self.settings.load(**state["settings"])
         self.kinds.load()
+        self._resumed_at = len(self._spools["steps"])
 
     def close(self) -> None:
         """Close the files."""

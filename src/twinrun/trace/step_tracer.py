@@ -66,17 +66,15 @@ class Tracer(pl.Callback):
         self.host_step: int | None = None
         """The step that is fingerprinted on the host; None for the first one that is traced."""
         self.own_kind = 0
-        """By which hash `own_gradients` was taken: see `hash_kinds`."""
-        self._taken = StepFingerprints()
+        """By which hash `own_gradients` was taken."""
+        self._taken, self._batch = StepFingerprints(), BatchPrints()
         self._sampled = ParameterSample({})
-        self._batch = BatchPrints()
         self._start: dict[str, Print] = {}
         self._rng_states: dict[str, Print] = {}
         self._gradients: dict[str, Print] = {}
         self._folder: Path | None = None
         self._tables = StepTables()
-        self._traces_cuda = False
-        self._is_noted = False
+        self._traces_cuda = self._is_noted = False
         self._updates: Updates | None = None
         self._between: BetweenSteps | None = None
         self._parameters: dict[str, Print] = {}
@@ -104,10 +102,9 @@ class Tracer(pl.Callback):
 
     @property
     def now(self) -> Now | None:
-        """Where the training is; None before the first step of this process."""
+        """Where the training is; None before the first step. On a GPU it waits for the step."""
         if not self.losses.epoch:
             return None
-        # Read only now: on a GPU it waits for the step.
         return Now(self.steps, self.losses.epoch, self.losses.last())
 
     @property
@@ -163,9 +160,9 @@ class Tracer(pl.Callback):
             return
         self._taken.on_host = self.steps + 1 == (self.host_step or self.traced.start)
         self._rng_states = {**fingerprint_rng_states(cuda=self._traces_cuda)}
+        self._gradients = {}
         held, buffers = tensors_of_module(pl_module)
         parameters = with_unheld(held, trainer.optimizers)
-        self._gradients = {}
         is_known = self._between is not None and self._between.are_untouched(parameters)
         with self._taken.at_its_end():
             self.not_fingerprinted.update(self._batch.look_at(batch, self._taken))
@@ -182,7 +179,6 @@ class Tracer(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, optimizer: object
     ) -> None:
         """Take the fingerprints of the gradients, before clipping; the settings in use follow."""
-        # Lightning clips after the hooks of callbacks, in `Precision._after_closure`.
         self._note_update(trainer, pl_module, optimizer)
         self._is_noted = True
 
@@ -228,9 +224,9 @@ class Tracer(pl.Callback):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Add the step's row."""
+        """Add the step's row, unless Lightning passes over it: then no step has begun."""
         if batch is None:
-            return  # Lightning passes over it: no step has begun
+            return
         loss = loss_of(outputs)
         self.losses.note(trainer.current_epoch + 1, loss)
         if not self._is_traced:
@@ -274,6 +270,10 @@ class Tracer(pl.Callback):
             self._forget_end()
             self._taken.has_copied = False
 
+    def trained_otherwise(self) -> str | None:
+        """Say how the last step is not what a killed process had trained."""
+        return self._tables.trained_otherwise()
+
     def last_row(self) -> StepRow:
         """Return the row of the last step."""
         return self._tables.last()
@@ -296,5 +296,5 @@ class Tracer(pl.Callback):
         self._tables.load(state_dict["tables"])
         self.losses.load(state_dict["losses"])
         # A training that goes back to where it was, as LearningRateFinder does, is not resumed.
-        is_own = state_dict["saved_by"] == self._identity
-        self.resumed_at = [*state_dict["resumed_at"], *([] if is_own else [self.steps])]
+        at = [] if state_dict["saved_by"] == self._identity else [self.steps]
+        self.resumed_at = [*state_dict["resumed_at"], *at]

@@ -223,12 +223,10 @@ def _watch(
         say=lambda text: report_progress(f"{label}: {text}") if is_first else None,
         fingerprint=fingerprint_tree,
         together=team.together,
+        trained_otherwise=team.trained_otherwise(variant),
     )
-    metrics, seconds, happened = (
-        EpochMetrics(),
-        EpochSeconds(team),
-        WhatHappened(variant, run.training.workload.trainer),
-    )
+    metrics, seconds = EpochMetrics(), EpochSeconds(team)
+    happened = WhatHappened(variant, run.training.workload.trainer)
     # Resumable comes first: it puts RNG states back before any other callback can draw.
     first: list[pl.Callback] = [resumable]
     lightning_file = None

@@ -1,0 +1,104 @@
+"""Whether weights, optimizers and schedules are what they were where a checkpoint was taken.
+
+A module's own hook may change what Lightning saves and loads, and torch's optimizers load a state
+in the dtype of its parameter, whatever it had.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+from twinrun.checkpoint.looks import UNSEEN, digest, look
+from twinrun.checkpoint.unsaved_state import OURS
+
+
+def whole_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, str]:
+    """Write down all that is trained, and what trains it, by its name."""
+    found = {
+        f"{name} of the module": digest(tensor)
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    }
+    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+    for kind, parts in (("optimizer", trainer.optimizers), ("schedule", schedules)):
+        for turn, part in enumerate(parts):
+            seen = _state_of(part)
+            # What says another thing each time says nothing.
+            if seen == _state_of(part) and not seen.startswith(UNSEEN):
+                found[f"the state of {type(part).__name__} ({kind} {turn + 1})"] = seen
+    return found
+
+
+def unlike(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+    """Name what is not as it was; what is in one of both alone is another thing's matter."""
+    return next((name for name in before if after.get(name, before[name]) != before[name]), None)
+
+
+def load_optimizers(trainer: pl.Trainer, states: Sequence[dict[str, Any]]) -> None:
+    """Load the states of optimizers, each tensor in the dtype that it was saved in."""
+    states = copy.deepcopy([*states])
+    trainer.strategy.load_optimizer_state_dict({"optimizer_states": copy.deepcopy(states)})
+    for optimizer, state in zip(trainer.optimizers, states, strict=True):
+        saved = state.get("state") if isinstance(state, dict) else None
+        if not isinstance(saved, dict) or not isinstance(optimizer.state, dict):
+            continue
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for index, held in saved.items():
+            own = optimizer.state.get(parameters[index]) if isinstance(index, int) else None
+            if isinstance(own, dict) and isinstance(held, dict):
+                own |= {key: _as_saved(own[key], held[key]) for key in own.keys() & held.keys()}
+
+
+class Saving:
+    """Notices what the hooks that save a checkpoint change, and takes it back."""
+
+    def __init__(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Look at what there is, and copy the weights if somebody has such a hook."""
+        self._trainer, self._module = trainer, module
+        owners = (module, vars(trainer).get("datamodule"), *vars(trainer)["callbacks"])
+        hooks = (getattr(type(owner), "on_save_checkpoint", None) for owner in owners)
+        names = (getattr(hook, "__module__", None) or "twinrun." for hook in hooks)
+        self._is_watched = not all(name.startswith(OURS) for name in names)
+        self.state = whole_state(trainer, module)
+        self._kept = (
+            {name: tensor.detach().clone() for name, tensor in self._tensors()}
+            if self._is_watched
+            else {}
+        )
+
+    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        yield from self._module.named_parameters()
+        yield from self._module.named_buffers()
+
+    def undo(self) -> str | None:
+        """Return what has been changed; weights are what they were afterwards."""
+        if not self._is_watched:
+            return None
+        changed = unlike(self.state, whole_state(self._trainer, self._module))
+        if changed is not None:
+            with torch.no_grad():
+                for name, tensor in self._tensors():
+                    tensor.copy_(self._kept.get(name, tensor))
+        return changed
+
+
+def _as_saved(own: object, saved: object) -> object:
+    """Return a value of a state as it was saved, on the device on which torch has loaded it."""
+    if isinstance(own, torch.Tensor) and isinstance(saved, torch.Tensor):
+        return own if own.dtype == saved.dtype else saved.to(own.device)
+    if type(own) is dict and isinstance(saved, dict):
+        return {key: _as_saved(of, saved.get(key, of)) for key, of in own.items()}
+    is_row = isinstance(own, list | tuple) and isinstance(saved, list | tuple)
+    if is_row and type(own) in (list, tuple) and len(own) == len(saved):
+        made = [_as_saved(*both) for both in zip(own, saved, strict=True)]
+        return made if isinstance(own, list) else tuple(made)
+    return own
+
+
+def _state_of(part: Any) -> str:
+    try:
+        return look(part.state_dict(), ())
+    except Exception as error:  # of whatever class: it may be a user's
+        return f"{UNSEEN} ({type(error).__name__})"
