@@ -115,7 +115,7 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Foun
     for part in parts:
         yield from walked.functions_of(part)
     # A step may call a method of it.
-    yield from walked.class_of(vars(trainer).get("datamodule"))
+    yield from walked.class_of(type(vars(trainer).get("datamodule")), DEEPEST)
     if walked.is_cut_short:
         yield Found(trainer, "what makes steps", CUT_SHORT)
 

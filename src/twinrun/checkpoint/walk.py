@@ -104,7 +104,7 @@ class Walk:
                     yield from self.part(inner, deeper - 1)
             elif not is_ours and (name[0] != "_" or is_own):
                 yield from self.value(part, value, called, deeper - 1)
-        yield from self._class(type(part), deeper)
+        yield from self.class_of(type(part), deeper)
 
     def value(self, owner: object, value: object, called: str, deeper: int) -> Iterator[Found]:
         """Walk anything else."""
@@ -122,7 +122,7 @@ class Walk:
             return
         if isinstance(value, type):
             yield Found(owner, called, Holder(value))
-            yield from self._class(value, deeper, is_made_again=True)
+            yield from self.class_of(value, deeper, is_made_again=True)
             return
         if _is_ours(value):  # which is made anew, and keeps what it needs
             return
@@ -186,7 +186,7 @@ class Walk:
         for name, item in attributes.items():
             yield from self.value(value, item, f"{kind.__name__}.{name}", deeper - 1)
         self._in_library -= is_of_library
-        yield from self._class(kind, deeper)
+        yield from self.class_of(kind, deeper)
 
     @property
     def is_cut_short(self) -> bool:
@@ -210,7 +210,7 @@ class Walk:
                 callable(value) and not isinstance(value, type | torch.nn.Module)
             ):
                 yield from self.value(part, value, called, DEEPEST)
-        yield from self._class(type(part), DEEPEST)
+        yield from self.class_of(type(part), DEEPEST)
 
     def function(self, function: types.FunctionType, deeper: int) -> Iterator[Found]:
         """Walk what a function holds, and the globals that it names."""
@@ -265,18 +265,14 @@ class Walk:
             for _, item in inside:
                 yield from self._classes_in(item, deeper - 1)
         elif isinstance(value, type):
-            yield from self._class(value, deeper, is_made_again=True)
+            yield from self.class_of(value, deeper, is_made_again=True)
         elif is_users(type(value).__module__) and id(value) not in self._helpers:
             self._helpers[id(value)] = value
-            yield from self._class(type(value), deeper)
+            yield from self.class_of(type(value), deeper)
             for item in attributes_seen(value).values():
                 yield from self._classes_in(item, deeper - 1)
 
-    def class_of(self, part: object) -> Iterator[Found]:
-        """Walk the class of a part, whose attributes are another one's matter."""
-        yield from self._class(type(part), DEEPEST)
-
-    def _class(self, kind: type, deeper: int, *, is_made_again: bool = False) -> Iterator[Found]:
+    def class_of(self, kind: type, deeper: int, *, is_made_again: bool = False) -> Iterator[Found]:
         """Walk the methods and attributes of a user's class, of which steps may make objects."""
         # A callback that says what is to be kept says that all else is not.
         if issubclass(kind, pl.Callback) and not kind.state_dict.__module__.startswith(OURS):
