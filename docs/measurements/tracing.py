@@ -47,7 +47,7 @@ PARSER.add_argument("dataset")
 PARSER.add_argument("case", nargs="*")
 PARSER.add_argument("--cpu", action="store_true")
 PARSER.add_argument("--gpu", action="store_true")
-GIVEN = PARSER.parse_args()
+GIVEN = PARSER.parse_args(None if __name__ == "__main__" else [""])
 clock = time.process_time if GIVEN.cpu else time.perf_counter
 HOOKS = ("on_train_batch_start", "on_before_optimizer_step", "on_train_batch_end")
 
