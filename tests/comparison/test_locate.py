@@ -251,6 +251,16 @@ def test_where_no_operation_can_have_done_it_the_sentence_says_what_was_seen(
         assert part in found
 
 
+def test_a_cause_outside_of_the_step_may_lie_in_one_that_was_not_traced():
+    """Red before: "a schedule, a callback, something between steps" was all that was named."""
+    replayed = {"step": 20, "repeats": 2, "quantity": "loss", "differed": 0, "beyond_the_pair": 0}
+    replayed |= {"firsts": [None, None], "elsewhere": [None, None], "operations": []}
+    first = FIRST | {"quantity": "loss", "tensor": None, "step": 20}
+    assert "between steps), or it is a race" in sentence_without(first, replayed, TRAINING)
+    found = sentence_without(first | {"since": 11}, replayed, TRAINING)
+    assert "something between steps, a step that was not traced, from 11 on), or it" in found
+
+
 def test_the_remedies_are_of_operations_that_torch_has():
     import torch
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from comparing import compared
+from example_results import ACTUAL
 from example_runs import example_parameters, thinned, write_run
 
 from twinrun.comparison.conditions import conditions
@@ -20,18 +21,20 @@ STEPS = 24
 TENTH = {"every": 10}
 
 
-def runs_of(folder, trace, planted=(), *, detailed=None, second=None, other=None):
-    """Write two runs that are traced as a variant asks for."""
+def runs_of(
+    folder, trace, planted=(), *, detailed=None, second=None, other=None, ends=STEPS, changes=None
+):
+    """Write two runs that are traced as a variant asks for; the second one does `ends` steps."""
     runs = []
     for repeat, own, tensors in ((1, (), None), (2, planted, other)):
         asked = second if repeat == 2 and second is not None else trace
         run = write_run(
             folder,
             repeat,
-            num_steps=STEPS,
+            num_steps=ends if repeat == 2 else STEPS,
             planted=own,
             parameters=tensors,
-            changes={"settings.variant.trace": asked},
+            changes={"settings.variant.trace": asked, **(changes or {})},
         )
         runs.append(thinned(run, traced_steps(asked), detailed))
     return runs
@@ -153,16 +156,77 @@ def test_runs_that_are_not_traced_alike_are_no_pair(tmp_path, across):
     assert "and 5 in" in summary["reason"]
 
 
-def test_another_number_of_steps_is_seen_where_the_last_ones_are_not_traced(tmp_path):
-    runs = [
-        thinned(
-            write_run(tmp_path, repeat, num_steps=steps, changes={"settings.variant.trace": TENTH}),
-            traced_steps(TENTH),
-        )
-        for repeat, steps in ((1, 12), (2, 13))
-    ]
-    first = compared(tmp_path, *runs)[0]["first_difference"]
-    assert (first["quantity"], first["step"]) == ("number of steps", 13)
+# By which the gradients of a step may hold those of steps before it.
+GATHERED = [
+    {"settings.workload.trainer": {"accumulate_grad_batches": 4}},
+    {"settings.workload.trainer": {"accumulate_grad_batches": {"1": 2}}},
+    {"actual": ACTUAL | {"gathers_gradients": True}},
+]
+
+
+@pytest.mark.parametrize("changes", GATHERED)
+@pytest.mark.parametrize("of", [("gradients", "head.weight"), ("own_gradients", None)])
+def test_gathered_gradients_may_be_those_of_steps_that_were_not_traced(tmp_path, of, changes):
+    """Red before: another batch of step 6 was called `backward`, seen in the gradients of step 8."""
+    runs = runs_of(tmp_path, {"every": 4}, [(8, *of)], changes=changes)
+    first = found(tmp_path, *runs)[0]["first_difference"]
+    assert (first["step"], first["since"], first["cause"]) == (8, 5, "not traced")
+    assert "trace every step" in _why_not_replayed(first, variant_of(read_run(runs[0])))
+
+
+@pytest.mark.parametrize("changes", GATHERED)
+def test_gathered_gradients_are_their_own_where_every_step_is_traced(tmp_path, changes):
+    runs = runs_of(tmp_path, {"every": 1}, [(8, "gradients", "head.weight")], changes=changes)
+    first = found(tmp_path, *runs)[0]["first_difference"]
+    assert ("since" in first, first["cause"]) == (False, "backward")
+
+
+# How the trace is thinned, the steps of the second run, the step that it lacks, and since which
+# one nobody looked.
+ENDS = [
+    ({"every": 10}, 18, 19, 11),
+    ({"every": 7}, 16, 17, 15),
+    ({"every": 10}, 22, 23, 21),
+    ({"every": None, "first": 5}, 16, 17, 6),
+    ({"every": 100}, 16, 17, 1),
+    (None, 16, 17, 1),
+    ({"every": 10}, 5, 6, 1),
+]
+
+
+@pytest.mark.parametrize(("trace", "ends", "step", "since"), ENDS)
+def test_another_end_does_not_hide_the_steps_that_were_not_traced(
+    tmp_path, trace, ends, step, since
+):
+    """Red before: "first at step 30, which not every run has", of runs that end at 40 and 28."""
+    runs = runs_of(tmp_path, trace, ends=ends)
+    summary, measured = found(tmp_path, *runs)
+    first = summary["first_difference"]
+    assert (first["quantity"], first["step"], first["since"]) == ("number of steps", step, since)
+    assert (first["cause"], summary["answer"]) == ("not traced", "differs")
+    assert f"first between step {since} and {step}, seen in the number of steps" in measured
+    assert "the runs end at steps" in measured
+    size = size_of(summary, tmp_path / "seed1.steps.csv")
+    assert size.sentence().endswith(f"the steps from {since} on were not traced")
+    assert "trace every step" in _why_not_replayed(first, variant_of(read_run(runs[0])))
+
+
+@pytest.mark.parametrize(
+    ("trace", "ends"),
+    [({"every": 10}, 20), ({"every": None, "first": 5}, 5), ({"every": 1}, 16), (TENTH, 10)],
+)
+def test_an_end_behind_a_step_that_was_traced_is_what_differs(tmp_path, trace, ends):
+    summary, measured = found(tmp_path, *runs_of(tmp_path, trace, ends=ends))
+    first = summary["first_difference"]
+    assert (first["step"], first["cause"]) == (ends + 1, "end of the training")
+    assert "since" not in first
+    assert f"first at step {ends + 1}, which not every run has" in measured
+
+
+def test_of_a_step_that_was_not_traced_the_epoch_is_that_of_the_last_one_that_was(tmp_path):
+    """Step 20 is of epoch 7, step 17 of epoch 6, step 10 of epoch 4."""
+    runs = runs_of(tmp_path, TENTH, ends=16)
+    assert found(tmp_path, *runs)[0]["first_difference"]["epoch"] == 4
 
 
 def test_weights_that_differ_alone_are_told_from_a_step(tmp_path):
