@@ -167,7 +167,7 @@ GATHERED = [
 @pytest.mark.parametrize("changes", GATHERED)
 @pytest.mark.parametrize("of", [("gradients", "head.weight"), ("own_gradients", None)])
 def test_gathered_gradients_may_be_those_of_steps_that_were_not_traced(tmp_path, of, changes):
-    """Red before: another batch of step 6 was called `backward`, seen in the gradients of step 8."""
+    """Red before: another batch of step 6 was `backward`, seen in the gradients of step 8."""
     runs = runs_of(tmp_path, {"every": 4}, [(8, *of)], changes=changes)
     first = found(tmp_path, *runs)[0]["first_difference"]
     assert (first["step"], first["since"], first["cause"]) == (8, 5, "not traced")
