@@ -1,9 +1,12 @@
 """What a comparison says where not every step was traced, or not every tensor kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from comparing import compared
+from example_comparisons import compared as example_pair
 from example_results import ACTUAL
 from example_runs import example_parameters, thinned, write_run
 
@@ -12,8 +15,10 @@ from twinrun.comparison.difference_size import losses_apart, size_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.locate import _why_not_replayed
 from twinrun.comparison.location_words import beginning
+from twinrun.comparison.tables import is_untrained, read_tables
 from twinrun.config.traced_steps import traced_steps
 from twinrun.run_files import read_run, variant_of
+from twinrun.trace.fingerprints import fingerprint
 from twinrun.verdicts.equality import repeats
 from twinrun.verdicts.evidence import Evidence
 
@@ -227,6 +232,46 @@ def test_of_a_step_that_was_not_traced_the_epoch_is_that_of_the_last_one_that_wa
     """Step 20 is of epoch 7, step 17 of epoch 6, step 10 of epoch 4."""
     runs = runs_of(tmp_path, TENTH, ends=16)
     assert found(tmp_path, *runs)[0]["first_difference"]["epoch"] == 4
+
+
+def untouched(folder, trace, began):
+    """Read a run of which no traced step changes a parameter, and that began with some."""
+    changes = {"settings.variant.trace": trace}
+    run = thinned(write_run(folder, num_steps=STEPS, changes=changes), traced_steps(trace))
+    tables = read_tables(run, read_run(run))
+    initial = np.array([fingerprint(tensor) for tensor in began.values()], dtype=np.uint64)
+    same = np.full(len(tables.steps), 7, dtype=np.uint64)
+    return replace(
+        tables,
+        steps=tables.steps.assign(before=same, parameters=same),
+        fingerprints={**tables.fingerprints, "initial": initial},
+    )
+
+
+@pytest.mark.parametrize("trace", [{"every": None, "first": 2}, {"every": 10}, None])
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_training_that_learns_where_nobody_looks_is_not_said_to_change_nothing(
+    tmp_path, trace, is_trained
+):
+    """Red before: of a warm-up from a rate of 0, the first two steps traced alone."""
+    began = {name: tensor + is_trained for name, tensor in example_parameters().items()}
+    assert is_untrained(untouched(tmp_path, trace, began)) is not is_trained
+
+
+def test_a_tensor_that_was_not_kept_may_have_been_trained(tmp_path):
+    run = untouched(tmp_path, TENTH, example_parameters())
+    names = np.array([*run.fingerprints["names"], "beside.weight"])
+    initial = np.append(run.fingerprints["initial"], np.uint64(5))
+    more = {**run.fingerprints, "names": names, "initial": initial}
+    assert not is_untrained(replace(run, fingerprints=more))
+
+
+def test_what_was_seen_of_an_untrained_network_is_said():
+    found = example_pair(is_untrained=True).found
+    assert "no step changes a parameter" in conditions(found)
+    found["traced"] = "traced every 10th step"
+    assert "the parameters end as they began" in conditions(found)
+    assert "no step changes a parameter" not in conditions(found)
 
 
 def test_weights_that_differ_alone_are_told_from_a_step(tmp_path):

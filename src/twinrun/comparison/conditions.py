@@ -31,7 +31,7 @@ def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
     return [
         *([found["traced"]] if "traced" in found else []),
-        *(["no step changes a parameter"] if found["is_untrained"] else []),
+        *_untrained(found),
         *_losses(found["non_finite_loss"]),
         *_weights(found),
         *_outputs(found),
@@ -99,6 +99,13 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
     if not others:
         return f"{noun} {last}"
     return f"{noun}s {', '.join(others)} and {last}"
+
+
+def _untrained(found: Comparison) -> Iterator[str]:
+    """Say that nothing was learned, as far as that was seen."""
+    if found["is_untrained"]:
+        is_seen = "traced" not in found
+        yield "no step changes a parameter" if is_seen else "the parameters end as they began"
 
 
 def _lengths(found: Comparison) -> Iterator[str]:
