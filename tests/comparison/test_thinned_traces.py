@@ -16,6 +16,7 @@ from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.locate import _why_not_replayed
 from twinrun.comparison.location_words import beginning
 from twinrun.comparison.tables import is_untrained, read_tables
+from twinrun.comparison.trace_words import traced_clause
 from twinrun.config.traced_steps import traced_steps
 from twinrun.run_files import read_run, variant_of
 from twinrun.trace.fingerprints import fingerprint
@@ -62,6 +63,33 @@ def test_a_training_shorter_than_its_thinning_was_not_traced(tmp_path):
     """Red at da7ce76: "traced every 100th step", of 24 steps."""
     _, measured = found(tmp_path, *runs_of(tmp_path, {**TENTH, "every": 100}))
     assert measured.endswith("not traced, as every 100th step is none of 24")
+
+
+@pytest.mark.parametrize(
+    ("trace", "steps", "clause"),
+    [
+        ({"every": None, "first": 1000}, (40,), None),
+        ({"every": None, "first": 1000}, (40, 1000), None),
+        ({"every": 10, "first": 1000}, (40,), None),
+        ({"every": None, "first": 1000}, (40, 1001), "traced at the first 1,000 steps alone"),
+        ({"every": 100, "first": 5}, (40,), "traced at the first 5 steps alone"),
+        ({"every": 100, "first": 1}, (40, 99), "traced at the first step alone"),
+        ({"every": 10, "first": 15}, (40,), "traced at the first 15 steps and every 10th step"),
+        ({"every": 10, "first": 15}, (12, 19), "traced at the first 15 steps alone"),
+        ({"every": 30}, (40, 20), "not traced, as every 30th step is none of 20"),
+    ],
+)
+def test_steps_are_told_as_they_were_traced(trace, steps, clause):
+    """Red before: "at the first 1,000 steps alone", of 40 that were all traced."""
+    said = traced_clause(traced_steps(trace), *steps)
+    assert (said or "").endswith(clause or "")
+    assert (said is None) is (clause is None)
+
+
+def test_runs_shorter_than_their_first_steps_were_traced_at_every_step(tmp_path):
+    summary, measured = found(tmp_path, *runs_of(tmp_path, {"every": None, "first": 1000}))
+    assert "traced" not in summary
+    assert measured.endswith("(2 runs, 24 steps)")
 
 
 def test_runs_without_a_trace_are_compared_at_the_end(tmp_path):

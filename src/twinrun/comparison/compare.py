@@ -17,11 +17,7 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import whole_steps, with_gaps
 from twinrun.comparison.first_difference import first_difference
 from twinrun.comparison.happened import not_in_effect, without_effect_in_part
-from twinrun.comparison.outputs import (
-    logged_values,
-    predictions,
-    test_metrics,
-)
+from twinrun.comparison.outputs import logged_values, predictions, test_metrics
 from twinrun.comparison.pair import why_no_pair
 from twinrun.comparison.pair_records import Comparison, FirstDifference, write_comparisons
 from twinrun.comparison.tables import (
@@ -194,9 +190,10 @@ def _compared(
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
-    if len({manifest["steps"] for manifest in manifests}) > 1 and not reason:
-        compared["steps_of_runs"] = [manifest["steps"] for manifest in manifests]
-    traced = traced_clause(run_files.variant_of(manifests[0]).traced, compared["steps"])
+    steps = [manifest["steps"] for manifest in manifests]
+    if len(set(steps)) > 1 and not reason:
+        compared["steps_of_runs"] = steps
+    traced = traced_clause(run_files.variant_of(manifests[0]).traced, *steps)
     clauses = [traced, None if compared["first_difference"] else _hashed_apart(tables)]
     if any(clauses) and not reason:
         compared["traced"] = "; ".join(filter(None, clauses))
