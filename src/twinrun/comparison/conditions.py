@@ -27,6 +27,14 @@ def resumptions(found: Comparison) -> list[str]:
     ]
 
 
+def is_behind_resumption(found: Comparison) -> bool:
+    """Say whether what differs was first seen at a step that a resumed training did."""
+    after = [step for steps in found["resumed_at"] for step in steps]
+    first = found["first_difference"]
+    # What no step shows differs behind the last one, or where nobody looked.
+    return bool(after) and (first is None or first["step"] > min(after))
+
+
 def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
     return [

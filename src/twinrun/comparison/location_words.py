@@ -15,6 +15,8 @@ OUTSIDE = "a clock, a set, NumPy, another library"
 # Operations are traced in the thread that trains, and in those of the backward pass.
 UNTRACED = f"{OUTSIDE}, another thread"
 
+AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
+
 
 def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
     """Say which operation made the runs diverge, how far, how often, and what to do."""
