@@ -31,8 +31,14 @@ OP = {
     "max_ulp": 1024,
 }
 FIRED = {
-    **{"step": 3, "repeats": 1, "quantity": "gradients", "differed": 1, "beyond_the_pair": 0},
-    **{"firsts": [OP | {"position": 1}], "elsewhere": [None], "operations": []},
+    "step": 3,
+    "repeats": 1,
+    "quantity": "gradients",
+    "differed": 1,
+    "beyond_the_pair": 0,
+    "firsts": [OP | {"position": 1}],
+    "elsewhere": [None],
+    "operations": [],
 }
 RUN = {
     "workload": WORKLOAD,
