@@ -302,6 +302,33 @@ def test_what_was_seen_of_an_untrained_network_is_said():
     assert "no step changes a parameter" not in conditions(found)
 
 
+BROKEN = [
+    # How the trace is thinned, the steps without a loss that is a number, and what is said.
+    ({"every": None, "first": 5}, range(4, 25), "at every traced step from step 4 on;"),
+    (TENTH, range(15, 25), "at step 20, if not since step 11;"),
+    (
+        {"every": 5},
+        range(9, 16),
+        "at 2 traced steps, the first of them step 10, if not since step 6",
+    ),
+    ({"every": 5}, range(14, 25), "at every traced step from step 15 on, if not since step 11;"),
+    ({"every": 1}, range(14, 25), "from step 14 on"),
+]
+
+
+@pytest.mark.parametrize(("trace", "steps", "words"), BROKEN)
+def test_a_loss_that_is_no_number_is_told_of_the_traced_steps(tmp_path, trace, steps, words):
+    """Red before: "from step 4 on", of a trace that ends at step 5."""
+    losses = [float("nan") if step in steps else 1.0 for step in range(1, STEPS + 1)]
+    runs = []
+    for repeat in (1, 2):
+        changes = {"settings.variant.trace": trace}
+        run = write_run(tmp_path, repeat, num_steps=STEPS, losses=losses, changes=changes)
+        runs.append(thinned(run, traced_steps(trace)))
+    summary, _ = found(tmp_path, *runs)
+    assert f"the loss is not finite {words}" in "; ".join([*conditions(summary), ""])
+
+
 def test_weights_that_differ_alone_are_told_from_a_step(tmp_path):
     moved = {name: torch.zeros_like(t) for name, t in example_parameters().items()}
     summary, measured = found(tmp_path, *runs_of(tmp_path, TENTH, other=moved))
