@@ -309,7 +309,7 @@ BROKEN = [
     (
         {"every": 5},
         range(9, 16),
-        "at 2 traced steps, the first of them step 10, if not since step 6",
+        "at 2 traced steps, the first of them step 10, if not",
     ),
     ({"every": 5}, range(14, 25), "at every traced step from step 15 on, if not since step 11;"),
     ({"every": 1}, range(14, 25), "from step 14 on"),
