@@ -70,6 +70,7 @@ ACTUAL = {
     "devices": 1,
     "precision": "32-true",
     "accumulate": 1,
+    "gathers_gradients": False,
     "data_workers": [0],
     "persistent_workers": False,
     "validation": True,

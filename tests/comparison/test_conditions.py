@@ -53,7 +53,8 @@ def test_a_training_that_changes_nothing_is_said_to(before, after, is_so):
     """Red before: "equal", of a learning rate of 0 or steps without a loss."""
     table = pd.DataFrame({"before": before, "parameters": after}, dtype="uint64")
     table = table.assign(step=range(1, len(table) + 1))
-    assert is_untrained(SimpleNamespace(steps=table, fingerprints={})) is is_so
+    whole = {"steps": len(table)}
+    assert is_untrained(SimpleNamespace(manifest=whole, steps=table, fingerprints={})) is is_so
     found = equal_pair(is_untrained=is_so).found
     assert ("no step changes a parameter" in conditions(found)) is is_so
 

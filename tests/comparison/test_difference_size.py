@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from comparing import compared
-from example_runs import example_parameters, with_settings, write_run
+from example_runs import example_parameters, thinned, with_settings, write_run
 from example_trainings import VARIANT
 
 from twinrun.comparison.compare import compare
@@ -12,6 +12,7 @@ from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_size import size_of
 from twinrun.comparison.matrix import tabulate
 from twinrun.comparison.study_records import read_matrix
+from twinrun.config.traced_steps import traced_steps
 
 STEPS = 6
 PRECISIONS = {
@@ -338,3 +339,22 @@ def test_nor_is_another_number_of_steps_behind_it(tmp_path):
     assert size.size == "undecided"
     assert "one training has 6 steps and the other 4" in size.doubt
     assert "the runs end at steps 6 and 4" in conditions(summary)
+
+
+def test_nor_where_nobody_saw_what_later_steps_were_given(tmp_path):
+    """Red before: "rounding" of the first steps, where other batches of later ones went unseen."""
+    trace, runs = {"every": None, "first": 4}, []
+    for repeat, planted in ((1, []), (2, DIVERGED)):
+        run = write_run(
+            tmp_path,
+            repeat,
+            planted=planted,
+            losses=[1.0] * STEPS,
+            sample=moving(1e-7)["cell" if repeat == 2 else "baseline"],
+            changes={"settings.variant.trace": trace},
+        )
+        runs.append(thinned(run, traced_steps(trace)))
+    summary, _, _ = compared(tmp_path, *runs)
+    size = size_of(summary, tmp_path / "seed1.steps.csv")
+    assert size.size == "undecided"
+    assert "what the steps that were not traced were given is not known" in size.sentence()

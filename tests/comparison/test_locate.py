@@ -6,14 +6,14 @@ import json
 import msgspec
 import pandas as pd
 import pytest
-from example_runs import fail, write_run
+from example_runs import example_parameters, fail, write_run
 from example_trainings import VARIANT, WORKLOAD
 
 from twinrun import artifacts
 from twinrun.comparison.advice import NOT_REPRODUCIBLE, REPRODUCIBLE, remedy_of
 from twinrun.comparison.compare import compare_seeds
 from twinrun.comparison.locate import OPERATION_COLUMNS, locate, sentence_of
-from twinrun.comparison.location_words import sentence_without
+from twinrun.comparison.location_words import AT_RESUMPTION, sentence_without
 from twinrun.config.definitions import Replay, Training
 from twinrun.errors import JobError, TwinrunError
 
@@ -29,6 +29,16 @@ OP = {
     "elements": 32000,
     "elements_differing": 4464,
     "max_ulp": 1024,
+}
+FIRED = {
+    "step": 3,
+    "repeats": 1,
+    "quantity": "gradients",
+    "differed": 1,
+    "beyond_the_pair": 0,
+    "firsts": [OP | {"position": 1}],
+    "elsewhere": [None],
+    "operations": [],
 }
 RUN = {
     "workload": WORKLOAD,
@@ -110,6 +120,43 @@ def test_where_a_race_fires_earlier_that_step_is_saved_by_another_training(tmp_p
 
 def no_process(*_, **__):
     raise AssertionError("a process was started")
+
+
+RESUMED = [
+    # When the second run was resumed, what differs, and whether that may be of the resumption.
+    ([2], (3, "before", None), True),
+    ([2], (3, "gradients", "encoder.bias"), True),
+    ([2, 4], (3, "batch", None), True),
+    ([2], (2, "before", None), False),
+    ([4], (3, "gradients", "encoder.bias"), False),
+]
+
+
+@pytest.mark.parametrize(("at", "planted", "is_named"), RESUMED)
+def test_a_resumption_is_named_among_the_causes_of_what_differs_behind_it(
+    tmp_path, monkeypatch, at, planted, is_named
+):
+    """Red before: "a schedule, a callback, ... or a race", and only that run 2 was resumed."""
+
+    def refuse(*_, **__):
+        raise TwinrunError("enough")
+
+    monkeypatch.setattr("twinrun.comparison.locate.launch", refuse)
+    found, _ = located(tmp_path, [planted], changes={"resumed_at": at})
+    assert "Run 2 was resumed after step" in found["sentence"]
+    assert found["sentence"].endswith(AT_RESUMPTION) is is_named
+
+
+@pytest.mark.parametrize("planted", [[], [(3, "gradients", "encoder.bias")]])
+def test_of_weights_that_differ_alone_the_resumption_is_named_too(tmp_path, monkeypatch, planted):
+    """And of none that an operation explains."""
+    moved = {name: tensor + 1 for name, tensor in example_parameters().items()}
+    monkeypatch.setattr("twinrun.comparison.locate._replayed", lambda *_: FIRED)
+    changes = {"resumed_at": [2]}
+    found, _ = located(tmp_path, planted, parameters=moved, changes=changes)
+    assert "Run 2 was resumed after step 2." in found["sentence"]
+    assert (AT_RESUMPTION in found["sentence"]) is not bool(planted)
+    assert (found["answer"] == "located") is bool(planted)
 
 
 def test_an_equal_pair_starts_no_process(tmp_path, monkeypatch):
@@ -249,6 +296,16 @@ def test_where_no_operation_can_have_done_it_the_sentence_says_what_was_seen(
     assert found.startswith("First to differ, at step 3: gradients (encoder.bias). ")
     for part in words:
         assert part in found
+
+
+def test_a_cause_outside_of_the_step_may_lie_in_one_that_was_not_traced():
+    """Red before: "a schedule, a callback, something between steps" was all that was named."""
+    replayed = {"step": 20, "repeats": 2, "quantity": "loss", "differed": 0, "beyond_the_pair": 0}
+    replayed |= {"firsts": [None, None], "elsewhere": [None, None], "operations": []}
+    first = FIRST | {"quantity": "loss", "tensor": None, "step": 20}
+    assert "between steps), or it is a race" in sentence_without(first, replayed, TRAINING)
+    found = sentence_without(first | {"since": 11}, replayed, TRAINING)
+    assert "something between steps, a step that was not traced, from 11 on), or it" in found
 
 
 def test_the_remedies_are_of_operations_that_torch_has():

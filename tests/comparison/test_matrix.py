@@ -291,6 +291,22 @@ def test_the_map_says_each_value_in_words(study, tmp_path):
         assert f">{words}</text>" in text, words
 
 
+def test_the_map_does_not_name_a_step_where_those_before_it_were_not_traced(tmp_path):
+    """Red before: "20", of a difference between step 11 and 20."""
+    study = Study(tmp_path)
+    study.add("repeat")
+    study.add("tiny", **diverged(3, 1.001))
+    study.tabulated()
+    path = tmp_path / "matrix.json"
+    table = artifacts.read_json(path)
+    for cell in table["cells"]:
+        if cell["cell"] == "tiny":
+            cell["since"] = 2
+    artifacts.write_json(path, table)
+    draw(path, output=tmp_path / "cells.svg")
+    assert "by 3" in Drawing(tmp_path / "cells.svg").texts
+
+
 def test_a_training_that_failed_costs_its_own_cell_alone(tmp_path):
     study = Study(tmp_path)
     study.add("repeat")

@@ -336,6 +336,59 @@ class TestGrowth:
         assert "every pair is equal, bit for bit, after every step" in drawing.texts
         assert "10⁻" not in drawing.text
 
+    def thin(self, path, steps, **changes):
+        """Leave some steps of a comparison alone, as of a trace that is thinned."""
+        artifacts.write_json(path, [found | changes for found in artifacts.read_json(path)])
+        table = pd.read_csv(path.with_suffix(".steps.csv"))
+        table = table[table["step"].isin(steps)]
+        artifacts.write_csv(path.with_suffix(".steps.csv"), table)
+        return path
+
+    @pytest.mark.parametrize(
+        ("steps", "legend", "seen"),
+        [
+            ([1, 2], "equal after every traced step, apart at the end", "no step that was traced"),
+            ([], "apart at the end, no step was compared", "no step was compared"),
+        ],
+    )
+    def test_a_pair_that_differs_is_not_called_equal_where_no_traced_step_differs(
+        self, tmp_path, denoiser, output, steps, legend, seen
+    ):
+        """Red before: "every pair is equal, bit for bit, after every step", and "no pair"."""
+        pairs = {"nondeterministic": with_differences(denoiser)}
+        (path,) = self.write(tmp_path, denoiser, pairs)
+        growth([self.thin(path, steps, traced="thinned")], variants=VARIANTS, output=output)
+        drawing = Drawing(output)
+        assert f"nondeterministic: {legend}" in drawing.texts
+        assert "every pair is equal" not in drawing.text
+        assert "no pair" not in drawing.texts
+        assert seen in drawing.text
+
+    def test_where_steps_were_not_traced_says_since_when_a_pair_may_be_apart(
+        self, tmp_path, denoiser, output
+    ):
+        pairs = {"nondeterministic": with_differences(denoiser)}
+        (path,) = self.write(tmp_path, denoiser, pairs)
+        growth([self.thin(path, [2, 6, 8], traced="thinned")], variants=VARIANTS, output=output)
+        expected = "nondeterministic: apart from step 6 on, if not since step 3"
+        assert expected in Drawing(output).texts
+
+    def test_equal_pairs_rest_on_the_steps_that_were_traced(self, tmp_path, denoiser, output):
+        """Red before: of the first 2 steps alone it said "after every step"."""
+        (path,) = self.write(tmp_path, denoiser, {"deterministic": denoiser})
+        growth([self.thin(path, [1, 2], traced="thinned")], variants=VARIANTS, output=output)
+        texts = Drawing(output).texts
+        assert "deterministic: equal after every traced step" in texts
+        assert "every pair is equal, bit for bit, after every step that was traced" in texts
+
+    def test_a_pair_that_is_apart_behind_its_steps_says_so(self, tmp_path, denoiser, output):
+        pairs = {"nondeterministic": with_differences(denoiser)}
+        (path,) = self.write(tmp_path, denoiser, pairs)
+        growth([self.thin(path, [1, 2])], variants=VARIANTS, output=output)
+        texts = Drawing(output).texts
+        assert "nondeterministic: equal after every step, apart at the end" in texts
+        assert "no step shows a distance" in texts
+
     def test_many_steps_and_seeds_stay_small(self, tmp_path, denoiser, output):
         pairs = {"nondeterministic": with_differences(denoiser)}
         paths = self.write(tmp_path, denoiser, pairs, seeds=range(1, 21))

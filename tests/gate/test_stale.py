@@ -92,6 +92,18 @@ def test_changed_code_and_data_are_not_comparable(made, capsys, file, content):
     assert f"{file} has changed since {RUN} was made" in capsys.readouterr().out
 
 
+def test_an_old_answer_that_fails_outweighs_changed_code(made, capsys):
+    """As docs/gate.md says: the line is not comparable, the outcome is the severest one."""
+    gate = artifacts.read_json("results/gate.json")
+    failed = {"requirement": "v_pair: equal", "outcome": "fail", "why": "differs"}
+    artifacts.write_json("results/gate.json", gate | {"outcome": "fail", "lines": [failed]})
+    (made / "sister.py").write_text("scale = abs\n")
+    assert main(["results/gate.json"]) == EXIT_CODES["fail"]
+    told = capsys.readouterr().out
+    assert "not comparable: " in told
+    assert f"sister.py has changed since {RUN} was made" in told
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -130,6 +130,15 @@ class TestRepeats:
             "user_factors: look for an operation of the backward pass that is not reproducible"
         )
 
+    @pytest.mark.parametrize(("at", "is_named"), [(2, True), (3, False)])
+    def test_a_resumption_before_it_is_named_too(self, at, is_named):
+        """Red before: the advice named the user's code alone."""
+        pairs = [pair("nondeterministic", "differs", resumed_at=[[], [at]])]
+        pairs += [pair("deterministic", "equal")]
+        _, second = says(repeated(pairs, cost=cost(0.65, 0.67, 0.69)))
+        end = f"; it may also be what a checkpoint does not hold: run 2 was resumed after step {at}"
+        assert second.endswith(end) is is_named
+
     @pytest.mark.parametrize(
         ("found", "end"),
         [

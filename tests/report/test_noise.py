@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from drawing import Drawing
 from standard_config import resolved
 
 from twinrun import artifacts
@@ -84,6 +85,30 @@ def table(*, seeds=SEEDS, ulps=ULPS, changes=CHANGES, reason=None):
         "samples": [1000],
         "half_a_seed": 12,
     }
+
+
+NOTES = [
+    # The answers of the runs, the steps that have a distance, and what is said where none is seen.
+    (["equal", "equal"], [1, 2], "every run is equal to the reference, after every step kept"),
+    (["equal", "equal"], [], "every run is equal to the reference, at the end"),
+    (["equal", "differs"], [1, 2], "no step that was kept shows a distance"),
+    (["equal", "differs"], [], "no step that was kept shows a distance"),
+    (["not run", "not run"], [], "no run was compared"),
+]
+
+
+@pytest.mark.parametrize(("answers", "steps", "note"), NOTES)
+def test_the_figure_of_divergence_says_what_it_rests_on(tmp_path, answers, steps, note):
+    """Red before: "every run is equal to the reference after every step", of each."""
+    found = table()
+    runs = [found["runs"][0], *(run("seed", a, (0.9, 0.5), answer=a) for a in answers)]
+    path = tmp_path / "noise.json"
+    write_noise(path, found | {"runs": runs, "half_a_seed": None})
+    rows = [{"kind": "seed", "label": "x", "step": step, "relative_l2": 0.0} for step in steps]
+    by_step = pd.DataFrame(rows, columns=list(STEP_COLUMNS))
+    artifacts.write_csv(path.with_suffix(".steps.csv"), by_step)
+    divergence(path, output=tmp_path / "divergence.svg")
+    assert note in Drawing(tmp_path / "divergence.svg").texts
 
 
 class Page:

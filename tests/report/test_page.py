@@ -543,6 +543,32 @@ def test_what_an_answer_rests_on_is_said_beside_it(tmp_path):
     assert "The loss is not finite from step 40 on." in page.text
 
 
+def test_an_end_may_hide_a_step_that_was_not_traced(tmp_path):
+    example = write_results(tmp_path / "results")
+    path = example.results / "comparisons/reproducibility/denoiser/nondeterministic.json"
+    (found,) = read_comparisons(path)
+    found["first_difference"] |= {"quantity": "number of steps", "step": 29, "tensor": None}
+    write_comparisons(path, [found])
+    said = "One of them did more steps than the other: only one has step 29."
+    unseen = "Of the steps from 21 on, which were not traced, any may be the first that differs."
+    page = Page(example.report()).text
+    assert said in page
+    assert unseen not in page
+    found["first_difference"]["since"] = 21
+    write_comparisons(path, [found])
+    assert f"{said} {unseen}" in Page(example.report()).text
+
+
+def test_a_line_begins_behind_the_step_where_not_every_one_was_traced(tmp_path):
+    example = write_results(tmp_path / "results")
+    said = "diverge where a line begins, or, where not every step was traced, before it; equal runs"
+    assert said not in Page(example.report()).text
+    path = example.results / "comparisons/reproducibility/denoiser/nondeterministic.json"
+    (found,) = read_comparisons(path)
+    write_comparisons(path, [found | {"traced": "traced every 7th step"}])
+    assert said in Page(example.report()).text
+
+
 def test_what_a_plain_script_does_not_set_stands_beside_the_answer(own_example):
     for path in files_of(own_example, "run.json"):
         if "/deterministic/" in path:

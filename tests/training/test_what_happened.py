@@ -95,6 +95,39 @@ def test_threads_that_the_module_sets_are_said(tmp_path):
     assert happened.departures == [{"setting": "threads", "sentence": sentence}]
 
 
+class ByHand(Small):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, index):
+        (optimizer,) = (self.optimizers(),)
+        loss = super().training_step(batch, index)
+        self.manual_backward(loss)
+        optimizer.step()
+        return loss
+
+
+class KeepsGradients(Small):
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        if batch_idx % 2:
+            optimizer.zero_grad()
+
+
+class GathersLater(Small):
+    def on_train_epoch_start(self):
+        self.trainer.accumulate_grad_batches = 2
+
+
+@pytest.mark.parametrize(
+    ("module", "gathers"),
+    [(Small, False), (ByHand, True), (KeepsGradients, True), (GathersLater, True)],
+)
+def test_a_step_that_may_begin_with_gradients_of_others_is_known(tmp_path, module, gathers):
+    happened = fitted(tmp_path, module(), Points(size=70, seed=1))
+    assert happened.actual["gathers_gradients"] is gathers
+
+
 @pytest.fixture
 def restored():
     """Put back what a constructor sets for the whole process."""

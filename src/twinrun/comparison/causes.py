@@ -56,6 +56,8 @@ TAKEN_OVER: tuple[Quantity, ...] = (
     "optimizer settings",
     "optimizer state",
 )
+# Likewise, where the gradients of several steps make an update.
+GATHERED: tuple[Quantity, ...] = ("workers' own gradients", "gradients")
 
 
 def cause_of(quantity: Quantity, *, workers: int = 1) -> Cause:

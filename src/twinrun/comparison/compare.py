@@ -16,12 +16,8 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import whole_steps, with_gaps
 from twinrun.comparison.first_difference import first_difference
-from twinrun.comparison.happened import not_in_effect, without_effect_in_part
-from twinrun.comparison.outputs import (
-    logged_values,
-    predictions,
-    test_metrics,
-)
+from twinrun.comparison.happened import departures_of, not_in_effect, without_effect_in_part
+from twinrun.comparison.outputs import logged_values, predictions, test_metrics
 from twinrun.comparison.pair import why_no_pair
 from twinrun.comparison.pair_records import Comparison, FirstDifference, write_comparisons
 from twinrun.comparison.tables import (
@@ -41,7 +37,7 @@ from twinrun.comparison.tensors import (
 )
 from twinrun.comparison.trace_words import HASHED_APART, traced_clause
 from twinrun.process.compiler_cache import sharing
-from twinrun.run_records import Departure, RunManifest
+from twinrun.run_records import RunManifest
 
 
 def compare(
@@ -190,18 +186,27 @@ def _compared(
         ],
         not_fingerprinted=sorted({name for run in manifests for name in run["not_fingerprinted"]}),
         not_compared=sorted({name for run in manifests for name in run["not_compared"]}),
-        departures=_departures(manifests),
+        departures=departures_of(manifests),
         same_as_seeds=[],
         runs=[str(folder) for folder in folders],
     )
-    if len({manifest["steps"] for manifest in manifests}) > 1 and not reason:
-        compared["steps_of_runs"] = [manifest["steps"] for manifest in manifests]
-    traced = traced_clause(run_files.variant_of(manifests[0]).traced, compared["steps"])
-    clauses = [traced, None if compared["first_difference"] else _hashed_apart(tables)]
-    if any(clauses) and not reason:
-        compared["traced"] = "; ".join(filter(None, clauses))
+    if not reason:
+        _note_steps(compared, manifests, tables)
     # The empty table is for no pair at all: among full ones it would change their columns' types.
     return compared, table, pd.concat(step_tables[1:] or step_tables)[STEP_COLUMNS]
+
+
+def _note_steps(
+    compared: Comparison, manifests: Sequence[RunManifest], tables: Sequence[Run]
+) -> None:
+    """Put into a comparison how many steps the runs have, if not all as many, and which it saw."""
+    steps = [manifest["steps"] for manifest in manifests]
+    if len(set(steps)) > 1:
+        compared["steps_of_runs"] = steps
+    traced = traced_clause(run_files.variant_of(manifests[0]).traced, *steps)
+    clauses = [traced, None if compared["first_difference"] else _hashed_apart(tables)]
+    if any(clauses):
+        compared["traced"] = "; ".join(filter(None, clauses))
 
 
 def _hashed_apart(tables: Sequence[Run]) -> str | None:
@@ -240,14 +245,6 @@ def _compared_steps(tables: Sequence[Run]) -> tuple[list[pd.DataFrame], list[Fir
         difference = first_difference(first, other, steps, workers=workers)
         firsts += [] if difference is None else [difference]
     return step_tables, firsts
-
-
-def _departures(manifests: Sequence[RunManifest]) -> list[Departure]:
-    """Return where the runs depart from their variants, what several do once."""
-    found: list[Departure] = []
-    for manifest in manifests:
-        found += [departure for departure in manifest["departures"] if departure not in found]
-    return found
 
 
 def _why_not_run(runs: Sequence[str | Path], *, across: bool) -> str | None:

@@ -27,12 +27,20 @@ def resumptions(found: Comparison) -> list[str]:
     ]
 
 
+def is_behind_resumption(found: Comparison) -> bool:
+    """Say whether what differs was first seen at a step that a resumed training did."""
+    after = [step for steps in found["resumed_at"] for step in steps]
+    first = found["first_difference"]
+    # What no step shows differs behind the last one, or where nobody looked.
+    return bool(after) and (first is None or first["step"] > min(after))
+
+
 def beside_resumptions(found: Comparison) -> list[str]:
     """Return all other clauses, for sentences that speak of resuming anyway."""
     return [
         *([found["traced"]] if "traced" in found else []),
-        *(["no step changes a parameter"] if found["is_untrained"] else []),
-        *_losses(found["non_finite_loss"]),
+        *_untrained(found),
+        *_losses(found["non_finite_loss"], is_whole="traced" not in found),
         *_weights(found),
         *_outputs(found),
         *_unseen(found["not_fingerprinted"]),
@@ -101,14 +109,21 @@ def listed(noun: str, numbers: Sequence[int]) -> str:
     return f"{noun}s {', '.join(others)} and {last}"
 
 
+def _untrained(found: Comparison) -> Iterator[str]:
+    """Say that nothing was learned, as far as that was seen."""
+    if found["is_untrained"]:
+        is_seen = "traced" not in found
+        yield "no step changes a parameter" if is_seen else "the parameters end as they began"
+
+
 def _lengths(found: Comparison) -> Iterator[str]:
     """Say at which step each run ends, where it is not the same one."""
     if "steps_of_runs" in found:
         yield f"the runs end at {listed('step', found['steps_of_runs'])}"
 
 
-def _losses(runs: Sequence[NonFiniteLoss | None]) -> Iterator[str]:
-    clauses = [when_not_finite(found) if found else None for found in runs]
+def _losses(runs: Sequence[NonFiniteLoss | None], *, is_whole: bool) -> Iterator[str]:
+    clauses = [when_not_finite(found, is_whole=is_whole) if found else None for found in runs]
     if clauses and clauses[0] and len(set(clauses)) == 1:
         yield f"the loss is not finite {clauses[0]}"
         return
@@ -117,23 +132,25 @@ def _losses(runs: Sequence[NonFiniteLoss | None]) -> Iterator[str]:
             yield f"the loss of run {run} is not finite {clause}"
 
 
-def when_not_finite(found: NonFiniteLoss) -> str:
-    """Say at which steps a loss is not finite.
+def when_not_finite(found: NonFiniteLoss, *, is_whole: bool = True) -> str:
+    """Say at which steps a loss is not finite, of those that were traced: all, or some.
 
     >>> when_not_finite({"step": 3, "since": 3, "number": 1, "is_lasting": False})
     'at step 3'
     >>> when_not_finite({"step": 3, "since": 3, "number": 2, "is_lasting": True})
     'from step 3 on'
-    >>> when_not_finite({"step": 20, "since": 11, "number": 2, "is_lasting": True})
-    'from step 20 on, if not since step 11'
+    >>> thinned = {"step": 20, "since": 11, "number": 2, "is_lasting": True}
+    >>> when_not_finite(thinned, is_whole=False)
+    'at every traced step from step 20 on, if not since step 11'
     """
     first = f"step {count(found['step'])}"
     if found["number"] == 1:
         words = f"at {first}"
     elif found["is_lasting"]:
-        words = f"from {first} on"
+        words = f"from {first} on" if is_whole else f"at every traced step from {first} on"
     else:
-        words = f"at {count(found['number'])} steps, the first of them {first}"
+        steps = "steps" if is_whole else "traced steps"
+        words = f"at {count(found['number'])} {steps}, the first of them {first}"
     if found["since"] == found["step"]:
         return words
     return f"{words}, if not since step {count(found['since'])}"

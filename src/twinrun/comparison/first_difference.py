@@ -4,17 +4,19 @@ The initial parameters come first, then the first step of which a fingerprint di
 first quantity in the order of cause and effect (see `causes`), then the first tensor of it.
 """
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
 import pandas as pd
 
-from twinrun.comparison.causes import TAKEN_OVER, cause_of
+from twinrun import run_files
+from twinrun.comparison.causes import GATHERED, TAKEN_OVER, cause_of
 from twinrun.comparison.comparable import are_comparable, whole_steps
 from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run, known_of
-from twinrun.run_records import PER_STEP
+from twinrun.run_records import PER_STEP, RunManifest
 from twinrun.trace.setting_values import settings_at
 
 # What quantities are called where another word than their own is clearer; see `causes`.
@@ -63,14 +65,15 @@ def first_difference(
         if tensor is not None:
             return _found(second, WORDS[key], tensor=tensor, workers=workers)
     equal = steps[[f"{quantity}_equal" for quantity in QUANTITIES]].to_numpy()
+    known = known_of(first, second, len(steps))
     if equal.all():
         # Asked only here: a step that differs explains another number of steps, not the reverse.
-        return _of_number(first, second, workers=workers)
+        return _of_number(first, second, steps[whole_steps(known)], workers=workers)
     # argmax of booleans finds the first True. The columns must be bool: in an array of objects
     # ~True is -2.
     index = int((~equal).any(axis=1).argmax())
     quantity = list(QUANTITIES)[int((~equal[index]).argmax())]
-    tensor, known = None, known_of(first, second, len(steps))
+    tensor = None
     # Loss, batch and what the step starts with are one fingerprint each, without names.
     if quantity in PER_STEP and known[quantity][index]:
         step = int(steps["step"].iloc[index])
@@ -86,11 +89,24 @@ def first_difference(
     else:
         words = WORDS[quantity]
         found = _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
-    return _with_gap(found, steps, index, whole_steps(known)[: index + 1])
+    over = TAKEN_OVER + (GATHERED if _gathers(first.manifest) else ())
+    return _with_gap(found, steps, index, whole_steps(known)[: index + 1], over)
+
+
+def _gathers(manifest: RunManifest) -> bool:
+    """Say whether a step may begin with gradients that steps before it have left."""
+    of_epochs = run_files.workload_of(manifest).trainer.accumulation()
+    told = of_epochs.values() if isinstance(of_epochs, dict) else [of_epochs]
+    actual = manifest["actual"]
+    return max(told) > 1 or (actual is not None and actual["gathers_gradients"])
 
 
 def _with_gap(
-    found: FirstDifference, steps: pd.DataFrame, index: int, whole: np.ndarray
+    found: FirstDifference,
+    steps: pd.DataFrame,
+    index: int,
+    whole: np.ndarray,
+    over: Sequence[Quantity],
 ) -> FirstDifference:
     """Say since when it may have differed, where the steps before it were not traced.
 
@@ -99,6 +115,7 @@ def _with_gap(
         steps: the table of steps.
         index: the row in which it did.
         whole: of each row up to that one, whether all of the step could be compared.
+        over: quantities that a step takes over from those before it.
     """
     if not whole.all():
         # Anything in the steps since the last one that was compared whole may have caused it.
@@ -109,22 +126,35 @@ def _with_gap(
     before = int(steps["step"].iloc[index - 1]) if index else 0
     if found["step"] - before > 1:
         found["since"] = before + 1
-        if found["quantity"] in TAKEN_OVER:
+        if found["quantity"] in over:
             found["cause"] = "not traced"
     return found
 
 
-def _of_number(first: Run, second: Run, *, workers: int) -> FirstDifference | None:
-    """Name the first step that only one of two runs has; None if both have as many."""
-    done = sorted(run.manifest["steps"] for run in (first, second))
-    if done[0] == done[1]:
+def _of_number(
+    first: Run, second: Run, whole: pd.DataFrame, *, workers: int
+) -> FirstDifference | None:
+    """Name the first step that only one of two runs has; None if both have as many.
+
+    Args:
+        first: a run.
+        second: another one.
+        whole: rows of their table of steps, those of which all could be compared.
+        workers: how many trained together.
+    """
+    done = min(run.manifest["steps"] for run in (first, second))
+    if done == max(run.manifest["steps"] for run in (first, second)):
         return None
     longer = max(first.steps, second.steps, key=len)
-    beyond = longer[longer["step"] > done[0]]
-    # Of steps that were not traced nobody knows the epoch: that of the last one that was.
-    epoch = int(longer["epoch"].iloc[-1]) if len(longer) else 0
-    row = pd.Series({"step": done[0] + 1, "epoch": epoch}) if beyond.empty else beyond.iloc[0]
-    return _found(second, "number of steps", row=row, workers=workers)
+    # Of a step that was not traced nobody knows the epoch: that of the last one that was.
+    epochs = longer["epoch"][longer["step"] <= done + 1]
+    row = pd.Series({"step": done + 1, "epoch": epochs.iloc[-1] if len(epochs) else 0})
+    found = _found(second, "number of steps", row=row, workers=workers)
+    seen = int(whole["step"].iloc[-1]) if len(whole) else 0
+    if seen < done:
+        # What differed in the steps that nobody saw may have ended one of the runs.
+        found["since"], found["cause"] = seen + 1, "not traced"
+    return found
 
 
 def _found(

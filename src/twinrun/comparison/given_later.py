@@ -25,11 +25,13 @@ GIVEN_TO_STEPS = {
 def given_otherwise(found: Comparison, steps: pd.DataFrame) -> str | None:
     """Say in clauses what was given otherwise, each with its first step; None if nothing was.
 
+    Of steps that were not traced nobody knows, and that is said.
+
     Args:
         found: a comparison of two runs.
         steps: its table of steps.
     """
-    return ", ".join([*_of_steps(steps), *_of_number(found)]) or None
+    return ", ".join([*_of_steps(steps), *_of_number(found), *_of_unseen(found)]) or None
 
 
 def _of_steps(steps: pd.DataFrame) -> Iterator[str]:
@@ -44,3 +46,8 @@ def _of_number(found: Comparison) -> Iterator[str]:
     if "steps_of_runs" in found:
         first, second = found["steps_of_runs"]
         yield f"one training has {plural(first, 'step')} and the other {count(second)}"
+
+
+def _of_unseen(found: Comparison) -> Iterator[str]:
+    if "traced" in found:
+        yield "what the steps that were not traced were given is not known"

@@ -63,6 +63,14 @@ def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
+def departures_of(manifests: Sequence[RunManifest]) -> list[Departure]:
+    """Return where the runs depart from their variants, what several do once."""
+    found: list[Departure] = []
+    for manifest in manifests:
+        found += [departure for departure in manifest["departures"] if departure not in found]
+    return found
+
+
 def without_effect_in_part(manifests: Sequence[RunManifest]) -> list[Departure]:
     """Say which changed settings came to nothing where another one took effect, each once.
 

@@ -17,9 +17,14 @@ import pandas as pd
 
 from twinrun import artifacts
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE
-from twinrun.comparison.conditions import resumptions
+from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.first_difference import Moved
-from twinrun.comparison.location_words import beginning, sentence_of, sentence_without
+from twinrun.comparison.location_words import (
+    AT_RESUMPTION,
+    beginning,
+    sentence_of,
+    sentence_without,
+)
 from twinrun.comparison.pair_records import (
     ComparedRow,
     Comparison,
@@ -71,7 +76,7 @@ def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> No
         # One rule locates for all seeds of a variant, and its runs differ in nothing else.
         training = run.of_seed(compared["seed"])
         found, rows = _located(compared, training)
-        remarks = [*_resumed(compared), *_compiled(compared, found)]
+        remarks = [*_resumed(compared, found), *_compiled(compared, found)]
         found["sentence"] = " ".join([found["sentence"], *remarks])
         print(f"seed {compared['seed']}: {found['sentence']}", flush=True)
         locations.append(found)
@@ -85,9 +90,12 @@ def locate(*, comparisons: str, run: Replay, output: str, operations: str) -> No
     write_locations(output, locations)
 
 
-def _resumed(compared: Comparison) -> list[str]:
-    """Say which runs were resumed: the difference may have been made there."""
-    return [f"{clause[0].upper()}{clause[1:]}." for clause in resumptions(compared)]
+def _resumed(compared: Comparison, found: Location) -> list[str]:
+    """Say which runs were resumed, and if the difference may have been made there."""
+    said = [f"{clause[0].upper()}{clause[1:]}." for clause in resumptions(compared)]
+    # An operation that was seen to differ in a replay does so without any resumption.
+    is_open = found["answer"] == "not located" and is_behind_resumption(compared)
+    return [*said, AT_RESUMPTION] if is_open else said
 
 
 def _compiled(compared: Comparison, found: Location) -> list[str]:

@@ -15,6 +15,8 @@ OUTSIDE = "a clock, a set, NumPy, another library"
 # Operations are traced in the thread that trains, and in those of the backward pass.
 UNTRACED = f"{OUTSIDE}, another thread"
 
+AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
+
 
 def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
     """Say which operation made the runs diverge, how far, how often, and what to do."""
@@ -57,10 +59,13 @@ def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) 
     quantity = replayed["quantity"]
     if not differed:
         same = f"the same {quantity}" if any(replayed["elsewhere"]) else "the same"
+        unseen = ""
+        if "since" in first:
+            unseen = f", a step that was not traced, from {count(first['since'])} on"
         found = (
             f"Step {count(step)}, done {repeats} times from its start, gave {same} every time: the "
             f"cause lies outside of the replayed step (a schedule, a callback, something between "
-            f"steps), or it is a race that did not happen again."
+            f"steps{unseen}), or it is a race that did not happen again."
         )
     elif replayed["beyond_the_pair"]:
         found = (

@@ -11,24 +11,30 @@ HASHED_APART = (
 )
 
 
-def traced_clause(traced: TracedSteps, steps: int) -> str | None:
-    """Say which steps of a training were traced; None where all were.
+def traced_clause(traced: TracedSteps, *steps: int) -> str | None:
+    """Say which steps of trainings were traced; None where all were.
+
+    Args:
+        traced: the steps that were to be.
+        steps: how many each training has.
 
     >>> traced_clause(TracedSteps(every=10), 40)
     'traced every 10th step'
     >>> traced_clause(TracedSteps(every=None, first=100), 400)
     'traced at the first 100 steps alone'
+    >>> traced_clause(TracedSteps(every=None, first=100), 40)
     >>> traced_clause(TracedSteps(every=100), 10).rpartition("; ")[2]
     'not traced, as every 100th step is none of 10'
     """
-    if traced.are_all:
-        return None
     if traced.are_none:
         return UNTRACED
-    if traced.every is not None and not traced.number(steps):
-        return f"{UNTRACED}, as every {ordinal(traced.every)} step is none of {count(steps)}"
+    if all(traced.number(each) == each for each in steps):
+        return None
+    # What one of them alone did is compared with nothing.
+    if traced.every is not None and not traced.number(min(steps)):
+        return f"{UNTRACED}, as every {ordinal(traced.every)} step is none of {count(min(steps))}"
     first = f"the first {count(traced.first)} steps" if traced.first > 1 else "the first step"
-    if traced.every is None:
+    if traced.every is None or traced.number(max(steps)) <= traced.first:
         return f"traced at {first} alone"
     every = f"every {ordinal(traced.every)} step"
     return f"traced at {first} and {every}" if traced.first else f"traced {every}"

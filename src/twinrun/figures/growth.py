@@ -1,6 +1,7 @@
 """How the runs of a pair diverge: the distance between their parameters after each step."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from twinrun import artifacts
-from twinrun.comparison.pair_records import read_comparisons
+from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.figures.style import (
     band,
     canvas,
@@ -37,58 +38,86 @@ def growth(
         variants: all variants of the config, in its order.
         output: path of the SVG.
     """
-    tables, answers = {}, {}
+    pairs = {}
     for path in map(Path, comparisons):
-        found = read_comparisons(path)[0]
-        tables[found["variant"]] = artifacts.read_csv(path.with_suffix(".steps.csv"), COLUMNS)
-        answers[found["variant"]] = found["answer"]
+        found = read_comparisons(path)
+        steps = artifacts.read_csv(path.with_suffix(".steps.csv"), COLUMNS)
+        pairs[found[0]["variant"]] = _Pairs(found=found, steps=steps)
     title = "Distance between the runs of a pair after each step"
-    with canvas(output, title=title, height=2.7 + 0.2 * len(tables)) as (figure, grid):
+    with canvas(output, title=title, height=2.7 + 0.2 * len(pairs)) as (figure, grid):
         axes = grid[0, 0]
         axes.set(xlabel="step", ylabel="relative L2 distance")
-        _draw(axes, tables, answers, variants)
+        _draw(axes, pairs, variants)
         whole_numbers(axes.xaxis)
         figure.legend(loc="outside lower left", ncols=1)
 
 
-def _draw(
-    axes: Axes,
-    steps_by_variant: Mapping[str, pd.DataFrame],
-    answers: Mapping[str, str],
-    variants: Sequence[str],
-) -> None:
-    # The table of pairs that were refused, or whose training failed, is empty.
-    tables = {variant: steps for variant, steps in steps_by_variant.items() if len(steps)}
-    are_equal = all(steps["parameters_equal"].all() for steps in tables.values())
-    for variant in steps_by_variant:
+@dataclass(frozen=True, kw_only=True)
+class _Pairs:
+    """The pairs of a variant, and what is known of them."""
+
+    found: list[Comparison]
+    """A seed each."""
+    steps: pd.DataFrame
+    """The steps that were compared; none of a pair that was refused, or not traced."""
+
+    @property
+    def compared(self) -> list[Comparison]:
+        """Those of two networks."""
+        return [of for of in self.found if of["answer"] in ("equal", "differs")]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every step was traced."""
+        return not any("traced" in of for of in self.compared)
+
+    @property
+    def end_apart(self) -> bool:
+        """Whether one ends in other parameters: no step need show it."""
+        return any(of["parameters"]["elements_differing"] for of in self.compared)
+
+    def divergence(self) -> str:
+        """Say where they are apart, as far as that is known."""
+        if not self.compared:
+            return self.found[0]["answer"]
+        if self.steps.empty:
+            return f"{'apart' if self.end_apart else 'equal'} at the end, no step was compared"
+        apart = self.steps.loc[~self.steps["parameters_equal"], "step"]
+        if apart.empty:
+            end = ", apart at the end" if self.end_apart else ""
+            return f"equal after every {'step' if self.is_whole else 'traced step'}{end}"
+        first = int(apart.min())
+        said = f"apart from step {count(first)} on"
+        before = self.steps["step"][self.steps["step"] < first]
+        since = 1 + (int(before.max()) if len(before) else 0)
+        return said if since == first else f"{said}, if not since step {count(since)}"
+
+
+def _draw(axes: Axes, pairs: Mapping[str, _Pairs], variants: Sequence[str]) -> None:
+    compared = [of for of in pairs.values() if of.compared]
+    drawn = [of for of in compared if not of.steps.empty]
+    are_equal = all(of.steps["parameters_equal"].all() for of in drawn)
+    for variant, of in pairs.items():
         colour, dashes = colour_of(variant, variants), dashes_of(variant, variants)
-        what = answers[variant]
-        if variant in tables:
-            what = _divergence(tables[variant])
-            steps = _thin(tables[variant])
+        if not of.steps.empty:
+            steps = _thin(of.steps)
             # A logarithmic axis has no 0, so a line begins where the pair diverges.
             visible = steps if are_equal else steps[steps["relative_l2"] > 0]
             band(axes, visible, x="step", y="relative_l2", colour=colour, dashes=dashes)
         # An empty line for the legend: `band` draws none for a variant that has no distance.
-        axes.plot([], label=f"{variant}: {what}", color=colour, linestyle=dashes)
-    if not tables:
-        note_alone(axes, "no pair")
+        axes.plot([], label=f"{variant}: {of.divergence()}", color=colour, linestyle=dashes)
+    if not drawn:
+        note_alone(axes, "no step was compared" if compared else "no pair")
     elif are_equal:
         axes.set_yticks([0], ["0"])
-        are_whole = all(len(np.unique(t["step"])) == t["step"].max() for t in tables.values())
-        steps = "step" if are_whole else "step that was traced"
-        note(axes, f"every pair is equal, bit for bit, after every {steps}")
+        step = "step" if all(of.is_whole for of in compared) else "step that was traced"
+        # What no step shows may have come behind the last one, or where nobody looked.
+        are_apart = any(of.end_apart for of in compared)
+        equal = f"every pair is equal, bit for bit, after every {step}"
+        note(axes, f"no {step} shows a distance" if are_apart else equal)
     # Not finite where nothing was drawn: differences may lie outside of the sampled elements.
     elif np.isfinite(axes.dataLim.y1):
         log_axis(axes.yaxis)
-
-
-def _divergence(steps: pd.DataFrame) -> str:
-    apart = steps.loc[~steps["parameters_equal"], "step"]
-    if apart.empty:
-        is_whole = len(np.unique(steps["step"])) == steps["step"].max()
-        return f"equal after every {'step' if is_whole else 'traced step'}"
-    return f"apart from step {count(apart.min())} on"
 
 
 def _thin(steps: pd.DataFrame) -> pd.DataFrame:

@@ -61,6 +61,8 @@ def _words(row: MatrixCell) -> list[str]:
         return [row["answer"], "–", "–", "–", "–"]
     answer = row["size"] or row["answer"]
     step = "–" if row["first_step"] is None else count(row["first_step"])
+    if "since" in row:  # the steps before it were not traced
+        step = f"by {step}"
     share = row["predictions_changed"]
     return [
         answer,

@@ -167,7 +167,9 @@ def divergence(noise: str | Path, *, output: str | Path) -> None:
     """
     table = read_noise(noise)
     steps = artifacts.read_csv(Path(noise).with_suffix(".steps.csv"), STEP_COLUMNS)
-    apart = steps[np.isfinite(steps["relative_l2"]) & (steps["relative_l2"] > 0)]
+    # A table without a row has a type of its own.
+    distances = steps["relative_l2"].astype("float64")
+    apart = steps[np.isfinite(distances) & (distances > 0)]
     title = "How rounding and seeds grow, step by step"
     with canvas(output, title=title, height=3.4) as (figure, grid):
         axes = grid[0, 0]
@@ -184,7 +186,7 @@ def divergence(noise: str | Path, *, output: str | Path) -> None:
             axes.plot([], color=colour, label=label)
         axes.plot([], color=MUTED, linewidth=0.7, label="changes of a setting")
         if not len(apart):
-            note(axes, table["reason"] or "every run is equal to the reference after every step")
+            note(axes, table["reason"] or _without_distance(table, has_steps=bool(len(steps))))
         else:
             log_axis(axes.yaxis)
         if table["half_a_seed"] is not None:
@@ -192,3 +194,15 @@ def divergence(noise: str | Path, *, output: str | Path) -> None:
             axes.plot([], color=INK, linestyle=(0, (1.5, 1)), label="rounding is half a seed")
         whole_numbers(axes.xaxis)
         figure.legend(loc="outside lower left", ncols=1)
+
+
+def _without_distance(table: NoiseTable, *, has_steps: bool) -> str:
+    """Say what is known of runs of which no step shows a distance: not every step is kept."""
+    others = [run["answer"] for run in table["runs"] if run["kind"] != "reference"]
+    compared = [answer for answer in others if answer in ("equal", "differs")]
+    if not compared:
+        return "no run was compared"
+    if "differs" in compared:
+        return "no step that was kept shows a distance"
+    when = "after every step kept" if has_steps else "at the end"
+    return f"every run is equal to the reference, {when}"

@@ -89,6 +89,9 @@ class Actual(Switches):
     """Lightning's name of it, by the Trainer."""
     accumulate: int
     """Micro-batches of a mini-batch, by the Trainer."""
+    gathers_gradients: bool
+    """Whether a step may begin with gradients that steps before it have left: several make an
+    update, or the module clears them itself."""
     data_workers: list[int]
     """Processes of each training loader."""
     persistent_workers: bool

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, remedy_of
+from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
 from twinrun.comparison.study_records import MatrixCell
@@ -71,10 +72,13 @@ def _origin(results: Results, row: VerdictRow) -> Iterator[Sentence]:
             is_strict = is_deterministic(results, row["variant"])
             yield sentence(row, _operation(found["op"], row["variant"], is_strict=is_strict))
             return
-    firsts = [f for pair in pairs_of(results, row) if (f := pair["first_difference"]) is not None]
+    firsts = [(f, p) for p in pairs_of(results, row) if (f := p["first_difference"]) is not None]
     if firsts:
-        first = min(firsts, key=lambda found: found["step"])
+        first, pair = min(firsts, key=lambda found: found[0]["step"])
         says = f"the runs of {row['variant']} diverge {clause_of(first)}: {look_at(first)}"
+        if is_behind_resumption(pair):
+            resumed = listed(resumptions(pair))
+            says += f"; it may also be what a checkpoint does not hold: {resumed}"
         yield sentence(row, says)
 
 

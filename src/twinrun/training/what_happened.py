@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
@@ -79,6 +80,8 @@ class WhatHappened(pl.Callback):
             "devices": trainer.world_size,
             "precision": str(trainer.precision),
             "accumulate": self._micro_batches(trainer),
+            "gathers_gradients": not pl_module.automatic_optimization
+            or is_overridden("optimizer_zero_grad", pl_module),
             "data_workers": [number for number in workers if number is not None],
             "persistent_workers": any(
                 _attribute(loader, "persistent_workers")
@@ -113,6 +116,9 @@ class WhatHappened(pl.Callback):
         """Look at what the first step of an epoch will be given, and of a resumed training."""
         if batch_idx == 0 or not self._is_noted:
             self._is_noted = True
+            # The Trainer's number may be another one in each epoch.
+            if self.actual and trainer.accumulate_grad_batches > self._variant.accumulate:
+                self.actual["gathers_gradients"] = True
             self._layouts.note_module(pl_module, self._variant.layout)
             # Of the same strides comes the same layout: where an epoch is a step, a copy costs.
             strides = _strides(batch)

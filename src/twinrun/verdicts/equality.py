@@ -260,7 +260,7 @@ def _beginning(first: FirstDifference | None) -> str:
     if first is None:  # as after a callback that changes weights when the last step is done
         return "at no step, so after the last one"
     # Nothing inside this step differs: one of the runs has no such step.
-    if first["quantity"] == "number of steps":
+    if first["quantity"] == "number of steps" and "since" not in first:
         return f"first at step {count(first['step'])}, which not every run has"
     # Nothing comes before that.
     return f"first {clause_of(first)}" if first["step"] else clause_of(first)
