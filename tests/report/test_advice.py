@@ -398,6 +398,24 @@ class TestSpeed:
         found = self.sizes({100: 1.0, 1000: 0.5})
         assert one_row_of_sizes(found.verdicts, found) == found.verdicts
 
+    @pytest.mark.parametrize(
+        ("failed", "named"),
+        [
+            ([10000], "gpu at 10,000 points"),
+            ([100, 10000], "gpu at 100 and 10,000 points"),
+            ([100, 1000, 10000], "gpu"),
+        ],
+    )
+    def test_sizes_that_did_not_run_are_named(self, failed, named):
+        """Red before: "not run here: gpu", though it ran at other sizes."""
+        skipped = [
+            {"variant": "gpu", "size": size, "phase": None, "reason": "too large"}
+            for size in failed
+        ]
+        ran = {100: 0.5, 1000: 0.5, 10000: 0.5}
+        found = self.sizes({size: ran[size] for size in ran if size not in failed}, skipped=skipped)
+        assert says(found)[-1] == f"peaks: not run here: {named} (too large)"
+
 
 def test_what_could_not_run_is_named_with_its_reason():
     missing = [
