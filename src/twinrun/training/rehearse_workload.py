@@ -192,7 +192,8 @@ def _of_step(
     if data is None:
         return
     say("one training step")
-    step, clock = FirstStep(say=say), BatchClock()
+    clock = BatchClock()
+    step = FirstStep(say=say, clock=clock)
     try:
         of_trainer = drawn_after_module(workload, root)
         found["notes"] += [f"{part.label}: {note}" for note in of_trainer]
@@ -221,6 +222,14 @@ def _of_step(
         yield from of_metric(part, trainer, step)
     if part.metric is not None and part.metric not in found["logged"] and step.count:
         yield from _of_metric(part, module, evaluation, found)
+    # Last, since it changes what the Trainer knows. It is no part of a training: the first stands.
+    with contextlib.suppress(Exception):
+        clock.again(
+            lambda: trainer.validate(module, datamodule=data, verbose=False),
+            lambda: evaluate(trainer, module, data, workload),
+        )
+    found["sizes"]["later_validation_seconds"] = clock.later_validation
+    found["sizes"]["later_evaluation_seconds"] = clock.later_evaluation
 
 
 def _of_metric(
