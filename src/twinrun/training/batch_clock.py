@@ -4,12 +4,15 @@ What is slow the first time may be so only then: it compiles, warms up or downlo
 again has both.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
 from torch.utils._pytree import tree_leaves
 from torch.utils.benchmark import timer  # synchronises the device, then reads the clock
+
+from twinrun.config.memory import Sizes
 
 SLOW = 1.0  # seconds, from which on a first one is followed by later ones
 
@@ -20,10 +23,6 @@ class BatchClock(pl.Callback):
     def __init__(self) -> None:
         self.step = self.validation = self.evaluation = 0.0
         """Seconds of the last one; of test and prediction those of both."""
-        self.later_validation: float | None = None
-        """Seconds of the one that was done again, since the first one was slow."""
-        self.later_evaluation: float | None = None
-        """Likewise, of test and prediction."""
         self.validation_batches: int | None = 0
         """Of a whole validation; None where a loader has no length."""
         self.evaluation_batches: int | None = 0
@@ -43,16 +42,32 @@ class BatchClock(pl.Callback):
         """Leave out what has been done since the last step."""
         self._started = timer()
 
-    def again(self, validate: Callable[[], object], evaluate: Callable[[], object]) -> None:
-        """Clock validation and evaluation once more where they were slow."""
-        first, of_both = self.validation, self.evaluation
-        if first > SLOW:
-            validate()
-            self.later_validation, self.validation = self.validation, first
-        if of_both > SLOW:
-            self.evaluation = 0.0
-            evaluate()
-            self.later_evaluation, self.evaluation = self.evaluation, of_both
+    def again(
+        self,
+        trainer: pl.Trainer,
+        data: pl.LightningDataModule,
+        evaluate: Callable[[], object],
+        sizes: Sizes,
+    ) -> None:
+        """Clock once more what was slow, and write it to the sizes.
+
+        Last of all, since it changes what the Trainer knows; and no part of a training, so that
+        where it fails, what was clocked first stands.
+
+        Args:
+            trainer: which validates.
+            data: what it asks for data.
+            evaluate: does test and prediction.
+            sizes: of what was clocked first.
+        """
+        with contextlib.suppress(Exception):  # a user's module may raise anything
+            if sizes["validation_seconds"] > SLOW:
+                trainer.validate(trainer.lightning_module, datamodule=data, verbose=False)
+                sizes["later_validation_seconds"] = round(self.validation, 6)
+            if sizes["evaluation_seconds"] > SLOW:
+                self.evaluation = 0.0
+                evaluate()
+                sizes["later_evaluation_seconds"] = round(self.evaluation, 6)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""

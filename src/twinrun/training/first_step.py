@@ -281,9 +281,9 @@ def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> 
         "batch_bytes": step.batch_bytes,
         "peak_memory_mb": peak_memory_mb(),
         "step_seconds": round(step.seconds, 6),
-        "later_step_seconds": min(step.later, default=None),
+        "later_step_seconds": min((round(of, 6) for of in step.later), default=None),
         "validation_seconds": round(clock.validation, 6),
-        "later_validation_seconds": None,  # clocked last, as that of evaluation
+        "later_validation_seconds": None,  # see `BatchClock.again`
         "validation_batches": clock.validation_batches,
         "evaluation_seconds": round(clock.evaluation, 6),
         "later_evaluation_seconds": None,
