@@ -39,7 +39,7 @@ class Sizes(TypedDict):
     step_seconds: float
     """Of the first training step, with the loading of its batch."""
     later_step_seconds: float | None
-    """Of the fastest step after a slow first one; None of a first one that was not slow, or where
+    """Of the fastest step after a slow first one; None where the first one was not slow, or where
     no other one follows."""
     validation_seconds: float
     """Of a validation of one batch; 0 of none."""
