@@ -10,5 +10,8 @@ def measured(parameters, *, optimizer=2, peak=None, batch=2**20, steps=100):
     sizes["optimizer_bytes"] = optimizer * size
     sizes["peak_memory_mb"] = peak or 450 + (2 + optimizer) * size // MIB
     sizes |= {"step_seconds": 0.01, "validation_seconds": 0.0, "validation_batches": 0}
+    sizes |= dict.fromkeys(
+        ("later_step_seconds", "later_validation_seconds", "later_evaluation_seconds")
+    )
     sizes |= {"evaluation_seconds": 0.0, "evaluation_batches": 0, "threads": 1}
     return {"sizes": sizes, "steps_per_epoch": steps}

@@ -22,8 +22,9 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return the strided tensors of numbers that a sparse, nested or quantised one is made of."""
     if tensor.is_nested:
         parts = list(tensor.unbind())
-        # Without the lengths, the same values cut in other places would look alike.
-        return [*parts, torch.tensor([len(part) for part in parts if part.ndim])]
+        # Without the shapes, the same values cut in other places would look alike.
+        shapes = [number for part in parts for number in (part.ndim, *part.shape)]
+        return [*parts, torch.tensor(shapes)]
     if tensor.layout is torch.sparse_coo:
         # Uncoalesced, equal tensors may hold their entries in another order, or in parts.
         tensor = tensor.coalesce()

@@ -63,6 +63,35 @@ def test_a_training_has_its_steps(plain, step, told, minutes):
     assert runtime.of_training(clocked(step), *trained(plain, **told)) == -(-minutes // 1)
 
 
+def test_a_slow_first_step_counts_once(plain):
+    """Red before: of a module that compiles by itself, 84 days for 100,000 steps of 1 ms."""
+    compiled = clocked(29.2, steps=1000, later_step_seconds=0.001)
+    assert runtime.of_training(compiled, *trained(plain, epochs=100)) == 120
+    workload, variant = trained(plain, epochs=100)
+    seconds = 2.5 * (100_000 * 0.001 + 29.199)
+    replays = 2.5 * 21 * 20 * 0.001
+    assert runtime.of_location(compiled, workload, variant, 1) == 32 + -(-(seconds + replays) // 60)
+    # Minutes of compiling are waited for once, and a later step is no faster than it was clocked.
+    long = clocked(6000.0, steps=1000, later_step_seconds=0.1)
+    assert runtime.of_training(long, *trained(plain, epochs=10)) == -(
+        -(30 + 2.5 * (10_000 * 0.1 + 5999.9) / 60) // 1
+    )
+    # What is slow at each step stays slow; one that took longer than the first does not count.
+    slow = clocked(10.2, later_step_seconds=11.0)
+    assert runtime.of_training(slow, *trained(plain)) == -(
+        -(30 + 2.5 * (20 * 100 * 10 + 0.2) / 60) // 1
+    )
+
+
+def test_a_slow_first_validation_counts_once_too(plain):
+    of = {"validation_seconds": 30.0, "validation_batches": 500, "later_validation_seconds": 0.1}
+    of |= {"evaluation_seconds": 60.0, "evaluation_batches": 700, "later_evaluation_seconds": 0.2}
+    once = 29.9 + 59.8
+    found = runtime.of_training(clocked(10.2, later_step_seconds=5.0, **of), *trained(plain))
+    seconds = 20 * 100 * 5 + 20 * 500 * 0.1 + 700 * 0.2 + 5.2 + once
+    assert found == -(-(30 + 2.5 * seconds / 60) // 1)
+
+
 def test_a_stream_is_ended_by_its_steps_or_nobody_knows(plain):
     found = clocked(10.2, steps=None)
     limited = runtime.of_training(found, *trained(plain, max_steps=2000))

@@ -26,6 +26,7 @@ def write_timing(folder, seconds, *, size=None):
     artifacts.write_csv(folder / "timing.csv", table)
     baseline = rows[0]["variant"]
     found = {"baseline": baseline, "ratios": ratios.ratios(table, baseline), "size": size}
+    found["medians"] = ratios.medians(table)
     write_summary(folder / "timing.json", **found)
     return folder / "timing.json"
 

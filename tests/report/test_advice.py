@@ -292,6 +292,59 @@ class TestSpeed:
             "to 5.00 times as fast as cpu at every size, 100 to 1,000 points"
         )
 
+    @pytest.mark.parametrize(
+        ("trainer", "first_call", "sentence"),
+        [
+            (1.3, 0.51, "digits: leave compiled out of this training: through Lightning's Trainer "
+             "its step is slower; its bare step is 2.00 times as fast as eager (95% interval 1.82 "
+             "to 2.22)"),
+            (1.3, 38.0, "digits: leave compiled out of this training: it never pays, since through "
+             "Lightning's Trainer its step is slower, and its first call takes 37.5 s more; its "
+             "bare step is 2.00 times as fast as eager (95% interval 1.82 to 2.22)"),
+            (1.0, 0.51, "digits: compiled trains 2.00 times as fast as eager (95% interval 1.82 to "
+             "2.22); through Lightning's Trainer its step shows no difference that matters"),
+        ],
+    )  # fmt: skip
+    def test_a_step_that_only_the_bare_loop_has_faster_says_why(
+        self, trainer, first_call, sentence
+    ):
+        """Red before: the reason was empty, or the steps were "not faster" that just were."""
+        once = [median("compiled", first_call, phase="first_call")]
+        once += [median("eager", 0.5, phase="first_call")]
+        found = [ratio("compiled", 0.45, 0.5, 0.55)]
+        found += [ratio("compiled", 0.99 * trainer, trainer, 1.01 * trainer, phase="trainer")]
+        extents = [{"size": None, "train": 313, "predict": 32}]
+        settings = {"medians": once, "workload": "digits", "extents": extents}
+        assert says(timed("acceleration", timing("eager", found, **settings))) == [sentence]
+
+    def test_sizes_that_pay_are_told_apart_from_those_that_never_do(self):
+        """Red before: "it never pays" of all, since at one size it does not."""
+        once = [
+            median(name, seconds, phase="first_call", size=size)
+            for size in (100, 1000)
+            for name, seconds in {"gpu": 40.0, "cpu": 0.1}.items()
+        ]
+        extents = [{"size": size, "train": 1000, "predict": 1} for size in (100, 1000)]
+        (said,) = says(
+            self.sizes(
+                {100: 0.5, 1000: 0.2},
+                medians=once,
+                extents=extents,
+                trainer={100: 1.5, 1000: 0.2},
+            )
+        )
+        assert "; through Lightning's Trainer its step is slower at 100 points" in said
+        assert "; it pays only above about 500 steps" in said
+        assert "never" not in said
+
+    def test_few_slow_steps_pay_for_nothing(self):
+        """Red before: less than ten steps of a baseline were free, and the page said nothing."""
+        (said,) = says(compiled(1.4, middle=0.9, batches=1))
+        assert said.startswith(
+            "digits: leave compiled out of this training: it pays only above about 90 steps, since "
+            "its first call takes 900 ms more, and this training has 3; "
+        )
+
     def test_a_first_call_that_costs_nothing_is_not_named(self):
         (said,) = says(compiled(0.6))
         assert "pays" not in said
@@ -320,10 +373,11 @@ class TestSpeed:
         other |= {"integers": 0, "integers_differing": 0}
         assert says(compiled(agreement=[other])) == []
 
-    def sizes(self, ratios, **changes):
+    def sizes(self, ratios, *, trainer=(), **changes):
         found = [
-            ratio("gpu", 0.9 * middle, middle, 1.1 * middle, size=size)
-            for size, middle in ratios.items()
+            ratio("gpu", 0.9 * middle, middle, 1.1 * middle, size=size, phase=phase)
+            for phase, of in (("train", ratios), ("trainer", dict(trainer)))
+            for size, middle in of.items()
         ]
         return timed("devices", timing("cpu", found, size="points", workload="peaks", **changes))
 
@@ -352,6 +406,24 @@ class TestSpeed:
     def test_a_size_of_its_own_answer_stays_as_it_is(self):
         found = self.sizes({100: 1.0, 1000: 0.5})
         assert one_row_of_sizes(found.verdicts, found) == found.verdicts
+
+    @pytest.mark.parametrize(
+        ("failed", "named"),
+        [
+            ([10000], "gpu at 10,000 points"),
+            ([100, 10000], "gpu at 100 and 10,000 points"),
+            ([100, 1000, 10000], "gpu"),
+        ],
+    )
+    def test_sizes_that_did_not_run_are_named(self, failed, named):
+        """Red before: "not run here: gpu", though it ran at other sizes."""
+        skipped = [
+            {"variant": "gpu", "size": size, "phase": None, "reason": "too large"}
+            for size in failed
+        ]
+        ran = {100: 0.5, 1000: 0.5, 10000: 0.5}
+        found = self.sizes({size: ran[size] for size in ran if size not in failed}, skipped=skipped)
+        assert says(found)[-1] == f"peaks: not run here: {named} (too large)"
 
 
 def test_what_could_not_run_is_named_with_its_reason():

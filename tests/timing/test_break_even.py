@@ -10,7 +10,7 @@ from example_trainings import WORKLOAD
 from msgspec import convert
 
 from twinrun.config.definitions import Workload
-from twinrun.timing.break_even import break_even, steps_of_training, words
+from twinrun.timing.break_even import BreakEven, break_even, steps_of_training, words
 
 
 def timed(ratio=0.5, *, first_call=30.0, batches=1000, size=None, phases=("train",), **changes):
@@ -78,6 +78,69 @@ def test_an_unstable_clock_leaves_the_number_open():
     assert words(weighed) == (
         "its first call takes 29.0 s more, and how many steps pay for it is unsure: the clock was "
         "unstable"
+    )
+
+
+def test_steps_that_a_training_does_not_have_are_named():
+    """Red before: 90 s of compiling were free, since they are less than ten steps of 10 s."""
+    slow = {"is_of_run": False, "step": 10.0, "is_unsure": False}
+    slow |= {"effect": "faster", "bare": "faster"}
+    found = BreakEven(once=90.0, saved=1.0, has=3, **slow)
+    assert (found.is_free, found.pays_in_training) == (False, False)
+    assert words(found) == (
+        "its first call takes 90.0 s more, which pays above about 90 steps; this training has 3, "
+        "which is too few"
+    )
+    # Below ten steps, but the training has fewer still.
+    few = BreakEven(once=9.0, saved=1.0, has=8, **slow)
+    assert (few.is_free, few.pays_in_training) == (False, False)
+    assert words(few).endswith("above about 9 steps; this training has 8, which is too few")
+    assert BreakEven(once=9.0, saved=1.0, has=10, **slow).is_free
+    # Of a step that is not faster, less than ten steps are not named.
+    assert words(BreakEven(once=9.0, saved=-1.0, has=8, **slow | {"effect": "slower"})) == (
+        "through Lightning's Trainer its step is slower"
+    )
+    assert not words(
+        BreakEven(once=9.0, saved=-1.0, has=8, **slow | {"effect": "slower", "bare": "slower"})
+    )
+
+
+def test_an_effect_that_the_clock_leaves_open_pays_for_nothing():
+    """Red before: a ratio that the verdict calls undecided was "faster" here."""
+    found = timed(0.9)
+    for row in found["medians"]:
+        row |= {"unstable": True, "iqr_share": 0.3}
+    assert break_even(found, "fast", None).effect == "no difference measured"
+    assert "undecided" in words(break_even(found, "fast", None))
+
+
+def through_trainer(ratio, *, first_call):
+    """Return a timing whose bare step takes half the time, beside its step in the Trainer."""
+    both = timed(phases=("train", "trainer"), first_call=first_call)
+    for row in both["ratios"]:
+        if row["phase"] == "trainer":
+            row |= {"time_ratio": ratio, "low": 0.99 * ratio, "high": 1.01 * ratio}
+    return both
+
+
+@pytest.mark.parametrize(
+    ("ratio", "first_call", "sentence"),
+    [
+        (1.3, 1.0, "through Lightning's Trainer its step is slower"),
+        (1.0, 1.0, "through Lightning's Trainer its step shows no difference that matters"),
+        (0.97, 1.0, "through Lightning's Trainer its step shows no difference that matters"),
+        (0.7, 1.0, ""),
+        (1.3, 38.0, "its first call takes 37.0 s more, which never pays, since through "
+                    "Lightning's Trainer its step is slower"),
+        (1.0, 38.0, "its first call takes 37.0 s more, and whether any number of steps pays for "
+                    "it is undecided, since through Lightning's Trainer its step shows no "
+                    "difference that matters"),
+    ],
+)  # fmt: skip
+def test_the_bare_step_and_that_through_the_trainer_are_told_apart(ratio, first_call, sentence):
+    """Red before: "faster", "which never pays, since its steps are not faster", or nothing."""
+    assert words(break_even(through_trainer(ratio, first_call=first_call), "fast", None)) == (
+        sentence
     )
 
 

@@ -6,15 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from example_timings import timing_summary
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.benchmark import Measurement, TaskSpec
 
 from twinrun.timing.ratios import (
     CONFIDENCE,
-    crossing,
-    crossover,
     exponents,
     interval,
     median_interval,
@@ -123,45 +120,6 @@ def test_an_interval_of_very_many_rounds_is_that_of_the_normal_approximation():
     assert rank_of_interval(100_000, 0.95) == pytest.approx(50_000 - half, abs=2)
 
 
-@pytest.mark.parametrize(
-    ("ratios_found", "expected"),
-    [
-        ([10, 0.1, 0.01], 1000),
-        ([0.5, 0.4, 0.3], 100),
-        ([3, 2, 1], None),
-        ([0.5, 10, 0.1], 100_000),  # for good: the early lead does not count
-    ],
-)
-def test_crossover(ratios_found, expected):
-    found = crossover(np.array([100, 10_000, 1_000_000]), np.array(ratios_found, dtype=float))
-    assert found == (expected and pytest.approx(expected))
-
-
 def test_exponents():
     sizes = np.array([100, 1_000, 100_000])
     assert list(exponents(sizes, np.array([2e-4, 2e-4, 2e-2]))) == pytest.approx([0, 1])
-
-
-@pytest.mark.parametrize(
-    ("interval", "crossover"),
-    [
-        ((0.5, 0.4, 0.6), 100),
-        ((0.9, 0.8, 1.1), None),
-        ((1.5, 1.4, 1.6), None),
-    ],
-)
-def test_nothing_is_faster_from_a_size_on_where_no_interval_says_so(interval, crossover):
-    """The second was seen red at b8e0cc1: "faster from 100 on", and the interval held 1."""
-    middle, low, high = interval
-    ratio = {"variant": "gpu", "size": 100, "phase": "train"}
-    found = timing_summary(ratios=[ratio | {"time_ratio": middle, "low": low, "high": high}])
-    assert crossing(found) == [{"variant": "gpu", "crossover": crossover}]
-
-
-def test_a_crossing_waits_for_the_first_size_that_is_measured_to_be_faster():
-    intervals = {100: (2.0, 1.9, 2.1), 1000: (0.9, 0.8, 1.1), 10000: (0.5, 0.4, 0.6)}
-    ratios = [
-        {"variant": "gpu", "size": size, "phase": "train", "time_ratio": m, "low": lo, "high": hi}
-        for size, (m, lo, hi) in intervals.items()
-    ]
-    assert crossing(timing_summary(ratios=ratios)) == [{"variant": "gpu", "crossover": 10000}]

@@ -5,6 +5,7 @@ On a CPU; the tests marked `gpu` ask a GPU for the same bits.
 
 import functools
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
@@ -288,3 +289,15 @@ def test_a_gpu_gives_the_bits_of_a_cpu(is_deterministic):
         assert torch.equal(device_hash.sums_of_rows(tensors[0].cuda()).cpu(), of_rows)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_the_page_has_the_sizes_of_the_code():
+    """Red before: 64 MiB and 16 MiB of every GPU, though a large one has four times as much."""
+    page = (Path(__file__).parents[2] / "docs/method.md").read_text().replace("\n", " ")
+    parts, scratch = (
+        [times * 8 * words // 2**20 for words in (device_hash.MOST, device_hash.MOST_ON_LARGE)]
+        for times in (1, 4)
+    )
+    large = f"on one of {device_hash.LARGE // 2**30} GiB or more"
+    assert f"at most {scratch[0]} MiB, {large} {scratch[1]} MiB" in page
+    assert f"{parts[0]} MiB at a time, {large} {parts[1]} MiB" in page

@@ -1,11 +1,15 @@
 """The first step of a training, of modules that choose under way what they train."""
 
+import time
+
 import pytest
 import pytorch_lightning as pl
 from small import Points, Small
 from torch.nn.utils import prune
 
-from twinrun.training.first_step import FirstStep
+from twinrun.training import first_step
+from twinrun.training.batch_clock import BatchClock
+from twinrun.training.first_step import FirstStep, sizes_of
 
 
 class Unfreezes(Small):
@@ -32,6 +36,71 @@ class UnfreezesWithoutARate(Unfreezes):
         self.hparams.learning_rate = 0.0
 
 
+class Warms(Small):
+    """Takes its time for the first of its steps: it compiles, or downloads something."""
+
+    def __init__(self, slow=1):
+        super().__init__()
+        self.slow = slow
+        self.steps = []
+
+    def training_step(self, batch, batch_idx):
+        self.steps.append((self.trainer.current_epoch, batch_idx))
+        if len(self.steps) <= self.slow:
+            time.sleep(0.2)
+        return super().training_step(batch, batch_idx)
+
+
+def fitted(module, *callbacks, epochs=1, **told):
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=epochs,
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        **told,
+    )
+    trainer.fit(module, Points())
+
+
+@pytest.mark.parametrize(
+    ("slow", "epochs", "told", "steps"),
+    [
+        (0, 1, {}, [(0, 0)]),
+        (1, 1, {}, [(0, 0), (0, 1)]),
+        # A graph is captured at the second step, other shapes are compiled for.
+        (2, 1, {}, [(0, 0), (0, 1), (0, 2)]),
+        (9, 1, {}, [(0, 0), (0, 1), (0, 2)]),
+        (1, 3, {"limit_train_batches": 1}, [(0, 0), (1, 0)]),
+        (1, 1, {"limit_train_batches": 1}, [(0, 0)]),
+        (1, 1, {"max_steps": 1}, [(0, 0)]),
+        (1, 1, {"accumulate_grad_batches": 4}, [(0, 0), (0, 1)]),
+    ],
+)
+def test_a_slow_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, told, steps):
+    """Red before: the seconds of the first step, compilation and all, counted for each of them."""
+    monkeypatch.setattr(first_step, "SLOW", 0.15)
+    clock = BatchClock()
+    step, module = FirstStep(clock=clock), Warms(slow)
+    fitted(module, clock, step, epochs=epochs, **told)
+    assert module.steps == steps
+    assert (step.count, step.unchanged) == (1, [])
+    sizes = sizes_of(module, step, clock)
+    assert (sizes["later_step_seconds"] is None) == (len(steps) == 1)
+    if 0 < slow < len(steps):
+        assert sizes["later_step_seconds"] < 0.15 < sizes["step_seconds"]
+
+
+def test_without_a_clock_it_is_one_step(monkeypatch):
+    monkeypatch.setattr(first_step, "SLOW", 0.0)
+    module = Warms()
+    fitted(module, FirstStep())
+    assert module.steps == [(0, 0)]
+
+
 @pytest.mark.parametrize(
     ("kind", "trained", "unchanged"),
     [
@@ -47,17 +116,7 @@ class UnfreezesWithoutARate(Unfreezes):
 def test_what_is_trained_may_be_chosen_where_the_epoch_begins(kind, trained, unchanged):
     """Red before: the rehearsal failed with a KeyError that no line of the module's had raised."""
     step, module = FirstStep(), kind()
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        callbacks=[step],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(module, Points())
+    fitted(module, step)
     assert step.count == 1
     assert set(step.parameters) == trained
     assert step.unchanged == unchanged

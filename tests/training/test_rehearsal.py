@@ -105,6 +105,7 @@ def config_of(folder, *, widths=(), variant=None, others=None, **change):
 
 NEEDING = """
 import os
+import time
 
 import torch
 import wrong_modules
@@ -123,6 +124,28 @@ class Net(wrong_modules.Net):
     def training_step(self, batch, index):
         self.logger.log_metrics({"seen": index})
         return super().training_step((batch[0].to_dense(), batch[1]), index)
+
+
+class Warming(wrong_modules.Net):
+    # Does once what takes long: in training, in validation, in test and prediction.
+    def training_step(self, batch, index):
+        self.warm("training")
+        return super().training_step(batch, index)
+
+    def validation_step(self, batch, index):
+        self.warm("validation")
+
+    def test_step(self, batch, index):
+        self.warm("test")
+
+    def predict_step(self, batch, index):
+        self.warm("prediction")
+        return self(batch[0])
+
+    def warm(self, what):
+        self.warmed = getattr(self, "warmed", set())
+        time.sleep(0.0 if what in self.warmed else 1.5)
+        self.warmed.add(what)
 
 
 class Sparse(wrong_modules.Points):
@@ -152,6 +175,7 @@ def right_ones(tmp_path_factory):
         "infinite": {"module": "wrong_modules:Infinite"},
         "by hand": {"module": "wrong_modules:OwnSteps"},
         "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
+        "warming": {"module": "needing:Warming", "data": "wrong_modules:Tested"},
         "with best": {"module": "wrong_modules:EndsWithBest"},
         "stopped": {
             "others": {
@@ -191,6 +215,16 @@ def test_sizes_and_metrics_are_measured(right_ones):
     assert 100 < sizes["peak_memory_mb"] < 4000
     assert sizes["step_seconds"] > 0
     assert (sizes["threads"], sizes["validation_batches"]) == (1, 0)
+
+
+def test_what_is_slow_once_is_clocked_again(right_ones):
+    """Red before: the first of each counted for all."""
+    ((found,), (plain,)) = right_ones["warming"], right_ones["plain"]
+    assert found["mistakes"] == found["notes"] == []
+    for what in ("step", "validation", "evaluation"):
+        later = found["sizes"][f"later_{what}_seconds"]
+        assert later < 1.5 < found["sizes"][f"{what}_seconds"]
+    assert plain["sizes"]["later_validation_seconds"] is None
 
 
 def test_a_module_may_skip_its_first_batches(right_ones):

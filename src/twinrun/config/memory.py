@@ -38,12 +38,19 @@ class Sizes(TypedDict):
     """The most memory that the process had until then; imports alone take some 400 MiB."""
     step_seconds: float
     """Of the first training step, with the loading of its batch."""
+    later_step_seconds: float | None
+    """Of the fastest step after a slow first one; None where the first one was not slow, or where
+    no other one follows."""
     validation_seconds: float
     """Of a validation of one batch; 0 of none."""
+    later_validation_seconds: float | None
+    """Of the one after a slow one; None likewise."""
     validation_batches: int | None
     """Of a whole one; None for a loader without a length."""
     evaluation_seconds: float
     """Of test and prediction, a batch of each."""
+    later_evaluation_seconds: float | None
+    """Of those after slow ones; None likewise."""
     evaluation_batches: int | None
     """Of the longer of both, likewise."""
     threads: int

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from twinrun.figures.style import INK, MUTED, PAPER, canvas, colour_of, dashes_of, empty, log_axis
 from twinrun.figures.timings import quartiles, read_timing, why_nothing_measured
 from twinrun.formatting import count
-from twinrun.timing.ratios import crossing
+from twinrun.timing.crossings import crossing
 
 
 def sizes(timing: str | Path, *, variants: Sequence[str], output: str | Path) -> None:

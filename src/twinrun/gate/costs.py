@@ -7,9 +7,10 @@ from twinrun.formatting import measure
 from twinrun.gate.outcome import Judged
 from twinrun.timing import summary
 from twinrun.timing.ratio_words import interval_of_time
+from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.speed import instability, medians_behind
+from twinrun.verdicts.speed import instability
 
 LIMITS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt}
 

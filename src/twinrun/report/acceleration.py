@@ -6,8 +6,9 @@ from twinrun.report.gains import gains
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.report.worths import contrasts
+from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
-from twinrun.verdicts.speed import instability, medians_behind, medians_of_overhead
+from twinrun.verdicts.speed import instability, medians_of_overhead
 
 
 def section(results: Results) -> dict[str, object]:

@@ -1,11 +1,12 @@
 """Advice on luck, and what could not be measured."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from twinrun.formatting import count, measure, plural
 from twinrun.luck.contest import candidates, contest
 from twinrun.luck.floor import Floor, floors
 from twinrun.luck.standing import standing
+from twinrun.report.measured_sizes import size_of, timing_of, where
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, each_once, listed, sentence
 from twinrun.verdicts.contest import OPPOSED, alike_from, pairing
@@ -117,9 +118,24 @@ def not_measured(results: Results) -> list[Sentence]:
             reasons.setdefault(row["measured"], []).append(row)
     found = []
     for reason, rows in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
-        names = [row["variant"] for row in rows if row["variant"]]
+        names = [_where_not(results, row["variant"], rows) for row in rows if row["variant"]]
         what = listed(names) if names else rows[0]["question"].removesuffix("?").lower()
         subjects = each_once(of for row in rows for of in sentence(row, "").subjects)
         says = f"not run here: {what} ({reason})"
         found.append(Sentence(subjects=subjects, says=says))
     return found
+
+
+def _where_not(results: Results, variant: str, rows: Sequence[VerdictRow]) -> str:
+    """Name a variant that did not run, and the sizes if it ran at others of the same timing."""
+    own = [row for row in rows if row["variant"] == variant]
+    timing, path = timing_of(results, own[0]), own[0]["evidence"]
+    if timing is None or any(row["evidence"] != path for row in own):
+        return variant
+    beside = [r for r in results.verdicts if (r["evidence"], r["variant"]) == (path, variant)]
+    missing, asked = (
+        {size for row in of if (size := size_of(results, row)) is not None} for of in (own, beside)
+    )
+    if not missing or missing == asked:
+        return variant
+    return f"{variant} {where(missing, asked, str(timing['settings']['timing'].size))}"

@@ -5,25 +5,14 @@ nothing is said of it. Numbers are given where the clock was steady. What makes 
 training not, since compiling takes longer than its steps save, is not advised for training.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
-from twinrun.formatting import count, seconds
-from twinrun.report.measured_sizes import (
-    Measured,
-    measured,
-    size_of,
-    times,
-    timing_of,
-    where,
-    without,
-)
+from twinrun.report.advice_pays import break_evens, pays_of, where_of
+from twinrun.report.measured_sizes import Measured, measured, times, timing_of, without
 from twinrun.report.results import Results
 from twinrun.report.sentence import Sentence, sentence
-from twinrun.timing.break_even import BreakEven, break_even, ends
 from twinrun.timing.ratio_words import interval_of_speed
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.whole_speed import compiling_of
 
 UNSURE = "by how much is unsure: the clock was unstable"
 
@@ -74,7 +63,7 @@ def _clauses(
     results: Results, rows: Sequence[VerdictRow], trains: Sequence[Measured]
 ) -> Iterator[str]:
     """Say what stands beside a faster training: sizes, what must be paid first, the whole of it."""
-    said = _slower_at(results, rows), _pays(results, rows, trains)
+    said = _slower_at(results, rows), pays_of(results, rows, trains)
     yield from (clause for clause in said if clause)
     whole = _whole(results, rows[0])
     if whole is not None and whole["answer"] == "yes":
@@ -84,7 +73,7 @@ def _clauses(
 def _is_in_vain(results: Results, rows: Sequence[VerdictRow], trains: Sequence[Measured]) -> bool:
     """Say whether faster steps make no faster training: compiling takes longer than they save."""
     whole = _whole(results, rows[0])
-    found = _break_evens(results, rows, trains)
+    found = [of for _, of in break_evens(results, rows, trains)]
     if whole is not None and whole["answer"] in ("yes", "no"):
         return whole["answer"] == "no"
     return bool(found) and all(of.pays_in_training is False for of in found)
@@ -92,7 +81,7 @@ def _is_in_vain(results: Results, rows: Sequence[VerdictRow], trains: Sequence[M
 
 def _in_vain(results: Results, rows: Sequence[VerdictRow], trains: Sequence[Measured]) -> str:
     """Say why."""
-    clauses = [said] if (said := _pays(results, rows, trains)) else []
+    clauses = [said] if (said := pays_of(results, rows, trains)) else []
     whole = _whole(results, rows[0])
     if whole is not None and whole["answer"] == "no":
         clauses.append(f"the whole training, as it ran, was {_times_of(whole)}")
@@ -105,7 +94,9 @@ def _not_worth_it(results: Results, rows: Sequence[VerdictRow]) -> Iterator[Sent
     predicts = _answered(results, rows, "prediction_speed", "yes")
     if trains and not predicts and _is_in_vain(results, rows, trains):
         why = _in_vain(results, rows, trains)
-        step = f"a step of it is {_how_fast(results, rows, trains)}"
+        is_bare = any(of.in_trainer for _, of in break_evens(results, rows, trains))
+        step = f"{'its bare step' if is_bare else 'a step of it'} is"
+        step += f" {_how_fast(results, rows, trains)}"
         yield sentence(rows[0], f"leave {rows[0]['variant']} out of this training: {why}; {step}")
 
 
@@ -144,7 +135,7 @@ def _slower_at(results: Results, rows: Sequence[VerdictRow]) -> str | None:
     found = _slower_ones(results, rows)
     if not found:
         return None
-    return f"it trains slower{_where(results, rows, found)}"
+    return f"it trains slower{where_of(results, rows, found)}"
 
 
 def _slower_ones(results: Results, rows: Sequence[VerdictRow]) -> list[Measured]:
@@ -161,7 +152,7 @@ def _answered(
 
 def _how_fast(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]) -> str:
     steady = [m for m in found if not m.unstable]
-    at = _where(results, rows, found)
+    at = where_of(results, rows, found)
     if not steady:
         return f"{found[0].effect} than {found[0].baseline}{at} ({UNSURE})"
     text = f"{times(steady)} as {found[0].baseline}"
@@ -170,52 +161,6 @@ def _how_fast(results: Results, rows: Sequence[VerdictRow], found: Sequence[Meas
     if len(steady) < len(found):
         text += f" (where the clock was steady, at {len(steady)} of {len(found)} sizes)"
     return f"{text}{at}"
-
-
-def _where(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]) -> str:
-    """Say at which sizes something was measured; nothing of a timing without sizes."""
-    sizes = [m.size for m in found if m.size is not None]
-    timing = timing_of(results, rows[0])
-    if not sizes or timing is None:
-        return ""
-    every = {size for row in rows if (size := size_of(results, row)) is not None}
-    return f" {where(sizes, every, str(timing['settings']['timing'].size))}"
-
-
-def _pays(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]) -> str | None:
-    """Say after how many steps the first call is made up for, where it takes longer."""
-    needed = [of for of in _break_evens(results, rows, found) if not of.is_free]
-    if not needed:
-        return None
-    longer = sorted(needed, key=lambda of: of.once)
-    subject = longer[-1].subject
-    takes = f"{'up to ' if longer[0].once < longer[-1].once else ''}{seconds(longer[-1].once)}"
-    is_unsure = any(of.is_unsure or of.is_undecided for of in needed)
-    if is_unsure or any(m.unstable for m in found):
-        return f"{subject} takes {takes} more; how many steps pay for it is unsure"
-    if any(math.isinf(of.steps) for of in needed):
-        # Through the Trainer, where the bare step is faster.
-        return f"it never pays, since {subject} takes {takes} more"
-    steps = " to ".join(map(count, ends(needed)))
-    says = f"it pays only above about {steps} steps, since {subject} takes {takes} more"
-    taken = {of.has for of in needed}
-    if len(taken) > 1 or None in taken:
-        return says
-    return f"{says}, and this training has {count(max(of.has or 0 for of in needed))}"
-
-
-def _break_evens(
-    results: Results, rows: Sequence[VerdictRow], found: Sequence[Measured]
-) -> list[BreakEven]:
-    """Return at each size when a variant pays."""
-    timing, row = timing_of(results, rows[0]), rows[0]
-    if timing is None:
-        return []
-    compiling = compiling_of(results.runs_of_study(row["study"], row["workload"]))
-    of_sizes = (
-        break_even(timing, row["variant"], m.size, compiling.get(row["workload"])) for m in found
-    )
-    return [of for of in of_sizes if of is not None]
 
 
 def _bits(results: Results, row: VerdictRow) -> Iterator[str]:

@@ -10,11 +10,13 @@ from twinrun import artifacts
 from twinrun.artifacts import read_tensors
 from twinrun.figures.predictions import rmse
 from twinrun.report.gains import gains, pays
+from twinrun.report.measured_sizes import where
 from twinrun.report.results import ReportedRun, Results
 from twinrun.report.worths import contrasts
 from twinrun.run_files import read_run, verified
 from twinrun.timing.break_even import break_even
-from twinrun.timing.ratios import crossing, exponents
+from twinrun.timing.crossings import Crossing, crossing
+from twinrun.timing.ratios import exponents
 from twinrun.timing.summary import TimingSummary
 
 
@@ -64,6 +66,7 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
     }
     loops = {(ratio["variant"], ratio["size"]): ratio for ratio in timing["trainer"]}
     keys = [(median["variant"], median["size"]) for median in medians]
+    unit = str(timing["settings"]["timing"].size)
     return {
         "baseline": timing["baseline"],
         "rows": [
@@ -81,10 +84,21 @@ def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
         "proofs": timing["proofs"],
         "without_epoch_hooks": timing["without_epoch_hooks"],
         "agreement": timing["agreement"],
-        "crossings": crossing(timing),
+        "crossings": [{**found, "besides": _besides(found, unit)} for found in crossing(timing)],
         "skipped": timing["skipped"],
         "unstable": any(median["unstable"] for median in medians),
     }
+
+
+def _besides(found: Crossing, unit: str) -> str:
+    """Say what is known of sizes; beside a size from which on all are faster, what is not known."""
+    every = [size for sizes in found["sizes"].values() for size in sizes]
+    is_told = found["crossover"] is None
+    return "; ".join(
+        f"{known} {where(sizes, every, unit)}"
+        for known, sizes in found["sizes"].items()
+        if is_told or known in ("undecided", "not run", "not comparable")
+    )
 
 
 def _growth(medians: pd.DataFrame) -> list[dict[str, object]]:

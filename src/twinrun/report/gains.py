@@ -1,6 +1,5 @@
 """What a variant gains: a step, what its first call costs, and the whole training as it ran."""
 
-import math
 from collections.abc import Mapping
 
 from twinrun.formatting import count
@@ -52,7 +51,7 @@ def gains(
 def pays(found: BreakEven | None) -> str | None:
     """Say from which step on a variant pays, in a cell of a table.
 
-    >>> of = dict(is_of_run=False, step=0.03, once=26.7, is_unsure=False, has=3120)
+    >>> of = dict(is_of_run=False, step=0.03, once=26.7, is_unsure=False, has=3120, bare="faster")
     >>> [
     ...     pays(BreakEven(saved=saved, effect=effect, **of))
     ...     for saved, effect in (
@@ -63,11 +62,11 @@ def pays(found: BreakEven | None) -> str | None:
     """
     if found is None:
         return None
-    if found.is_free:
+    if found.is_free and not found.in_trainer:
         return "at once" if found.pays_in_training else None
     if found.is_undecided:
         return "unsure"
-    if math.isinf(found.steps):
+    if found.never_pays:
         return "never"
     return "unsure" if found.is_unsure else count(rounded_up(found.steps))
 

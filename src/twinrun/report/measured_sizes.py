@@ -8,9 +8,10 @@ from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure
 from twinrun.report.results import Results
 from twinrun.timing.ratio_words import effect_of
+from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import Interval, TimingSummary
 from twinrun.verdicts.rows import VerdictRow
-from twinrun.verdicts.speed import TRAINS_FASTER, TRAINS_FASTER_AT, medians_behind
+from twinrun.verdicts.speed import TRAINS_FASTER, TRAINS_FASTER_AT
 
 PHASES = {"speed": "train", "cost": "train", "prediction_speed": "predict"}
 

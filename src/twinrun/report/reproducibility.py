@@ -11,9 +11,10 @@ from twinrun.comparison.pair_records import Comparison, Location
 from twinrun.figures.predictions import worse_than_first
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.runs import metrics
+from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.equality import CLOSED
-from twinrun.verdicts.speed import instability, medians_behind
+from twinrun.verdicts.speed import instability
 
 MOST_TENSORS = 40
 FIGURES = ("first_layer", "layers", "operations", "growth", "curves", "strip", "cost")

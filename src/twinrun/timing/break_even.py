@@ -11,10 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from twinrun.formatting import count, seconds
-from twinrun.timing.ratio_words import Effect, effect_of
+from twinrun.timing.ratio_words import Effect
+from twinrun.timing.steadiness import clear_effect, medians_behind
 from twinrun.timing.summary import Median, Ratio, TimingSummary
 
-FEW_STEPS = 10  # a first call that is made up for by fewer costs nothing
+FEW_STEPS = (
+    10  # a first call that is made up for by fewer costs nothing, in a training that has them
+)
+IN_TRAINER = {
+    "faster": "is faster",
+    "slower": "is slower",
+    "no difference that matters": "shows no difference that matters",
+    "no difference measured": "shows no difference that is measured",
+    "too few measurements": "was measured too few times",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +40,9 @@ class BreakEven:
     saved: float
     """Seconds that a step takes less than the baseline's; negative where it takes more."""
     effect: Effect
-    """What the timing shows of a step."""
+    """What the timing shows of a step: through the Trainer where that was measured."""
+    bare: Effect
+    """What it shows of the bare step; the same where no other one was measured."""
     is_unsure: bool
     """Whether the clock of the steps was unstable."""
     has: int | None
@@ -50,16 +62,33 @@ class BreakEven:
 
     @property
     def is_free(self) -> bool:
-        """Say whether the first call costs next to nothing."""
-        return self.steps < FEW_STEPS or self.once < FEW_STEPS * self.step
+        """Say whether the first call costs next to nothing.
+
+        Of steps that are not faster, none make up for it: it is compared with the steps themselves.
+        """
+        if math.isinf(self.steps):
+            return self.once < FEW_STEPS * self.step
+        return self.steps < min(FEW_STEPS, math.inf if self.has is None else self.has)
+
+    @property
+    def in_trainer(self) -> str:
+        """Say what the step through the Trainer shows, where only the bare one is faster."""
+        if self.bare != "faster" or self.effect == "faster":
+            return ""
+        return f"through Lightning's Trainer its step {IN_TRAINER[self.effect]}"
+
+    @property
+    def never_pays(self) -> bool:
+        """Say whether steps are shown not to be faster, so that no number of them pays."""
+        return math.isinf(self.steps) and not self.is_undecided
 
     @property
     def pays_in_training(self) -> bool | None:
         """Say whether the training is long enough; None where that is not known."""
         if self.is_undecided:
             return None
-        if self.is_free or math.isinf(self.steps):
-            return not math.isinf(self.steps)
+        if self.is_free or self.never_pays:
+            return not self.never_pays
         return None if self.has is None or self.is_unsure else self.steps < self.has
 
     @property
@@ -99,6 +128,8 @@ def break_even(
             continue
         # By the ratio, not by both medians: it is taken within each round.
         saved = step[timing["baseline"]]["seconds_per_step"] * (1 - ratio["time_ratio"])
+        behind = medians_behind(timing, ratio)
+        bare = _ratio(timing, "train", variant, size)
         first = once[variant]["seconds_per_step"] - once[timing["baseline"]]["seconds_per_step"]
         of_run = 0.0
         if size is None and compiling is not None and names <= compiling.keys():
@@ -108,8 +139,9 @@ def break_even(
             is_of_run=of_run > first,
             step=step[timing["baseline"]]["seconds_per_step"],
             saved=saved,
-            effect=effect_of(ratio),
-            is_unsure=any(step[name]["unstable"] for name in names),
+            effect=clear_effect(ratio, behind),
+            bare=clear_effect(bare or ratio, medians_behind(timing, bare or ratio)),
+            is_unsure=any(median["unstable"] for median in behind),
             has=steps_of_training(timing, size),
         )
     return None
@@ -128,7 +160,7 @@ def steps_of_training(timing: TimingSummary, size: int | None) -> int | None:
 def words(found: BreakEven | None) -> str:
     """Say what the first call costs, and whether the training is long enough; a clause, or nothing.
 
-    >>> of = dict(is_of_run=False, step=0.03, is_unsure=False, has=3120)
+    >>> of = dict(is_of_run=False, step=0.03, bare="slower", is_unsure=False, has=3120)
     >>> words(BreakEven(once=26.7, saved=0.011, effect="faster", **of))
     'its first call takes 26.7 s more, which pays above about 2,500 steps; this training has 3,120'
     >>> words(BreakEven(once=26.7, saved=-0.01, effect="slower", **of))
@@ -139,12 +171,13 @@ def words(found: BreakEven | None) -> str:
     'its first call takes 26.7 s more, which pays above about 2,428 steps; this training has 2,480'
     """
     if found is None or found.is_free:
-        return ""
+        return "" if found is None else found.in_trainer
     takes = f"{found.subject} takes {seconds(found.once)} more"
     if found.is_undecided:
-        return f"{takes}, and whether any number of steps pays for it is undecided"
-    if math.isinf(found.steps):
-        return f"{takes}, which never pays, since its steps are not faster"
+        since = f", since {found.in_trainer}" if found.in_trainer else ""
+        return f"{takes}, and whether any number of steps pays for it is undecided{since}"
+    if found.never_pays:
+        return f"{takes}, which never pays, since {found.in_trainer or 'its steps are not faster'}"
     if found.is_unsure:
         return f"{takes}, and how many steps pay for it is unsure: the clock was unstable"
     steps = rounded_up(found.steps)
@@ -170,7 +203,8 @@ def rounded_up(steps: float) -> int:
 def ends(found: Sequence[BreakEven]) -> Iterator[int]:
     """Yield the smallest and the largest number of steps that pay, rounded up; one if they agree.
 
-    >>> alike = dict(is_of_run=False, step=0.1, effect="faster", is_unsure=False, has=None)
+    >>> alike = dict(is_of_run=False, step=0.1, effect="faster", bare="faster")
+    >>> alike |= {"is_unsure": False, "has": None}
     >>> two = [BreakEven(once=once, saved=0.01, **alike) for once in (2.0, 1.0)]
     >>> list(ends(two)), list(ends(two[:1]))
     ([100, 200], [200])

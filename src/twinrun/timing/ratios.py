@@ -6,14 +6,12 @@ What slows a whole round down, slows both and cancels. The interval goes from on
 ratios to another one (see `rank_of_interval`), and there is none of too few rounds.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TypedDict
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from twinrun.timing.ratio_words import effect_of
-from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
+from twinrun.timing.summary import Interval, Median, Overhead, Ratio
 
 CONFIDENCE = 0.95
 ONCE = ("transfer", "first_call")  # measured once, not in rounds
@@ -140,74 +138,6 @@ def rank_of_interval(number: int, confidence: float) -> int | None:
     below = np.cumsum(np.exp(logs))  # at k: the probability of at most k values below the median
     # `below` grows with k, so the count is the largest k. Of 0 even the whole range is too narrow.
     return int(np.count_nonzero(below <= (1 - confidence) / 2)) or None
-
-
-def crossover(sizes: np.ndarray, ratios: np.ndarray) -> float | None:
-    """Find the size from which on a variant is faster than the baseline.
-
-    Args:
-        sizes: (S,) ascending.
-        ratios: (S,) time ratios, variant / baseline.
-
-    Returns:
-        The size at which the ratio falls below 1 for good, on straight lines between the points
-        with both axes logarithmic; the smallest size if it is always below; None if it is not
-        below 1 at the largest size.
-
-    >>> crossover(np.array([100, 10000]), np.array([10.0, 0.1]))
-    1000.0
-    """
-    above = np.flatnonzero(ratios >= 1)
-    if len(above) == 0:
-        return float(sizes[0])
-    last = above[-1]
-    if last == len(sizes) - 1:
-        return None
-    x, y = np.log(sizes[last : last + 2]), np.log(ratios[last : last + 2])
-    # Rounded, since exp and log do not quite undo each other: 1000 comes as 1000.0000000000007.
-    return float(np.exp(x[0] - y[0] * (x[1] - x[0]) / (y[1] - y[0])).round(6))
-
-
-class Crossing(TypedDict):
-    """From which size on a variant is faster than the baseline."""
-
-    variant: str
-    """The variant, never the baseline."""
-    crossover: float | None
-    """The size; None if the variant is not measured to be faster at the largest size."""
-
-
-def crossing(summary: TimingSummary) -> list[Crossing]:
-    """Find for each variant of a timing with sizes from which on it is faster than the baseline."""
-    points: dict[str, dict[int, Ratio]] = {}
-    for ratio in summary["ratios"]:
-        # ASSUME who asks for a size asks about training: prediction may cross at another one.
-        if ratio["phase"] == "train" and ratio["size"] is not None:
-            points.setdefault(ratio["variant"], {})[ratio["size"]] = ratio
-    return [
-        {"variant": variant, "crossover": _measured_crossover(found)}
-        for variant, found in points.items()
-    ]
-
-
-def _measured_crossover(ratios: Mapping[int, Ratio]) -> float | None:
-    """Find the size from which on a variant is measured to be faster, by its ratios by size.
-
-    A ratio below 1 whose interval does not say so is no crossing yet: then it is the first size
-    from which on all intervals say "faster".
-    """
-    sizes = sorted(ratios)
-    unproven = [size for size in sizes if effect_of(ratios[size]) != "faster"]
-    if not unproven:
-        return float(sizes[0])
-    proven = sizes[sizes.index(unproven[-1]) + 1 :]
-    if not proven:
-        return None
-    # Straight lines need a point above 1. This one lies below, but its interval does not.
-    if ratios[unproven[-1]]["time_ratio"] < 1:
-        return float(proven[0])
-    around = [unproven[-1], *proven]
-    return crossover(np.array(around), np.array([ratios[size]["time_ratio"] for size in around]))
 
 
 def exponents(sizes: np.ndarray, seconds: np.ndarray) -> Iterator[float]:

@@ -9,6 +9,7 @@ functions here.
 
 import ctypes
 import functools
+import struct
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -20,6 +21,7 @@ import xxhash
 from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
 from twinrun.plain_tensors import bare, plain_tensors
+from twinrun.trace.array_values import value_parts
 from twinrun.trace.pending import Pending, together, value_of
 from twinrun.trace.rng_states import numpy_state, python_state
 
@@ -92,8 +94,13 @@ def described(leaf: object) -> str:
     if isinstance(leaf, torch.Tensor):
         return f"{tensor_words(leaf)}{fingerprint(leaf)}"
     if isinstance(leaf, np.ndarray):
-        content = xxhash.xxh3_64_intdigest(np.ascontiguousarray(leaf).tobytes())
-        return f"array {leaf.dtype}{leaf.shape}{content}"
+        content = xxhash.xxh3_64()
+        for part in value_parts(leaf):
+            content.update(np.ascontiguousarray(part).tobytes())
+        return f"array {leaf.dtype}{leaf.shape}{content.intdigest()}"
+    if isinstance(leaf, float | complex) and leaf != leaf:  # all are written as `nan`
+        words = struct.pack("<dd", leaf.real, leaf.imag).hex()
+        return f"{type(leaf).__name__} {leaf!r}{words}"
     if isinstance(leaf, str):  # a class of strings may show itself by other words
         return f"{type(leaf).__name__} {str.__repr__(leaf)}"
     return f"{type(leaf).__name__} {leaf!r}"
@@ -101,9 +108,12 @@ def described(leaf: object) -> str:
 
 def tensor_words(tensor: torch.Tensor) -> str:
     """Write what a tensor is, its values aside."""
-    # A nested tensor's shape holds symbols that are counted up in each process.
     tensor = bare(tensor)
-    return f"tensor {tensor.dtype}{'nested' if tensor.is_nested else tuple(tensor.shape)}"
+    if tensor.is_nested:  # its shape holds symbols that are counted up in each process
+        return f"tensor {tensor.dtype}nested"
+    # By rows and by columns the parts of a sparse matrix may be the same.
+    layout = "" if tensor.layout is torch.strided else str(tensor.layout)
+    return f"tensor {tensor.dtype}{tuple(tensor.shape)}{layout}"
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -20,6 +20,7 @@ import xxhash
 
 from twinrun.batches import LEAVES, attributes, children
 from twinrun.plain_tensors import bare
+from twinrun.trace.array_values import rows_of
 from twinrun.trace.batch_lists import are_more_than_rows, holds_samples, num_rows
 from twinrun.trace.device_hash import is_on_gpu
 from twinrun.trace.fingerprints import described, fingerprint_tree, is_plain, tensor_words
@@ -228,7 +229,7 @@ def _rows(leaf: object) -> np.ndarray | list[bytes] | None:
         plain = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
         flat = plain.reshape(-1).view(torch.uint8).numpy()
     elif isinstance(leaf, np.ndarray) and leaf.ndim and not leaf.dtype.hasobject:
-        flat = np.frombuffer(np.ascontiguousarray(leaf).tobytes(), np.uint8)
+        return rows_of(leaf)
     else:
         return None
     return flat.reshape(len(leaf), -1) if len(leaf) else flat.reshape(0, 0)

@@ -1,5 +1,10 @@
-"""The first step of a training: a callback that ends it there and keeps what the step needed."""
+"""The first step of a training: a callback that ends it there and keeps what the step needed.
 
+Jobs ask for time by the seconds of a step. A first one may be slow because it compiles, warms up or
+downloads, and a training then waits for that once: so up to MORE later ones are clocked after it.
+"""
+
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,24 +19,37 @@ from twinrun.config.definitions import Training
 from twinrun.config.memory import Sizes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.assemble import trainer_of
-from twinrun.training.batch_clock import BatchClock
+from twinrun.training.batch_clock import SLOW, BatchClock
 from twinrun.training.rehearsal_plan import first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
 MOST_WITHOUT_LOSS = 20  # batches that a module may skip before its first step
+# Steps after a slow one: the second may be slow too, where a graph is captured or a batch of
+# another shape is compiled for.
+MORE = 2
 
 
 class FirstStep(pl.Callback):
     """Ends a training after its first step, and keeps what the step needed."""
 
     def __init__(
-        self, *, keeps_batch: bool = False, say: Callable[[str], None] = lambda _: None
+        self,
+        *,
+        keeps_batch: bool = False,
+        say: Callable[[str], None] = lambda _: None,
+        clock: BatchClock | None = None,
     ) -> None:
+        """Take one step; with a clock, which the Trainer asks before, more after a slow one."""
         self.phase = "setting up the training"
         """What is under way."""
         self._say = say
         self.count = 0
         """Batches that were taken: one, and those before it that the module skipped."""
+        self.seconds = 0.0
+        """Of the first step, by the clock."""
+        self.later: list[float] = []
+        """Of those after a slow one."""
+        self._is_first, self._left, self._clock = True, MORE, clock
         self.logged: set[str] = set()
         """Metrics of training and validation."""
         self.logged_in_validation: set[str] = set()
@@ -84,6 +102,8 @@ class FirstStep(pl.Callback):
         # Only an epoch that ends has Lightning step its schedulers, with what they monitor. Not
         # `limit_train_batches`: schedulers ask the Trainer before how many steps there will be.
         trainer.fit_loop.max_batches = batch_idx + 1
+        if not self._is_first:
+            return
         self.backward_passes = 0
         self.batch_bytes = num_bytes(batch)
         self.batch = fingerprint_tree(batch) if self._keeps_batch else None
@@ -92,7 +112,7 @@ class FirstStep(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, loss: torch.Tensor
     ) -> None:
         """Count it."""
-        self.backward_passes += 1
+        self.backward_passes += self._is_first
 
     def on_train_batch_end(
         self,
@@ -103,10 +123,14 @@ class FirstStep(pl.Callback):
         batch_idx: int,
     ) -> None:
         """End the training; Lightning still validates, and ends the epoch."""
-        self.count += 1
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         # Under manual optimization the module calls backward by itself, and may return nothing.
-        self._has_loss = loss is not None or not pl_module.automatic_optimization
+        has_loss = loss is not None or not pl_module.automatic_optimization
+        if not self._is_first:
+            self._after_first(trainer, batch_idx, has_loss=has_loss)
+            return
+        self.count += 1
+        self._has_loss = has_loss
         if not self._has_loss and self.count < MOST_WITHOUT_LOSS:
             # A module may skip a batch, and Lightning then takes no step.
             trainer.fit_loop.max_batches = batch_idx + 2
@@ -118,6 +142,25 @@ class FirstStep(pl.Callback):
         self._begin("what follows the first training step")
         if isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.isfinite():
             self.notes.append(f"the first loss of {type(pl_module).__name__} is {float(loss)}")
+        self._is_first = False
+        self.seconds = 0.0 if self._clock is None else self._clock.step
+        self._go_on(trainer, batch_idx, self.seconds)
+
+    def _after_first(self, trainer: pl.Trainer, batch_idx: int, *, has_loss: bool) -> None:
+        """Note the seconds of a later step; one that the module skipped has none."""
+        assert self._clock is not None  # noqa: S101 without one there is no later step
+        self._left -= 1
+        if has_loss:
+            self.later.append(self._clock.step)
+        self._go_on(trainer, batch_idx, self._clock.step if has_loss else math.inf)
+
+    def _go_on(self, trainer: pl.Trainer, batch_idx: int, seconds: float) -> None:
+        """Take another step after a slow one, of the next epoch if need be; else end."""
+        if self._clock is not None and seconds > SLOW and self._left:
+            self._begin("a training step after the first, which was slow")
+            trainer.fit_loop.max_batches = batch_idx + 2
+            self._clock.restart()
+            return
         # Not an exception: Lightning validates and ends the epoch, which is to be rehearsed too.
         trainer.should_stop = True
 
@@ -237,10 +280,13 @@ def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> 
         "optimizer_bytes": step.optimizer_bytes,
         "batch_bytes": step.batch_bytes,
         "peak_memory_mb": peak_memory_mb(),
-        "step_seconds": round(clock.step, 6),
+        "step_seconds": round(step.seconds, 6),
+        "later_step_seconds": min((round(of, 6) for of in step.later), default=None),
         "validation_seconds": round(clock.validation, 6),
+        "later_validation_seconds": None,  # see `BatchClock.again`
         "validation_batches": clock.validation_batches,
         "evaluation_seconds": round(clock.evaluation, 6),
+        "later_evaluation_seconds": None,
         "evaluation_batches": clock.evaluation_batches,
         "threads": torch.get_num_threads(),
     }

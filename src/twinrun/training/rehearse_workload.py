@@ -192,7 +192,7 @@ def _of_step(
     if data is None:
         return
     say("one training step")
-    step, clock = FirstStep(say=say), BatchClock()
+    step = FirstStep(say=say, clock=(clock := BatchClock()))
     try:
         of_trainer = drawn_after_module(workload, root)
         found["notes"] += [f"{part.label}: {note}" for note in of_trainer]
@@ -217,23 +217,27 @@ def _of_step(
     found["sizes"] = sizes_of(module, step, clock)
     if part.is_thorough and part.key.startswith("workloads.") and step.count:
         found["notes"] += [f"{part.label}: {text}" for text in deviations(training, say)]
-    if part.metric not in evaluation.metrics:
-        yield from of_metric(part, trainer, step)
-    if part.metric is not None and part.metric not in found["logged"] and step.count:
-        yield from _of_metric(part, module, evaluation, found)
+    yield from _of_metric(part, trainer, step, evaluation, found)
+    clock.again(trainer, data, lambda: evaluate(trainer, module, data, workload), found["sizes"])
 
 
 def _of_metric(
-    part: Part, module: pl.LightningModule, evaluation: Evaluation, found: Rehearsed
+    part: Part, trainer: pl.Trainer, step: FirstStep, evaluation: Evaluation, found: Rehearsed
 ) -> Iterator[str]:
     """Say that a metric was not logged: a mistake where nothing can log it in a later epoch."""
+    if part.metric not in evaluation.metrics:
+        yield from of_metric(part, trainer, step)
+    if part.metric is None or part.metric in found["logged"] or not step.count:
+        return
     failed = evaluation.missing.get("test")
     because = f" (its test failed: {failed})" if failed else ""
     known = ", ".join(found["logged"]) or "nothing"
     logged = f"{part.training.workload.module} logs {known}{because}"
     files = [entry["file"] for entry in imported_files().values()]
     metric = str(part.metric)
-    if part.training.workload.epochs == 1 or not may_be_logged(metric, module, files):
+    if part.training.workload.epochs == 1 or not may_be_logged(
+        metric, trainer.lightning_module, files
+    ):
         yield f"{part.study}.metric: {metric!r} is not logged; {logged}"
         return
     note = (

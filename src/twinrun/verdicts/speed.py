@@ -1,25 +1,23 @@
 """Verdicts on time: what is faster, what does determinism cost, and Lightning's Trainer?
 
-An answer rests on the interval of a ratio and on how steady the clock was. Where the rounds behind
-a ratio are unstable, the interval is widened by their spread before it may answer yes or no: on a
-machine with neighbours a factor of three is still one, and a tenth is not.
+An answer rests on the interval of a ratio and on how steady the clock was: see `steadiness`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypedDict
 
 from twinrun.config.timed_variants import timed_without
 from twinrun.formatting import count, measure, percent, seconds
 from twinrun.timing import break_even
 from twinrun.timing.epoch_times import Scaling
 from twinrun.timing.ratio_words import Effect, effect_of, speed_up, time_ratio
-from twinrun.timing.summary import (
-    Interval,
-    Median,
-    Overhead,
-    Ratio,
-    TimingSummary,
+from twinrun.timing.steadiness import (
+    Steadiness,
+    clear_effect,
+    median_of,
+    medians_behind,
+    spread,
 )
+from twinrun.timing.summary import Interval, Median, Overhead, Ratio, TimingSummary
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.rows import Answer, Key, Verdict
 
@@ -32,17 +30,6 @@ TRAINER_COSTS = "Does Lightning's Trainer cost time, compared with the bare trai
 
 Timing = Evidence[TimingSummary]
 Answered = tuple[str, int | None, tuple[Answer, str]]  # variant, size, what is said of it
-
-
-class Steadiness(TypedDict):
-    """How steady a measurement was; of the records of a timing and of epochs, what both have."""
-
-    variant: str
-    """The variant that was measured."""
-    iqr_share: float
-    """The interquartile range of its rounds or epochs as a share of their median."""
-    unstable: bool
-    """Whether that share is too large."""
 
 
 def costs(timing: Timing) -> list[Verdict]:
@@ -168,29 +155,12 @@ def _without_ratio(timing: Timing, phase: str) -> Iterator[Answered]:
             yield median["variant"], median["size"], ("not comparable", why)
 
 
-def medians_behind(timing: TimingSummary, ratio: Ratio) -> list[Median]:
-    """Return the medians behind a ratio: the variant's, then the baseline's."""
-    return [
-        _median(timing, variant, ratio["phase"], ratio["size"])
-        for variant in (ratio["variant"], timing["baseline"])
-    ]
-
-
 def medians_of_overhead(timing: TimingSummary, overhead: Overhead) -> list[Median]:
     """Return the medians behind what the Trainer adds: of its step, then of the bare one."""
     return [
-        _median(timing, overhead["variant"], phase, overhead["size"])
+        median_of(timing, overhead["variant"], phase, overhead["size"])
         for phase in ("trainer", "train")
     ]
-
-
-def _median(timing: TimingSummary, variant: str, phase: str, size: int | None) -> Median:
-    # There always is one: a ratio is made of the rounds of both.
-    return next(
-        median
-        for median in timing["medians"]
-        if (median["variant"], median["phase"], median["size"]) == (variant, phase, size)
-    )
 
 
 def answer(ratio: Interval, medians: Sequence[Steadiness], *, yes: Effect) -> Answer:
@@ -202,25 +172,11 @@ def answer(ratio: Interval, medians: Sequence[Steadiness], *, yes: Effect) -> An
         yes: the effect that the question asks for, `faster` or `slower`.
     """
     # Only the answer rests on the widened interval; what is printed is the measured one.
-    effect = effect_of(_widened(ratio, medians))
+    effect = clear_effect(ratio, medians)
     # An interval that holds 1 and much else says neither yes nor no.
     if effect in ("no difference measured", "too few measurements"):
         return "undecided"
     return "yes" if effect == yes else "no"
-
-
-def _spread(medians: Sequence[Steadiness]) -> float:
-    """Return the largest interquartile range, as a share of its median, of what is unstable."""
-    # ASSUME the rounds are steady below the limit of `unstable`: their spread widens nothing.
-    return max((median["iqr_share"] for median in medians if median["unstable"]), default=0.0)
-
-
-def _widened(ratio: Interval, medians: Sequence[Steadiness]) -> Interval:
-    factor, low, high = 1 + _spread(medians), ratio["low"], ratio["high"]
-    if low is None or high is None:
-        return ratio
-    # Divided and multiplied, so that a ratio and its inverse are widened alike.
-    return {"time_ratio": ratio["time_ratio"], "low": low / factor, "high": high * factor}
 
 
 def _left_out(timing: Timing, ratio: Ratio) -> str:
@@ -259,10 +215,10 @@ def instability(ratio: Interval, medians: Sequence[Steadiness], *, noun: str) ->
         return ""
     weight = ""
     if effect_of(ratio) in ("faster", "slower"):
-        is_clear = effect_of(_widened(ratio, medians)) in ("faster", "slower")
+        is_clear = clear_effect(ratio, medians) in ("faster", "slower")
         weight = ", less than the difference" if is_clear else ", as much as the difference"
-    spread = percent(_spread(medians))
-    return f"; unstable: {noun} of {' and '.join(names)} spread by up to {spread}{weight}"
+    share = percent(spread(medians))
+    return f"; unstable: {noun} of {' and '.join(names)} spread by up to {share}{weight}"
 
 
 def verdict_of(
