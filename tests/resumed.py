@@ -42,6 +42,7 @@ def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callback
         in_epoch=in_epoch,
         say=said.append,
         fingerprint=fingerprint_tree,
+        together=options.pop("together", None),
     )
     tracer, metrics, module = Tracer(), EpochMetrics(), module()
     trainer = pl.Trainer(
