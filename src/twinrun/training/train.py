@@ -148,7 +148,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "tensors": entries,
         "weights_sha256": artifacts.sha256(files.weights),
         "steps": steps,
-        "epochs": len(watchers.metrics.rows),
+        "epochs": watchers.metrics.epochs,
         "whole_epochs": watchers.happened.whole_epochs,
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
@@ -225,7 +225,7 @@ def _watch(
         together=team.together,
     )
     metrics, seconds, happened = (
-        EpochMetrics(),
+        EpochMetrics(Path(run.checkpoints, "trace"), is_kept=is_first),
         EpochSeconds(team),
         WhatHappened(variant, run.training.workload.trainer),
     )
