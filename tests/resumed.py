@@ -44,6 +44,7 @@ def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callback
         say=said.append,
         fingerprint=fingerprint_tree,
         trained_otherwise=tracer.trained_otherwise,
+        together=options.pop("together", None),
     )
     metrics, module = EpochMetrics(), module()
     trainer = pl.Trainer(
@@ -64,7 +65,7 @@ def fit(folder, data=Points, module=Restless, *, kill=0, in_epoch=None, callback
         trainer.fit(module, data(size=70), ckpt_path=last, weights_only=True)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     hashes = {name: value.detach().numpy().tobytes() for name, value in state.items()}
-    logged = metrics.table().to_csv()
+    logged = repr(list(metrics.rows()))
     return (rows_of(tracer), hashes, logged), tracer.resumed_at, said
 
 

@@ -40,8 +40,6 @@ _ITEM_TYPES = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
-
-
 PART = 2**20  # elements of a tensor that are read at once: 8 MiB of float64
 
 
@@ -205,10 +203,9 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """Read an .npz.
 
     Raises:
-        JobError: if the file is no .npz or holds pickled objects.
+        JobError: if the file is no .npz or holds pickled objects, which could run any code.
     """
     try:
-        # A pickle in a file from elsewhere could run any code.
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
     except FileNotFoundError:
@@ -261,6 +258,11 @@ class StoredTensors:
     def names(self) -> list[str]:
         """Return the names of all tensors."""
         return list(self._entries)
+
+    def form(self, name: str) -> tuple[tuple[int, ...], np.dtype] | None:
+        """Return shape and NumPy's type of a tensor, None if there is none of this name."""
+        entry = self._entries.get(name)
+        return entry and (tuple(entry["shape"]), np.dtype(_ITEM_TYPES[entry["dtype"]]))
 
     def read(self, name: str) -> np.ndarray:
         """Return a tensor."""

@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.loggers import CSVLogger
 from small import Points, Small
 
+from twinrun import artifacts
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.parallel.team import Team, _SeveralWorkers
 from twinrun.parallel.whole_batch import WholeBatch
@@ -83,18 +84,18 @@ def test_rows_are_those_of_lightnings_own_logger(tmp_path):
     metrics, logger = EpochMetrics(), CSVLogger(tmp_path)
     fitted(tmp_path, metrics, logger=logger)
     written = by_epoch(logger)
-    assert [row["epoch"] for row in metrics.rows] == list(written) == [1, 2, 3, 4]
-    for row in metrics.rows:
+    assert [row["epoch"] for row in metrics.rows()] == list(written) == [1, 2, 3, 4]
+    for row in metrics.rows():
         own = {name: value for name, value in row.items() if name not in ("epoch", "both")}
         assert own == pytest.approx(written[row["epoch"]], nan_ok=True)
-    assert [row["ended"] for row in metrics.rows] == [1, 2, 3, 4]
-    assert ["odd_end" in row for row in metrics.rows] == [False, True, False, True]
+    assert [row["ended"] for row in metrics.rows()] == [1, 2, 3, 4]
+    assert ["odd_end" in row for row in metrics.rows()] == [False, True, False, True]
 
 
 def test_a_value_that_is_no_number_is_told_from_none(tmp_path):
     metrics = EpochMetrics()
     fitted(tmp_path, metrics)
-    metrics.table().to_csv(tmp_path / "epochs.csv", index=False)
+    artifacts.write_csv_parts(tmp_path / "epochs.csv", metrics.table())
     table = pd.read_csv(tmp_path / "epochs.csv", dtype=str, keep_default_na=False)
     assert table["no_number"].tolist() == ["", "", "nan", ""]
 
@@ -104,9 +105,9 @@ def test_a_resumed_training_has_the_rows_of_an_uninterrupted_one(tmp_path):
     fitted(tmp_path, whole)
     checkpoints = [Resumable(tmp_path / "checkpoints", minutes=0) for _ in range(2)]
     fitted(tmp_path, checkpoints[0], stopped, Breaks())
-    assert stopped.rows == whole.rows[:2]
+    assert list(stopped.rows()) == list(whole.rows())[:2]
     fitted(tmp_path, checkpoints[1], resumed, checkpoint=checkpoints[1].last())
-    assert repr(resumed.rows) == repr(whole.rows)
+    assert repr(list(resumed.rows())) == repr(list(whole.rows()))
 
 
 def test_the_first_step_sees_what_is_logged_at_the_end_of_the_epoch(tmp_path):
@@ -176,5 +177,6 @@ def test_an_epoch_that_the_module_logs_is_not_the_rows_own():
         trainer.callback_metrics = {"epoch": torch.tensor(7.0), "loss": torch.tensor(0.5)}
         metrics.on_train_epoch_end(trainer, None)
     metrics.on_train_end(trainer, None)
-    assert metrics.table()["epoch"].tolist() == [1, 2]
-    assert metrics.table()["epoch (logged)"].tolist() == [7.0, 7.0]
+    (table,) = metrics.table()
+    assert table["epoch"].tolist() == [1, 2]
+    assert table["epoch (logged)"].tolist() == [7.0, 7.0]

@@ -94,3 +94,24 @@ def test_a_gpu_is_waited_for_where_something_is_said_alone(tmp_path, monkeypatch
         curves.on_train_batch_end()
         line.on_train_batch_end(None, None, None, None, index)
     assert tracer.asked == 1  # the first point of the curve
+
+
+def test_the_curves_of_a_long_training_have_few_points(tmp_path, monkeypatch):
+    """Red before: 20 points a second of each metric, for days: gigabytes."""
+    clock = SimpleNamespace(now=5e5)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    added = []
+    writer = SimpleNamespace(add_scalar=lambda name, *_: added.append(name))
+    monkeypatch.setattr(progress, "SummaryWriter", lambda *_, **__: writer)
+    trainer = SimpleNamespace(callback_metrics={"metric": 0.5})
+    curves = progress.Curves(tmp_path / "tensorboard", Asked())
+    counts = []
+    for epoch in range(50_000):
+        clock.now += 1.0
+        curves.on_train_batch_end()
+        curves.on_train_epoch_start(trainer, None)
+        if epoch == 1000:
+            counts.append((added.count("loss"), added.count("metric")))
+    counts.append((added.count("loss"), added.count("metric")))
+    assert counts[0] == (1001, 1001)  # all of them, at first
+    assert max(counts[1]) < 10_000

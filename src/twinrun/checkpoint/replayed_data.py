@@ -7,6 +7,7 @@ fingerprint of all batches shows whether they are the same ones. A loader that s
 `StatefulDataLoader`) is told so instead, and fetches nothing twice.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -21,6 +22,7 @@ from twinrun.checkpoint.stream_position import Stateful, positions_of, put_back
 from twinrun.process.determinism import RNGStates, restore_rng_states
 
 MOST_LOOKS, EVERY = 32, 64  # at draws: at the first fetches, and at two of so many later ones
+FEWEST_LOOKS = 2  # fetches that show what draws in them, and what between them
 
 
 class Order(TypedDict):
@@ -40,7 +42,11 @@ class Batches:
     """An epoch's batches, looked at as they are fetched."""
 
     def __init__(
-        self, fetcher: Any, fingerprint: Callable[[object], int], before: Callable[[], None]
+        self,
+        fetcher: Any,
+        fingerprint: Callable[[object], int],
+        before: Callable[[], None],
+        since: float = 0,
     ) -> None:
         """Take the place of a fetcher's iterator.
 
@@ -48,11 +54,12 @@ class Batches:
             fetcher: of Lightning; it may have fetched a batch already.
             fingerprint: of a batch.
             before: called before each further batch is fetched, but while they are replayed.
+            since: the number of the first batch that is looked at, from 0; infinite for none.
         """
         self._fetcher, self._inner = fetcher, fetcher.iterator
         self._fingerprint, self._before = fingerprint, before
-        self.running = "0"
-        """Fingerprint of all batches so far."""
+        self.running, self.since = "0", since
+        """Fingerprint of all batches so far, from that of a number on."""
         self._fetched = 0
         self._last: dict[str, str] | None = None  # look at the RNG states after a fetch
         self.is_replaying = False
@@ -71,7 +78,11 @@ class Batches:
             self._note(found)
             return found
         self._before()
-        is_looked_at = self._fetched < MOST_LOOKS or self._fetched % EVERY < 2
+        if self._fetched < self.since:
+            found = next(self._inner)
+            self._fetched += 1
+            return found
+        is_looked_at = self._fetched - self.since < MOST_LOOKS or self._fetched % EVERY < 2
         before = look_at_rng_states() if is_looked_at else None
         found = next(self._inner)
         if before is not None and self._fetched:
@@ -88,15 +99,34 @@ class Batches:
         """Count batches that were fetched before, and are not fetched again."""
         self._fetched, self.running, self._fetcher.fetched = done, running, done
 
+    def rest(self) -> None:
+        """Count them, and look at none of them until `look`."""
+        self.since = math.inf
+
+    def look(self) -> None:
+        """Look at them from the next one on."""
+        self.running, self.since, self._last = "0", self._fetched, None
+
+    @property
+    def fetched(self) -> int:
+        """How many there have been."""
+        return self._fetched
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough of them have been looked at to tell what draws where."""
+        return self.since == 0 or self._fetched - self.since >= FEWEST_LOOKS
+
     def leave(self) -> None:
         """Look at no more of them."""
         if self._fetcher.iterator is self:
             self._fetcher.iterator = self._inner
 
     def _note(self, found: Any) -> None:
-        # Beside each batch Lightning has its number and its loader's.
-        text = f"{self.running} {self._fingerprint(found[0])}"
-        self.running = xxhash.xxh3_64_hexdigest(text.encode())
+        if self._fetched >= self.since:
+            # Beside each batch Lightning has its number and its loader's.
+            text = f"{self.running} {self._fingerprint(found[0])}"
+            self.running = xxhash.xxh3_64_hexdigest(text.encode())
         self._fetched += 1
 
 

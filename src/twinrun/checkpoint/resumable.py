@@ -38,8 +38,6 @@ from twinrun.checkpoint.together import Alone, Together, agreed, hindrance_of_al
 from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process.determinism import restore_rng_states, rng_states
 
-LEAVE = -1  # beside whether a checkpoint is due: the epoch is too short for one
-
 
 class Resumable(pl.Callback):
     """Keeps the last checkpoint of a training in a folder, and restores what Lightning does not."""
@@ -172,14 +170,11 @@ class Resumable(pl.Callback):
         is_due = left <= 0 if self._in_epoch is None else self._in_epoch(trainer, batches)
         # Another checkpoint would be taken of data of which nobody knows yet that they went on.
         is_due = is_due and not self._first_batch.is_awaited
-        is_short = self._in_epoch is None and epoch.is_short(left)
-        told = self._together.firsts_number(LEAVE if is_short else is_due)
-        if told == LEAVE:
-            epoch.leave()
+        is_due = epoch.is_due(left, is_due)
         # Between two micro-batches there are gradients that no checkpoint holds.
         is_between = batches % trainer.accumulate_grad_batches
         found = epoch.batches if epoch.has_order else None
-        if not told or is_between or found is None or not has_reloaded(trainer):
+        if not is_due or is_between or found is None or not has_reloaded(trainer):
             return
         why = self._hindrance(trainer, is_in_first_epoch=trainer.current_epoch == 0)
         why = agreed(self._together, why or next(mid_epoch.hindrances(trainer, found), None))

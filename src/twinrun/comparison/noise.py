@@ -6,7 +6,7 @@ compared in its test metrics, predictions and parameters; `luck.scale` judges. W
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts
-from twinrun.comparison import outputs
-from twinrun.comparison.distances import differing_elements, relative, squares
+from twinrun.artifacts import StoredTensors
+from twinrun.comparison import outputs, predicted
+from twinrun.comparison.distances import relative
 from twinrun.comparison.evaluated_data import OTHER_ROWS, OTHER_SAMPLES, Phase, other_phases
 from twinrun.comparison.happened import not_changed
 from twinrun.comparison.noise_records import Measure, NoiseRun, NoiseTable, write_noise
@@ -74,7 +75,7 @@ def weigh(
             reason=reason,
             measures=[m for m in measures if m["kind"] == "metric" or _moves(m, known)],
             runs=found,
-            not_measured=outputs.not_measured(first.manifest, first.predictions) if first else {},
+            not_measured=_not_measured(first) if first else {},
             left_out=[*left_out],
             other_data=other_data,
             samples=first.manifest["evaluated_on"]["numbers"].get("test", []) if first else [],
@@ -92,9 +93,9 @@ class _Run:
     """Its run.json."""
     manifest: RunManifest
     """What that holds."""
-    weights: Mapping[str, np.ndarray]
+    weights: StoredTensors
     """Parameters and buffers, by name."""
-    predictions: Mapping[str, np.ndarray]
+    predictions: StoredTensors
     """What it predicted, by name."""
 
 
@@ -108,11 +109,15 @@ def _read(run: ListedRun) -> tuple[_Run | None, str | None]:
         return None, f"the training failed: {manifest['ended'].removeprefix(FAILED)}"
     if manifest["ended"] != "finished":
         return None, f"the training ended otherwise: {manifest['ended']}"
-    weights = artifacts.read_tensors(verified(path, "weights.safetensors"))
+    weights = StoredTensors(verified(path, "weights.safetensors"))
     return (
         _Run(path=path, manifest=manifest, weights=weights, predictions=outputs.predicted(path)),
         None,
     )
+
+
+def _not_measured(first: _Run) -> dict[str, str]:
+    return outputs.not_measured(first.manifest, first.predictions.names())
 
 
 def _other_data(first: _Run, listed: Sequence[ListedRun]) -> list[Phase]:
@@ -140,19 +145,19 @@ def _measures(first: _Run, *, predicts: bool) -> list[tuple[Measure, str]]:
 def _measured(first: _Run, *, predicts: bool) -> Iterator[tuple[Measure, str]]:
     for name in first.manifest["metrics"]:
         yield Measure(name=name, kind="metric", floor=0.0), name
-    for name, array in first.predictions.items():
-        if not predicts or name.endswith(FINGERPRINT) or not array.size:
+    stored = first.predictions
+    for name in stored.names():
+        if not predicts or name.endswith(FINGERPRINT) or not predicted.size_of(stored, name):
             continue
-        if outputs.are_rows(array):
-            floor = 1 / (2 * len(array))  # half of one prediction
-            yield Measure(name=name, kind="rows", floor=floor), name
+        half = 1 / (2 * predicted.number_of(stored, name))  # of one prediction
+        if predicted.are_rows(stored, name):
+            yield Measure(name=name, kind="rows", floor=half), name
             # They need not be scores: coordinates may double, and the largest stay where it is.
             yield Measure(name=f"{name}{AS_NUMBERS}", kind="numbers", floor=ROUNDING), name
-        elif outputs.is_floating(array):
+        elif predicted.is_floating(stored, name):
             yield Measure(name=name, kind="numbers", floor=ROUNDING), name
         else:
-            floor = 1 / (2 * array.size)
-            yield Measure(name=name, kind="values", floor=floor), name
+            yield Measure(name=name, kind="values", floor=half), name
     yield Measure(name="parameters", kind="parameters", floor=ROUNDING), ""
 
 
@@ -204,7 +209,7 @@ def _of_run(listed: ListedRun, first: _Run, measures: Sequence[tuple[Measure, st
     lacking = {name: v for name, v in found.items() if name not in values}
     is_equal = run.manifest["weights_sha256"] == first.manifest["weights_sha256"]
     is_equal &= outputs.are_same(first.manifest["metrics"], run.manifest["metrics"])
-    is_equal &= outputs.are_same(first.predictions, run.predictions)
+    is_equal &= predicted.are_same(first.predictions, run.predictions)
     return NoiseRun(
         kind=listed["kind"],
         label=listed["label"],
@@ -230,27 +235,21 @@ def _value(kind: str, name: str, first: _Run, run: _Run) -> float | str:
             return float(run.manifest["metrics"][name])
         return missing.get("test", "it was not logged")
     if kind == "parameters":
-        pairs = [
-            (first.weights[t["name"]], run.weights[t["name"]], t["dtype"])
-            for t in first.manifest["tensors"]
-            if t["kind"] == "parameter"
-        ]
-        apart, size = sum((squares(a, b, dtype) for a, b, dtype in pairs), np.zeros(2))
-        return float(np.sqrt(relative(apart, size)))
-    one, other = first.predictions[name], run.predictions.get(name)
-    if other is None:
+        of = [t for t in first.manifest["tensors"] if t["kind"] == "parameter"]
+        both = first.weights, run.weights
+        found = (predicted.squares_of(*both, t["name"], t["dtype"]) for t in of)
+        return float(np.sqrt(relative(*sum(found, np.zeros(2)))))
+    one, other = first.predictions, run.predictions
+    if name not in other.names():
         return missing.get(name, missing.get("predict", "it was not predicted"))
-    if one.shape != other.shape or outputs.is_floating(one) != outputs.is_floating(other):
+    if not predicted.are_alike(one, other, name):
         return "it is predicted in another shape or type"
     if kind == "numbers":
-        apart, size = squares(outputs.numbers(one), outputs.numbers(other), "float64")
-        return float(np.sqrt(relative(apart, size)))
-    if kind == "rows":
-        # A row without numbers has a largest place too: the first.
-        if not np.isfinite(outputs.numbers(other)).all():
-            return math.nan
-        return outputs.share_changed(one, other)
-    return float(differing_elements(one, other).mean()) if one.dtype == other.dtype else 1.0
+        return float(np.sqrt(relative(*predicted.squares_of(one, other, name))))
+    # A row without numbers has a largest place too: the first.
+    if kind == "rows" and not predicted.are_finite(other, name):
+        return math.nan
+    return predicted.share_changed(one, other, name)
 
 
 def _sample(run: str | Path) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from twinrun import artifacts
-from twinrun.comparison.distances import differing_elements, values
+from twinrun.artifacts import StoredTensors
 from twinrun.comparison.pair_records import OutputComparison
+from twinrun.comparison.predicted import are_rows, share_changed, size_of, unequal
 from twinrun.formatting import count, plural, verb
 from twinrun.run_files import FINGERPRINT, recorded_hash, verified
 from twinrun.run_records import RunManifest
@@ -50,10 +51,10 @@ def test_metrics(manifests: Sequence[RunManifest]) -> OutputComparison | None:
     return _worst(_of_values(first, other, "metric", failures) for other in others)
 
 
-def not_measured(run: RunManifest, predicted_by: Mapping[str, object]) -> dict[str, str]:
+def not_measured(run: RunManifest, predicted_by: Iterable[str]) -> dict[str, str]:
     """Say what a run gives of which nobody can tell how far it is from another run's, and why.
 
-    >>> not_measured({"not_evaluated": {"test": "no data"}}, {"texts (fingerprint)": ...})
+    >>> not_measured({"not_evaluated": {"test": "no data"}}, ["texts (fingerprint)"])
     {'test': 'no data', 'texts': 'no numbers, of which only a fingerprint is kept'}
     """
     texts = [name.removesuffix(FINGERPRINT) for name in predicted_by if name.endswith(FINGERPRINT)]
@@ -88,28 +89,25 @@ def predictions_changed(folders: Sequence[Path]) -> tuple[float | None, str]:
     """
     first, second = (predicted(folder / "run.json") for folder in folders)
     # ASSUME a tensor that only one run predicts is no change; `predictions` counts it.
-    both = [name for name in first if name in second and not name.endswith(FINGERPRINT)]
-    shares = [(share_changed(first[name], second[name]), first[name]) for name in both]
-    kinds = {are_rows(array) for _, array in shares}
+    known = set(second.names())
+    both = [name for name in first.names() if name in known and not name.endswith(FINGERPRINT)]
+    shares = [share_changed(first, second, name) for name in both]
+    kinds = {are_rows(first, name) for name in both}
     meant = OF_VALUES if kinds <= {False} else OF_ROWS if kinds == {True} else OF_BOTH
-    return max((share for share, _ in shares), default=None), meant
+    return max(shares, default=None), meant
 
 
-def are_same(
-    first: Mapping[str, np.ndarray] | Mapping[str, float],
-    second: Mapping[str, np.ndarray] | Mapping[str, float],
-) -> bool:
-    """Say whether two runs give the same values or arrays by name, to the bit."""
+def are_same(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
+    """Say whether two runs give the same metrics by name, to the bit."""
     one, other = (
-        {name: (found.dtype, found.shape, found.tobytes()) for name, found in arrays}
-        for arrays in ([(n, np.asarray(v)) for n, v in of.items()] for of in (first, second))
+        {name: np.float64(value).tobytes() for name, value in of.items()} for of in (first, second)
     )
     return one == other
 
 
-def predicted(run: Path) -> dict[str, np.ndarray]:
-    """Read the predictions of a run, which its run.json names."""
-    return artifacts.read_tensors(verified(run, "predictions.safetensors"))
+def predicted(run: Path) -> StoredTensors:
+    """Find the predictions of a run, which its run.json names; they are read in parts."""
+    return StoredTensors(verified(run, "predictions.safetensors"))
 
 
 def hash_of_predictions(run: Path) -> str | None:
@@ -156,21 +154,18 @@ def _of_values(
 
 
 def _of_tensors(
-    first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray], failures: Sequence[str]
+    first: StoredTensors, second: StoredTensors, failures: Sequence[str]
 ) -> OutputComparison | None:
-    if not first and not second:
+    names = list(dict.fromkeys([*first.names(), *second.names()]))
+    if not names:
         return _nothing(failures)
     compared, differing, others = 0, 0, []
-    for name in {**first, **second}:
-        left, right = first.get(name), second.get(name)
-        size = max(array.size for array in (left, right) if array is not None)
-        compared += size
-        # In another shape or type no element has a counterpart: all of them differ.
-        if left is None or right is None or _form(left) != _form(right):
-            differing += size
-            others.append(name)
-        elif unequal := int(differing_elements(left, right).sum()):
-            differing += unequal
+    for name in names:
+        compared += max(size_of(first, name), size_of(second, name))
+        found = unequal(first, second, name)
+        differing += found
+        # One without values differs in its form, or because one run alone has it.
+        if found or first.form(name) != second.form(name):
             others.append(name)
     measured = _counted(differing, compared, "value")
     if others:
@@ -181,10 +176,6 @@ def _of_tensors(
         differing=differing,
         measured="; but ".join([measured, *failures]),
     )
-
-
-def _form(array: np.ndarray) -> tuple[tuple[int, ...], np.dtype]:
-    return array.shape, array.dtype
 
 
 def _counted(differing: int, compared: int, noun: str) -> str:
@@ -213,43 +204,3 @@ def _nothing(failures: Sequence[str]) -> OutputComparison | None:
 def _worst(found: Iterable[OutputComparison | None]) -> OutputComparison | None:
     known = [agreement for agreement in found if agreement is not None]
     return min(known, key=lambda known: WORST_FIRST.index(known["answer"]), default=None)
-
-
-def dtype_of(array: np.ndarray) -> str:
-    """Return torch's name of the type of predictions that were read."""
-    # ASSUME no network predicts uint16: reading has lost torch's name of the type.
-    return "bfloat16" if array.dtype == np.uint16 else str(array.dtype)
-
-
-def is_floating(array: np.ndarray) -> bool:
-    """Say whether predictions are floating-point numbers."""
-    return "float" in dtype_of(array)
-
-
-def numbers(array: np.ndarray) -> np.ndarray:
-    """Return floating-point predictions in float64, flat."""
-    return values(array, dtype_of(array))
-
-
-def are_rows(array: np.ndarray) -> bool:
-    """Say whether predictions are rows of floating-point numbers, (N, C): scores, perhaps."""
-    return is_floating(array) and array.ndim == 2 and array.shape[1] > 1
-
-
-def share_changed(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the share of predictions that are not the same.
-
-    >>> share_changed(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.2, 0.8], [0.4, 0.6]]))
-    0.5
-    """
-    if first.shape != second.shape:
-        return 1.0
-    if are_rows(first):
-        scores = (numbers(array).reshape(array.shape) for array in (first, second))
-        # argmax takes the first of equal numbers, and the first NaN, in both runs alike.
-        left, right = (array.argmax(1) for array in scores)
-        return float((left != right).mean()) if len(left) else 0.0
-    if _form(first) != _form(second):
-        return 1.0
-    differing = differing_elements(first, second)
-    return float(differing.mean()) if differing.size else 0.0

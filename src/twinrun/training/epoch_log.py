@@ -1,13 +1,15 @@
 """What a training comes to epoch by epoch: logged values, seconds."""
 
-import math
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
 
 from twinrun.parallel.team import Team
+from twinrun.training.epoch_rows import EpochRows
 
 if TYPE_CHECKING:  # a run imports it when it writes its tables
     import pandas as pd
@@ -20,8 +22,15 @@ class EpochMetrics(pl.Callback):
     `on_train_epoch_end` Lightning asks callbacks before the module, which may log there too.
     """
 
-    def __init__(self) -> None:
-        self.rows: list[dict[str, float]] = []
+    def __init__(self, folder: Path | None = None, *, is_kept: bool = True) -> None:
+        """Write nothing yet.
+
+        Args:
+            folder: as of `EpochRows`.
+            is_kept: whether rows are kept. Those of workers beside the first are not: but their
+                values are asked for all the same, since for that workers may exchange something.
+        """
+        self._rows, self._is_kept = EpochRows(folder), is_kept
         self._trainer: pl.Trainer | None = None
         self._ended: int | None = None
         # What was known before the epoch, by the very tensors: Lightning keeps the value of a
@@ -49,29 +58,34 @@ class EpochMetrics(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rows so far, for a checkpoint."""
-        return {"rows": [*self.rows, *self._waiting()]}
+        return {"rows": self._rows.state(), "waiting": self._waiting() if self._is_kept else []}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the rows of a checkpoint."""
-        self.rows, self._ended = state_dict["rows"], None
+        self._rows.load(state_dict["rows"])
+        self._add(state_dict["waiting"])
+        self._ended = None
 
-    def table(self) -> "pd.DataFrame":
-        """Return the rows; there is none if the training was stopped in its first epoch.
+    @property
+    def epochs(self) -> int:
+        """How many rows there are."""
+        return len(self._rows)
 
-        A value that is no number is the text `nan`: an empty cell is of a metric that the module
-        did not log in that epoch.
-        """
-        import pandas as pd
+    def rows(self) -> Iterator[dict[str, float]]:
+        """Yield the rows: the epoch, from 1, and what was logged in it."""
+        return self._rows.rows()
 
-        rows = [
-            {name: "nan" if math.isnan(value) else value for name, value in row.items()}
-            for row in self.rows
-        ]
-        return pd.DataFrame(rows or {"epoch": []})
+    def table(self) -> "Iterator[pd.DataFrame]":
+        """Yield the rows in parts, as of `EpochRows`."""
+        return self._rows.table()
 
     def _close(self) -> None:
-        self.rows += self._waiting()
+        self._add(self._waiting())
         self._ended = None
+
+    def _add(self, rows: list[dict[str, float]]) -> None:
+        for row in rows if self._is_kept else ():
+            self._rows.append(row)
 
     def _waiting(self) -> list[dict[str, float]]:
         """Return the row of an epoch that has ended, as long as it is not among the rows."""

@@ -20,6 +20,8 @@ from twinrun.trace.step_tracer import Tracer
 LINE_SECONDS = 10.0  # between two lines
 POINT_SECONDS = 1.0  # between two points of the loss
 EPOCH_SECONDS = 0.05  # between two points of epochs; an epoch may be a single short step
+# Of a curve, from which on its points lie farther apart: the longer it is, the farther.
+POINTS = 2_000
 
 
 class Progress(pl.Callback):
@@ -86,16 +88,22 @@ class Curves(pl.Callback):
         self._folder = folder
         self._tracer = tracer
         self._written = self._summed = 0.0
+        self._began = time.monotonic()
         self._writer: SummaryWriter | None = None
         self._is_broken = False
 
     def on_train_batch_end(self, *_: object, **__: object) -> None:
         """Add a point of the loss, if it is time to."""
-        is_due = self._writer is None or time.monotonic() - self._written >= POINT_SECONDS
+        is_due = self._writer is None or self._is_due(self._written, POINT_SECONDS)
         # The clock is asked first: the tracer waits for a GPU.
         if is_due and not self._is_broken and (step := self._tracer.now) is not None:
             with self._tolerated():
                 self._add_loss(step)
+
+    def _is_due(self, last: float, seconds: float) -> bool:
+        """Say whether a curve has its next point; days of points would be gigabytes."""
+        now = time.monotonic()
+        return now - last >= max(seconds, (now - self._began) / POINTS)
 
     @contextmanager
     def _tolerated(self) -> Iterator[None]:
@@ -122,7 +130,7 @@ class Curves(pl.Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a point of what was logged in the epoch before, if it is time to."""
         # Not at its end, where callbacks are asked before the module, which may log there.
-        if time.monotonic() - self._summed >= EPOCH_SECONDS:
+        if self._is_due(self._summed, EPOCH_SECONDS):
             self._add_logged(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -148,7 +148,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         "tensors": entries,
         "weights_sha256": artifacts.sha256(files.weights),
         "steps": steps,
-        "epochs": len(watchers.metrics.rows),
+        "epochs": watchers.metrics.epochs,
         "whole_epochs": watchers.happened.whole_epochs,
         "metrics": evaluation.metrics,
         "not_evaluated": evaluation.missing,
@@ -225,8 +225,8 @@ def _watch(
         together=team.together,
         trained_otherwise=team.trained_otherwise(variant),
     )
-    metrics, seconds = EpochMetrics(), EpochSeconds(team)
-    happened = WhatHappened(variant, run.training.workload.trainer)
+    metrics = EpochMetrics(Path(run.checkpoints, "trace"), is_kept=is_first)
+    seconds, happened = EpochSeconds(team), WhatHappened(variant, run.training.workload.trainer)
     # Resumable comes first: it puts RNG states back before any other callback can draw.
     first: list[pl.Callback] = [resumable]
     lightning_file = None

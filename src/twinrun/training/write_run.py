@@ -85,7 +85,7 @@ def write_arrays(
     """Write what the training itself leaves: weights, steps, epochs, fingerprints."""
     artifacts.write_tensors(files.weights, {name: t for name, _, t in tensors})
     artifacts.write_csv_parts(files.steps, tracer.table())
-    artifacts.write_csv(files.epochs, metrics.table())
+    artifacts.write_csv_parts(files.epochs, metrics.table())
     artifacts.write_arrays(files.fingerprints, tracer.arrays())
 
 

@@ -1,0 +1,135 @@
+"""Predictions of two runs compared, a part of each at a time: gigabytes of them fit anywhere.
+
+Without torch.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from twinrun.artifacts import PART, StoredTensors
+from twinrun.comparison.distances import differing_elements, squares, values
+
+
+def shape_of(stored: StoredTensors, name: str) -> tuple[int, ...] | None:
+    """Return the shape of a prediction, None where it is missing."""
+    form = stored.form(name)
+    return None if form is None else form[0]
+
+
+def size_of(stored: StoredTensors, name: str) -> int:
+    """Count the values of a prediction; 0 where it is missing."""
+    shape = shape_of(stored, name)
+    return 0 if shape is None else math.prod(shape)
+
+
+def number_of(stored: StoredTensors, name: str) -> int:
+    """Count predictions: rows, or else values."""
+    shape = shape_of(stored, name) or ()
+    return shape[0] if are_rows(stored, name) else size_of(stored, name)
+
+
+def is_floating(stored: StoredTensors, name: str) -> bool:
+    """Say whether a prediction is of floating-point numbers."""
+    form = stored.form(name)
+    return form is not None and "float" in _dtype_of(form[1])
+
+
+def are_rows(stored: StoredTensors, name: str) -> bool:
+    """Say whether a prediction is rows of floating-point numbers, (N, C): scores, perhaps."""
+    form = stored.form(name)
+    return form is not None and is_floating(stored, name) and len(form[0]) == 2 and form[0][1] > 1
+
+
+def are_alike(first: StoredTensors, second: StoredTensors, name: str) -> bool:
+    """Say whether both predict it in one shape, and both or neither in floating-point numbers."""
+    one, other = ((shape_of(each, name), is_floating(each, name)) for each in (first, second))
+    return one == other
+
+
+def are_finite(stored: StoredTensors, name: str) -> bool:
+    """Say whether no number of a prediction is infinite or NaN."""
+    return all(np.isfinite(_numbers(part)).all() for part in stored.parts(name))
+
+
+def unequal(first: StoredTensors, second: StoredTensors, name: str) -> int:
+    """Count the values of a prediction of which a byte differs.
+
+    In another shape or type, or where one run lacks it, no value has a counterpart: all differ.
+    """
+    if first.form(name) is None or first.form(name) != second.form(name):
+        return max(size_of(first, name), size_of(second, name))
+    return sum(int(differing_elements(*both).sum()) for both in _parts(first, second, name, PART))
+
+
+def are_same(first: StoredTensors, second: StoredTensors) -> bool:
+    """Say whether two runs predict the same by name, to the bit."""
+    return set(first.names()) == set(second.names()) and all(
+        # One without values has nothing that differs but its form.
+        first.form(name) == second.form(name) and not unequal(first, second, name)
+        for name in first.names()
+    )
+
+
+def squares_of(
+    first: StoredTensors, second: StoredTensors, name: str, dtype: str | None = None
+) -> np.ndarray:
+    """Return `distances.squares` of the numbers of a tensor that both have in one shape.
+
+    Args:
+        first: the tensors of a run.
+        second: those of another one.
+        name: of the tensor.
+        dtype: torch's name of its type; where None, each file says it.
+    """
+    found = np.zeros(2)
+    for one, other in _parts(first, second, name, PART):
+        left, right = (values(part, dtype or _dtype_of(part.dtype)) for part in (one, other))
+        # Sums of parts: of large tensors the last digits are not those of one sum.
+        found = found + squares(left, right, "float64")
+    return found
+
+
+def share_changed(first: StoredTensors, second: StoredTensors, name: str) -> float:
+    """Return the share of what both predict that is not the same.
+
+    Of rows of floating-point numbers, (N, C), those whose largest number is another one; of all
+    else the values of which a byte differs.
+    """
+    form, other = first.form(name), second.form(name)
+    if form is None or other is None or form[0] != other[0]:
+        return 1.0
+    if are_rows(first, name):
+        rows, columns = form[0]
+        size = max(PART // columns, 1) * columns
+        changed = sum(
+            int((_largest(one, columns) != _largest(another, columns)).sum())
+            for one, another in _parts(first, second, name, size)
+        )
+        return changed / rows if rows else 0.0
+    if form != other:
+        return 1.0
+    size = size_of(first, name)
+    return unequal(first, second, name) / size if size else 0.0
+
+
+def _parts(
+    first: StoredTensors, second: StoredTensors, name: str, size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    yield from zip(first.parts(name, size), second.parts(name, size), strict=True)
+
+
+def _largest(part: np.ndarray, columns: int) -> np.ndarray:
+    # argmax takes the first of equal numbers, and the first NaN, in both runs alike.
+    return _numbers(part).reshape(-1, columns).argmax(1)
+
+
+def _numbers(part: np.ndarray) -> np.ndarray:
+    """Return floating-point predictions in float64, flat."""
+    return values(part, _dtype_of(part.dtype))
+
+
+def _dtype_of(dtype: np.dtype) -> str:
+    # ASSUME no network predicts uint16: reading has lost torch's name of the type.
+    return "bfloat16" if dtype == np.uint16 else str(dtype)
