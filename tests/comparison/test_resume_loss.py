@@ -1,6 +1,7 @@
 """What resuming loses is found and named: by Lightning's own checkpoint, and by planted faults."""
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from torch.nn import functional
 from tracing import rows_of
 
 from twinrun import artifacts
-from twinrun.checkpoint import interrupt, resumable
+from twinrun.checkpoint import interrupt, restored, resumable
 from twinrun.checkpoint.interrupt import Interrupt
 from twinrun.checkpoint.resumable import Resumable
 from twinrun.comparison.resume_loss import diagnose, losses
@@ -135,7 +136,7 @@ def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
 
 def stopped_and_resumed(folder, module, data, stop, by):
     file = folder.parent / interrupt.FILE if by == "lightning" else None
-    # A planted fault is for the diagnosis to find, and not for the look at batches.
+    # A planted fault is for the diagnosis to find, and not for the looks of `Resumable`.
     in_epoch = interrupt.checkpoint_before(stop) if module is Restless else None
     told = {"minutes": 0, "in_epoch": in_epoch, "fingerprint": None}
     kept = [] if file else [Resumable(folder.parent / "checkpoints", **told)]
@@ -143,7 +144,8 @@ def stopped_and_resumed(folder, module, data, stop, by):
         train(folder, module, data, callbacks=[*kept, Interrupt(stop, file)], stop=stop)
     except Killed:
         checkpoint = file or kept[0].last()
-        return train(folder, module, data, checkpoint=checkpoint, callbacks=kept, stop=stop)
+        with patch.object(restored, "unlike", lambda *_: None):
+            return train(folder, module, data, checkpoint=checkpoint, callbacks=kept, stop=stop)
     return str(folder / "run.json")
 
 
