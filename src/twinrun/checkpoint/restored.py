@@ -120,7 +120,8 @@ def restore_mid_epoch(
 def _elsewhere(
     trainer: pl.Trainer, module: pl.LightningModule, state: Mapping[str, Any]
 ) -> str | None:
-    other = unlike(state["whole"], whole_state(trainer, module))
+    # Checkpoints of older versions have none.
+    other = unlike(state.get("whole", {}), whole_state(trainer, module))
     return None if other is None else f"{other} is not what it was where the checkpoint was taken"
 
 

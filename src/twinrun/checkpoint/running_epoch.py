@@ -198,7 +198,7 @@ class RunningEpoch:
         if self._resumed is not None:
             state, self._resumed = self._resumed, None
             self._order = state["order"]
-            since = state.get("since", 0)  # checkpoints of older versions have none
+            since = state["since"] if "since" in state else 0  # noqa: SIM401  of older versions
             self.batches = replay(self._trainer, fetcher, state, lambda: self._look(fetcher, since))
             self.batches.drawn_in_fetches, self.batches.drawn_between = map(set, state["drawn"])
             self._brought()
