@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torchmetrics import Metric
@@ -27,7 +28,9 @@ from twinrun.checkpoint.stream_position import (
     told_by_state,
 )
 from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, size_of
+from twinrun.generators import GENERATORS
 from twinrun.optimizer_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
@@ -205,6 +208,13 @@ def _is_tuple_of_plain(value: object) -> bool:
     return type(value) is tuple and all(isinstance(each, PLAIN) for each in value)
 
 
+def _is_handle(value: object) -> bool:
+    """Say whether a value is a library's object that holds no data that could be seen."""
+    others = (*PLAIN, torch.Tensor, np.ndarray, *GENERATORS)
+    is_data = isinstance(value, others) or is_container(value) or callable(value)
+    return not is_data and not is_users(type(value).__module__)
+
+
 def _is_of_class(part: torch.nn.Module, name: str, value: object) -> bool:
     """Say whether an attribute is the method that its class has: with several workers Lightning
     puts another `forward` in its place for each step, and then this one."""
@@ -240,3 +250,5 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
             is_short = is_short and all(isinstance(v, PLAIN) for v in few)
             if is_short and name not in {*_OF_DATA, *told}:
                 yield f"{index} {type(owner).__name__}.{name}", value
+            elif _is_handle(value):  # of a file that is opened where it is first read
+                yield f"{index} {type(owner).__name__}.{name}", None

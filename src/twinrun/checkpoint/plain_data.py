@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from twinrun.errors import TwinrunError
@@ -24,9 +25,10 @@ _MAKERS = (None, list, dict, set, int, float, str, bool)  # of the values of a d
 _MAPPINGS = (collections.OrderedDict, collections.Counter, collections.defaultdict)
 _TRIES = 64  # orders in which a set is made anew
 ON_GPU, MOMENT, SPAN = "twinrun: a tensor on the GPU", "twinrun: a moment", "twinrun: a span"
-PATH, MAPPING, QUEUE, SET = (
-    "twinrun: " + kind for kind in ("a path", "a mapping", "a queue", "a set")
+PATH, MAPPING, QUEUE, SET, NUMBER = (
+    "twinrun: " + kind for kind in ("a path", "a mapping", "a queue", "a set", "NumPy's number")
 )
+_NUMBERS = "biufc"  # their kinds, in NumPy
 
 
 def is_plain(value: object) -> bool:
@@ -36,8 +38,10 @@ def is_plain(value: object) -> bool:
         is_made_of_others = value.layout is not torch.strided or value.is_nested
         is_made_of_others = is_made_of_others or value.is_quantized
         return kind is torch.Tensor and value.device.type in _DEVICES and not is_made_of_others
-    if isinstance(value, PLAIN) or kind in (datetime.timedelta, type(pathlib.Path())):
+    if kind in PLAIN or kind in (datetime.timedelta, type(pathlib.Path())):
         return True
+    if isinstance(value, np.generic):
+        return value.dtype.kind in _NUMBERS
     if isinstance(value, datetime.datetime) and kind is datetime.datetime:
         # Of most zones the text tells the offset alone.
         return value.tzinfo in (None, datetime.UTC) and not value.fold
@@ -58,6 +62,8 @@ def kept(value: object) -> object:
         return own if own.is_cpu else {ON_GPU: own.cpu()}
     if isinstance(value, datetime.datetime):
         return {MOMENT: value.isoformat()}
+    if isinstance(value, np.generic):
+        return {NUMBER: [value.dtype.str, value.tobytes().hex()]}
     if isinstance(value, datetime.timedelta):
         return {SPAN: [value.days, value.seconds, value.microseconds]}
     if isinstance(value, pathlib.Path):
@@ -126,6 +132,7 @@ _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     MOMENT: lambda content, _: datetime.datetime.fromisoformat(content),
     SPAN: lambda content, _: datetime.timedelta(*content),
     PATH: lambda content, _: pathlib.Path(content),
+    NUMBER: lambda content, _: np.frombuffer(bytes.fromhex(content[1]), content[0])[0],
     MAPPING: _mapping,
     QUEUE: _queue,
     SET: lambda content, _: {"set": set, "frozenset": frozenset}[content[0]](content[1]),

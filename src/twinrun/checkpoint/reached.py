@@ -16,6 +16,7 @@ import torch
 
 from twinrun.checkpoint import walk
 from twinrun.checkpoint.found import Found, Holder
+from twinrun.checkpoint.step_walk import StepWalk
 from twinrun.checkpoint.stream_position import Stateful
 from twinrun.checkpoint.unsaved_state import OURS
 from twinrun.checkpoint.users_code import attributes_seen, is_users
@@ -104,7 +105,8 @@ def held_by_steps(trainer: pl.Trainer, seen: dict[int, object]) -> Iterator[Foun
             owners = (getattr(method, "__self__", None) for method in methods)
             made_of = [each for each in owners if isinstance(each, torch.nn.Module)]
             seen |= {id(inner): inner for each in made_of for inner in each.modules()}
-    walked = Walk(True, seen, most=sys.maxsize)
+    # The module that is trained has been seen; a teacher in a global, say, has not.
+    walked = StepWalk(True, seen, most=sys.maxsize, also=(pl.LightningModule,))
     # Another one in its place has another identity, and what it holds has another owner.
     for name, part in [
         *((f"{path} of {type(module).__name__}", part) for path, part in module.named_modules()),

@@ -49,10 +49,13 @@ _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 _OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+# By these a name in a text may ask for anything.
+_BY_TEXT = {"getattr", "vars", "globals", "eval", "exec", "import_module", "__import__", "__dict__"}
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
-def _is_ours(value: object) -> bool:
+def is_ours(value: object) -> bool:
+    """Say whether a value is Twinrun's own."""
     kind = getattr(value, "__module__", None) or type(value).__module__
     return isinstance(kind, str) and kind.startswith("twinrun.") and not is_users(kind)
 
@@ -67,6 +70,7 @@ class Walk:
         *,
         most: int = MOST_LOOKED_AT,
         without: tuple[type, ...] = (),
+        also: tuple[type, ...] = (),
     ) -> None:
         """Begin one.
 
@@ -76,18 +80,18 @@ class Walk:
             most: entries of a container that is looked at. What functions and classes hold is
                 looked at whatever its size.
             without: classes that are not walked.
+            also: classes that are walked here, and else not.
         """
         self._in_workers = in_workers
         self._most = most
-        self._never = (*_NEVER, *without)
+        self.never = (*(kind for kind in _NEVER if kind not in also), *without)
         self._in_library = 0  # objects of libraries inside each other
-        self._helpers: dict[int, object] = {}  # whose classes were walked; kept, as `seen`
-        self._seen = seen  # which keeps them, so that no other object gets their number
+        self.seen = seen  # which keeps them, so that no other object gets their number
         self._most_seen = len(seen) + MOST
 
     def part(self, part: object, deeper: int) -> Iterator[Found]:
         """Walk a loader, a sampler or a dataset: its functions and, of a user's, all it holds."""
-        if part is None or not deeper or not self._is_new(part):
+        if part is None or not deeper or not self.is_new(part):
             return
         is_copied = not self._in_workers and getattr(part, "num_workers", 0)
         # A part of torch's has settings; one of ours cuts or shards what it wraps.
@@ -124,13 +128,16 @@ class Walk:
             yield Found(owner, called, Holder(value))
             yield from self.class_of(value, deeper, is_made_again=True)
             return
-        if _is_ours(value):  # which is made anew, and keeps what it needs
+        if is_ours(value):  # which is made anew, and keeps what it needs
+            return
+        if isinstance(value, types.ModuleType):
+            yield from self.variables_of(value)
             return
         # An array that two hold may be exchanged in one of them.
         is_array = isinstance(value, torch.Tensor | np.ndarray)
-        if not is_array and not isinstance(value, self._never) and not self._in_library:
+        if not is_array and not isinstance(value, self.never) and not self._in_library:
             yield Found(owner, called, Holder(value))
-        if isinstance(value, self._never) or not deeper or not (self._is_new(value) or is_array):
+        if isinstance(value, self.never) or not deeper or not (self.is_new(value) or is_array):
             return
         is_seen = is_array or isinstance(value, GENERATORS)
         if is_seen or is_hidden_iterator(value):
@@ -191,26 +198,7 @@ class Walk:
     @property
     def is_cut_short(self) -> bool:
         """Whether it came to as many objects as are looked at."""
-        return len(self._seen) >= self._most_seen
-
-    def functions_of(self, part: object) -> Iterator[Found]:
-        """Walk the class of a part, its hooks, and the functions among its attributes."""
-        if _is_ours(part):
-            return
-        hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
-        for name, value in {**attributes_seen(part), **hooks}.items():
-            called = f"{type(part).__name__}.{name}"
-            yield from self._classes_in(value, DEEPEST)
-            if name.endswith("_hooks") and isinstance(value, dict):
-                # Each in its turn: one that is registered anew has another number.
-                for turn, hook in enumerate(value.values()):
-                    yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
-            # Modules and classes are walked by themselves; a schedule has functions in a list.
-            elif name.endswith("_lambdas") or (
-                callable(value) and not isinstance(value, type | torch.nn.Module)
-            ):
-                yield from self.value(part, value, called, DEEPEST)
-        yield from self.class_of(type(part), DEEPEST)
+        return len(self.seen) >= self._most_seen
 
     def function(self, function: types.FunctionType, deeper: int) -> Iterator[Found]:
         """Walk what a function holds, and the globals that it names."""
@@ -240,9 +228,18 @@ class Walk:
             else:
                 called = f"{function.__module__}.{variable}"
                 yield from self.value(known, found, called, deeper - 1)
-        # What a function imports itself has its name in `sys.modules`.
-        for name in names & sys.modules.keys() - known.keys():
-            modules[name] = sys.modules[name]
+        # What a function imports itself has its name in `sys.modules`, or one in its package.
+        package = known.get("__package__")
+        for name in names - known.keys():
+            for full in (name, f"{package}.{name}"):
+                if full in sys.modules:
+                    modules[full] = sys.modules[full]
+        if names & _BY_TEXT:
+            if not names.isdisjoint({"import_module", "__import__"}):
+                modules |= {k: v for k, v in sys.modules.items() if is_users(k)}
+            for module in [sys.modules.get(function.__module__), *modules.values()]:
+                if module is not None:
+                    yield from self.variables_of(module)
         seen: set[int] = set()
         while modules:
             called, module = modules.popitem()
@@ -256,21 +253,12 @@ class Walk:
                 else:
                     yield from self.value(module, held, f"{called}.{inner}", deeper - 1)
 
-    def _classes_in(self, value: object, deeper: int) -> Iterator[Found]:
-        """Walk the classes of the helpers that a part holds: their attributes are looked at so."""
-        if isinstance(value, (*self._never, *PLAIN, torch.Tensor, np.ndarray)) or not deeper:
-            return
-        if is_container(value):
-            inside = entries(value) if size_of(value) <= MOST_NAMED else []
-            for _, item in inside:
-                yield from self._classes_in(item, deeper - 1)
-        elif isinstance(value, type):
-            yield from self.class_of(value, deeper, is_made_again=True)
-        elif is_users(type(value).__module__) and id(value) not in self._helpers:
-            self._helpers[id(value)] = value
-            yield from self.class_of(type(value), deeper)
-            for item in attributes_seen(value).values():
-                yield from self._classes_in(item, deeper - 1)
+    def variables_of(self, module: types.ModuleType) -> Iterator[Found]:
+        """Walk what a user's file has, where nobody can tell which of it is asked for."""
+        if is_users(module.__name__) and self.is_new(module):
+            for name, held in [*vars(module).items()]:
+                if not name.startswith("__") and not isinstance(held, types.ModuleType):
+                    yield from self.value(module, held, f"{module.__name__}.{name}", DEEPEST)
 
     def class_of(self, kind: type, deeper: int, *, is_made_again: bool = False) -> Iterator[Found]:
         """Walk the methods and attributes of a user's class, of which steps may make objects."""
@@ -279,20 +267,21 @@ class Walk:
             return
         before, self._most = self._most, sys.maxsize
         for base in kind.__mro__:
-            if not is_users(base.__module__) or not self._is_new(base):
+            if not is_users(base.__module__) or not self.is_new(base):
                 continue
             for name, value in vars(base).items():
                 for plain in functions_in(value):
                     if isinstance(plain, types.FunctionType):
                         is_called = is_made_again or name not in _MADE_ONCE
-                        if is_called and self._is_new(plain):
+                        if is_called and self.is_new(plain):
                             yield from self.function(plain, deeper - 1)
                     elif plain is not None and not name.startswith("__"):
                         yield from self.value(base, plain, f"{base.__name__}.{name}", deeper - 1)
         self._most = before
 
-    def _is_new(self, value: object) -> bool:
-        if id(value) in self._seen or self.is_cut_short:
+    def is_new(self, value: object) -> bool:
+        """Say whether a value is come to for the first time, and note it."""
+        if id(value) in self.seen or self.is_cut_short:
             return False
-        self._seen[id(value)] = value
+        self.seen[id(value)] = value
         return True

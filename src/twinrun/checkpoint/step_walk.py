@@ -1,0 +1,67 @@
+"""Walk what makes the steps: the functions of its parts, and of the helpers that these hold."""
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from twinrun.checkpoint.found import Found
+from twinrun.checkpoint.users_code import attributes_seen, is_users
+from twinrun.checkpoint.walk import DEEPEST, MOST_NAMED, Walk, is_ours
+from twinrun.containers import entries, is_container, size_of
+from twinrun.generators import GENERATORS
+from twinrun.hidden_content import PLAIN
+
+
+class StepWalk(Walk):
+    """Walks parts whose own numbers are another one's matter: module, optimizers, callbacks."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Begin one: see `Walk`."""
+        super().__init__(*arguments, **options)
+        self._helpers: dict[int, object] = {}  # whose classes were walked; kept, as `seen`
+
+    def functions_of(self, part: object) -> Iterator[Found]:
+        """Walk the class of a part, its hooks, and the functions among its attributes."""
+        if is_ours(part):
+            return
+        hooks = {"_backward_hooks": part._backward_hooks} if isinstance(part, torch.Tensor) else {}
+        for name, value in {**attributes_seen(part), **hooks}.items():
+            called = f"{type(part).__name__}.{name}"
+            if name.endswith("_hooks") and isinstance(value, dict):
+                # Each in its turn: one that is registered anew has another number.
+                for turn, hook in enumerate(value.values()):
+                    yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
+            else:
+                yield from self._helpers_in(part, value, called, DEEPEST)
+        yield from self.class_of(type(part), DEEPEST)
+
+    def _helpers_in(
+        self, owner: object, value: object, called: str, deeper: int
+    ) -> Iterator[Found]:
+        """Walk what an attribute of a part may do in a step: its numbers are looked at as such."""
+        if isinstance(value, types.ModuleType):
+            yield from self.variables_of(value)
+        if isinstance(value, (*self.never, *PLAIN, torch.Tensor, np.ndarray)) or not deeper:
+            return
+        if is_container(value):
+            for key, item in entries(value) if size_of(value) <= MOST_NAMED else ():
+                yield from self._helpers_in(value, item, f"{called}[{key!r}]", deeper - 1)
+        elif isinstance(value, torch.nn.Module):  # one that is registered is a part itself
+            if id(value) not in self.seen:
+                for part in value.modules():
+                    if self.is_new(part):
+                        yield from self.functions_of(part)
+        elif isinstance(value, GENERATORS):
+            yield Found(owner, called, value)
+        elif callable(value):
+            yield from self.value(owner, value, called, DEEPEST)
+        elif is_users(type(value).__module__) and id(value) not in self._helpers:
+            self._helpers[id(value)] = value
+            yield from self.class_of(type(value), deeper)
+            for name, item in attributes_seen(value).items():
+                yield from self._helpers_in(
+                    value, item, f"{type(value).__name__}.{name}", deeper - 1
+                )
