@@ -161,7 +161,7 @@ class Opened(Dataset):
 
     def __getitem__(self, index):
         if self.file is None:
-            self.file = Path(small.__file__).open()
+            self.file = Path(small.__file__).open()  # noqa: SIM115
         return self.inputs[index], self.targets[index]
 
 

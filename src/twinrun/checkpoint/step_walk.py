@@ -34,6 +34,8 @@ class StepWalk(Walk):
                 # Each in its turn: one that is registered anew has another number.
                 for turn, hook in enumerate(value.values()):
                     yield from self.value(part, hook, f"{called}[{turn}]", DEEPEST)
+            elif name.endswith("_lambdas"):  # of a schedule: they may be exchanged
+                yield from self.value(part, value, called, DEEPEST)
             else:
                 yield from self._helpers_in(part, value, called, DEEPEST)
         yield from self.class_of(type(part), DEEPEST)

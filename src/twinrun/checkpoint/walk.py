@@ -49,8 +49,9 @@ _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 _OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
 _COPIED = ("dataset", "collate_fn", "worker_init_fn")
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
-# By these a name in a text may ask for anything.
-_BY_TEXT = {"getattr", "vars", "globals", "eval", "exec", "import_module", "__import__", "__dict__"}
+# By these a name in a text may ask for anything: of a file that is named, or of its own.
+_BY_TEXT = {"getattr", "vars", "__dict__"}
+_OF_ITSELF = {"globals", "eval", "exec"}
 _MADE_ONCE = ("__init__", "__new__", "__post_init__")
 
 
@@ -234,12 +235,12 @@ class Walk:
             for full in (name, f"{package}.{name}"):
                 if full in sys.modules:
                     modules[full] = sys.modules[full]
-        if names & _BY_TEXT:
-            if not names.isdisjoint({"import_module", "__import__"}):
-                modules |= {k: v for k, v in sys.modules.items() if is_users(k)}
-            for module in [sys.modules.get(function.__module__), *modules.values()]:
-                if module is not None:
-                    yield from self.variables_of(module)
+        asked = [*modules.values()] if names & _BY_TEXT else []
+        is_of_itself = names & _OF_ITSELF or names >= {"sys", "modules"}
+        if is_of_itself and function.__module__ in sys.modules:
+            asked.append(sys.modules[function.__module__])
+        for module in asked:
+            yield from self.variables_of(module)
         seen: set[int] = set()
         while modules:
             called, module = modules.popitem()
