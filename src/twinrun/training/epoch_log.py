@@ -58,7 +58,8 @@ class EpochMetrics(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rows so far, for a checkpoint."""
-        return {"rows": self._rows.state(), "waiting": self._waiting() if self._is_kept else []}
+        waiting = self._waiting()  # asked of every worker: they may exchange something for it
+        return {"rows": self._rows.state(), "waiting": waiting if self._is_kept else []}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the rows of a checkpoint."""
