@@ -25,8 +25,9 @@ def whole_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, st
     for kind, parts in (("optimizer", trainer.optimizers), ("schedule", schedules)):
         for turn, part in enumerate(parts):
             seen = _state_of(part)
-            # What says another thing each time says nothing.
-            if seen == _state_of(part) and not seen.startswith(UNSEEN):
+            # What says another thing each time says nothing; torch's own do not.
+            is_steady = type(part).__module__.startswith("torch.") or seen == _state_of(part)
+            if is_steady and not seen.startswith(UNSEEN):
                 found[f"the state of {type(part).__name__} ({kind} {turn + 1})"] = seen
     return found
 
@@ -38,8 +39,7 @@ def unlike(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
 
 def load_optimizers(trainer: pl.Trainer, states: Sequence[dict[str, Any]]) -> None:
     """Load the states of optimizers, each tensor in the dtype that it was saved in."""
-    states = copy.deepcopy([*states])
-    trainer.strategy.load_optimizer_state_dict({"optimizer_states": copy.deepcopy(states)})
+    trainer.strategy.load_optimizer_state_dict({"optimizer_states": copy.deepcopy([*states])})
     for optimizer, state in zip(trainer.optimizers, states, strict=True):
         saved = state.get("state") if isinstance(state, dict) else None
         if not isinstance(saved, dict) or not isinstance(optimizer.state, dict):
@@ -87,7 +87,8 @@ class Saving:
 def _as_saved(own: object, saved: object) -> object:
     """Return a value of a state as it was saved, on the device on which torch has loaded it."""
     if isinstance(own, torch.Tensor) and isinstance(saved, torch.Tensor):
-        return own if own.dtype == saved.dtype else saved.to(own.device)
+        # A copy, since the optimizer writes to it, and the states may be loaded again.
+        return own if own.dtype == saved.dtype else saved.to(own.device, copy=True)
     if type(own) is dict and isinstance(saved, dict):
         return {key: _as_saved(of, saved.get(key, of)) for key, of in own.items()}
     is_row = isinstance(own, list | tuple) and isinstance(saved, list | tuple)
