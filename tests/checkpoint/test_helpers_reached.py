@@ -174,3 +174,20 @@ class OpenedRows(Points):
 def test_a_file_that_a_dataset_opens_late_is_no_reason(tmp_path):
     """Red before: "Opened.file has changed, and is no short list of plain values any more"."""
     assert_resumed(tmp_path, [7], kills=[8], module=Small, data=OpenedRows)
+
+
+class HoldsAGraph(Small):
+    """Its nodes know each other, and are kept in dictionaries."""
+
+    def __init__(self):
+        super().__init__()
+        self.nodes = [{} for _ in range(24)]
+        for node in self.nodes:
+            node["others"] = self.nodes
+
+
+@pytest.mark.timeout(60)
+def test_containers_that_hold_each_other_are_walked_once(tmp_path):
+    """Red before: each way from one to another was walked, and there are 24 ** 6 of them."""
+    _, _, said = fit(tmp_path, module=HoldsAGraph, in_epoch=every(1), kill=3)
+    assert said == []

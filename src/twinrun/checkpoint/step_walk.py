@@ -21,7 +21,7 @@ class StepWalk(Walk):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Begin one: see `Walk`."""
         super().__init__(*arguments, **options)
-        self._helpers: dict[int, object] = {}  # whose classes were walked; kept, as `seen`
+        self._helpers: dict[int, object] = {}  # walked already; kept, as `seen`
 
     def functions_of(self, part: object) -> Iterator[Found]:
         """Walk the class of a part, its hooks, and the functions among its attributes."""
@@ -48,7 +48,10 @@ class StepWalk(Walk):
             yield from self.variables_of(value)
         if isinstance(value, (*self.never, *PLAIN, torch.Tensor, np.ndarray)) or not deeper:
             return
+        if id(value) in self._helpers:
+            return
         if is_container(value):
+            self._helpers[id(value)] = value
             for key, item in entries(value) if size_of(value) <= MOST_NAMED else ():
                 yield from self._helpers_in(value, item, f"{called}[{key!r}]", deeper - 1)
         elif isinstance(value, torch.nn.Module):  # one that is registered is a part itself
@@ -60,7 +63,7 @@ class StepWalk(Walk):
             yield Found(owner, called, value)
         elif callable(value):
             yield from self.value(owner, value, called, DEEPEST)
-        elif is_users(type(value).__module__) and id(value) not in self._helpers:
+        elif is_users(type(value).__module__):
             self._helpers[id(value)] = value
             yield from self.class_of(type(value), deeper)
             for name, item in attributes_seen(value).items():
