@@ -368,6 +368,22 @@ class TestSpeed:
         )
         assert says(compiled(unstable=True, middle=0.85)) == []
 
+    def test_page_and_verdict_agree_on_when_it_pays_where_only_the_bare_step_is_unstable(self):
+        """Red before: above about 750 steps by the verdict, and unsure at the top of the page."""
+        once = [median("compiled", 38.0, phase="first_call")]
+        once += [median("eager", 0.5, phase="first_call")]
+        found = [ratio("compiled", 0.45, 0.5, 0.55, phase=of) for of in ("train", "trainer")]
+        extents = [{"size": None, "train": 1000, "predict": 32}]
+        of = timing("eager", found, medians=once, workload="digits", extents=extents)
+        for each in of["medians"]:
+            if each["phase"] == "train":
+                each |= {"unstable": True, "iqr_share": 0.3}
+        results_of = timed("acceleration", of)
+        (speed,) = (row for row in results_of.verdicts if row["key"] == "speed")
+        (said,) = says(results_of)
+        assert "pays above about 750 steps; this training has 3,000" in speed["measured"]
+        assert "it pays only above about 750 steps" in said
+
     def test_a_variant_that_predicts_otherwise_is_no_faster_one(self):
         other = {"variant": "compiled", "size": None, "distance": 0.5, "tolerance": 1e-5}
         other |= {"integers": 0, "integers_differing": 0}

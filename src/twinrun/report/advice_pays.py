@@ -33,7 +33,7 @@ def pays_of(results: Results, rows: Sequence[VerdictRow], found: Sequence[Measur
     if weighed and all(of.never_pays for _, of in weighed):
         return _never(results, rows, weighed)
     costs = [of for _, of in weighed if not of.is_free and not of.never_pays]
-    clauses = [*_in_trainer(results, rows, weighed), *_first_call(found, costs)]
+    clauses = [*_in_trainer(results, rows, weighed), *_first_call(costs)]
     return "; ".join(clauses) or None
 
 
@@ -58,13 +58,12 @@ def _in_trainer(
     ]
 
 
-def _first_call(found: Sequence[Measured], costs: Sequence[BreakEven]) -> list[str]:
+def _first_call(costs: Sequence[BreakEven]) -> list[str]:
     """Say after how many steps the first call is made up for, where it takes longer."""
     if not costs:
         return []
     takes = f"{_takes(costs)} more"
-    is_unsure = any(of.is_unsure or of.is_undecided for of in costs)
-    if is_unsure or any(m.unstable for m in found):
+    if any(of.is_unsure or of.is_undecided for of in costs):
         return [f"{takes}; how many steps pay for it is unsure"]
     steps = " to ".join(map(count, ends(costs)))
     says = f"it pays only above about {steps} steps, since {takes}"
