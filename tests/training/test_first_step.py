@@ -69,7 +69,11 @@ def fitted(module, *callbacks, epochs=1, **told):
 @pytest.mark.parametrize(
     ("slow", "epochs", "told", "steps"),
     [
-        (0, 1, {}, [(0, 0)]),
+        # A short one, too, lest what it does once is guessed.
+        (0, 1, {}, [(0, 0), (0, 1)]),
+        (0, 3, {"limit_train_batches": 1}, [(0, 0), (1, 0)]),
+        (0, 1, {"limit_train_batches": 1}, [(0, 0)]),
+        (0, 3, {"max_steps": 1}, [(0, 0)]),
         (1, 1, {}, [(0, 0), (0, 1)]),
         # A graph is captured at the second step, other shapes are compiled for.
         (2, 1, {}, [(0, 0), (0, 1), (0, 2)]),
@@ -80,8 +84,11 @@ def fitted(module, *callbacks, epochs=1, **told):
         (1, 1, {"accumulate_grad_batches": 4}, [(0, 0), (0, 1)]),
     ],
 )
-def test_a_slow_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, told, steps):
-    """Red before: the seconds of the first step, compilation and all, counted for each of them."""
+def test_the_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, told, steps):
+    """Red before: the seconds of a slow one, compilation and all, counted for each of them.
+
+    Of a short one 0.2 s were taken off unseen: a job got a third of the time that it took.
+    """
     monkeypatch.setattr(first_step, "SLOW", 0.15)
     clock = BatchClock()
     step, module = FirstStep(clock=clock), Warms(slow)
@@ -92,6 +99,29 @@ def test_a_slow_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, 
     assert (sizes["later_step_seconds"] is None) == (len(steps) == 1)
     if 0 < slow < len(steps):
         assert sizes["later_step_seconds"] < 0.15 < sizes["step_seconds"]
+
+
+class ValidatesLong(Warms):
+    def validation_step(self, batch, batch_idx):
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("told", "steps"),
+    [
+        ({"val_check_interval": 1, "limit_val_batches": 1}, [(0, 0), (0, 1)]),
+        # A slow validation is not repeated for the sake of a fast step.
+        ({"limit_train_batches": 1, "limit_val_batches": 1}, [(0, 0)]),
+    ],
+)
+def test_a_validation_is_no_part_of_a_step(monkeypatch, told, steps):
+    monkeypatch.setattr(first_step, "SLOW", 0.15)
+    clock, module = BatchClock(), ValidatesLong(slow=0)
+    step = FirstStep(clock=clock)
+    fitted(module, clock, step, epochs=3, **told)
+    assert module.steps == steps
+    sizes = sizes_of(module, step, clock)
+    assert (sizes["later_step_seconds"] or 0.0) < 0.15 < sizes["validation_seconds"]
 
 
 def test_without_a_clock_it_is_one_step(monkeypatch):

@@ -1,7 +1,7 @@
-"""What jobs ask of time: by the seconds that a workload's first step took in the rehearsal.
+"""What jobs ask of time: by the seconds that a workload's steps took in the rehearsal.
 
 Steps times seconds, for the slowest node and the longest training that the config allows, and what
-was slow in the first step alone (compiling, warming up, downloading) once: a job
+only the first step took (compiling, warming up, downloading) once: a job
 that ends early gives its time back, one that is ended by its time has to wait in the queue again.
 Without a measurement, and for all that is shorter, a job asks for FLOOR. Does without torch.
 """
@@ -17,10 +17,6 @@ FLOOR = 120  # minutes of a training or a timing
 REST = 30  # minutes for the start, the data, and all that is done once; what a comparison asks for
 OF_A_SEED = 2  # minutes, of a comparison and of a location
 OF_A_GIGABYTE = 2.0  # minutes to compare so much of a side; 0.8 were measured where they differ
-# ASSUME what a fast first step does once (memory, threads, kernels) takes no longer than WARM_UP,
-# and that it takes at most LEAST times as long as a later one. After a slow one, later ones are
-# clocked.
-WARM_UP, LEAST = 0.2, 10
 # ASSUME the slowest node takes twice as long as where it was rehearsed, and tracing a quarter more.
 SLOWER = 2.5
 # Of fast steps: 15 short trainings of 18 steps, half of them in float64, and minutes to compile.
@@ -134,24 +130,21 @@ def _slower(found: Measured, variant: Variant) -> float:
 
 
 def _later(found: Measured, what: What) -> float:
-    """Return the seconds of a later step, validation or evaluation.
+    """Return the seconds of a later step, validation or evaluation: of the first if no other is.
 
     >>> def of(first, later=None):
     ...     return {"sizes": {"step_seconds": first, "later_step_seconds": later}}
-    >>> _later(of(0.15), "step"), _later(of(1.2), "step"), _later(of(30.2), "step")
-    (0.015, 1.0, 30.0)
-    >>> _later(of(30.2, 0.001), "step"), _later(of(30.2, 31.0), "step")
-    (0.001, 30.0)
+    >>> _later(of(0.22), "step"), _later(of(30.2, 0.001), "step"), _later(of(0.22, 0.23), "step")
+    (0.22, 0.001, 0.23)
     """
     first, later = _clocked(found, what)
-    estimated = max(first - WARM_UP, first / LEAST)
-    return estimated if later is None else min(estimated, later)
+    return first if later is None else later
 
 
 def _once(found: Measured, what: What) -> float:
-    """Return the seconds that a slow first one took more than later ones."""
+    """Return the seconds that the first one took more than later ones."""
     first, later = _clocked(found, what)
-    return 0.0 if later is None else first - _later(found, what)
+    return 0.0 if later is None else max(first - later, 0.0)
 
 
 def _clocked(found: Measured, what: What) -> tuple[float, float | None]:

@@ -14,20 +14,27 @@ from torch.utils.benchmark import timer  # synchronises the device, then reads t
 
 from twinrun.config.memory import Sizes
 
-SLOW = 1.0  # seconds, from which on a first one is followed by later ones
+SLOW = 1.0  # seconds, from which on something takes long, and may do so once only
 
 
 class BatchClock(pl.Callback):
     """Clocks each training step with the loading of its batch, and one batch of the rest."""
 
     def __init__(self) -> None:
-        self.step = self.validation = self.evaluation = 0.0
+        self.step = self.evaluation = 0.0
         """Seconds of the last one; of test and prediction those of both."""
+        self.validations: list[float] = []
+        """Seconds of each."""
         self.validation_batches: int | None = 0
         """Of a whole validation; None where a loader has no length."""
         self.evaluation_batches: int | None = 0
         """Of test or prediction, whichever has more; None likewise."""
-        self._started = 0.0
+        self._made = self._started = timer()
+        self._made_ready = 0.0
+
+    def on_train_start(self, *_: object, **__: object) -> None:
+        """Note for how long data and loaders were made ready: who validates again does so, too."""
+        self._made_ready = timer() - self._made
 
     def on_train_epoch_start(self, *_: object, **__: object) -> None:
         """Start the clock: the first batch is loaded next."""
@@ -49,10 +56,11 @@ class BatchClock(pl.Callback):
         evaluate: Callable[[], object],
         sizes: Sizes,
     ) -> None:
-        """Clock once more what was slow, and write it to the sizes.
+        """Clock validation, test and prediction once more, and write it to the sizes.
 
-        Last of all, since it changes what the Trainer knows; and no part of a training, so that
-        where it fails, what was clocked first stands.
+        Not where they are fast and it would take long all the same, for the data. Last of all,
+        since it changes what the Trainer knows; and no part of a training, so that where it fails,
+        what was clocked first stands.
 
         Args:
             trainer: which validates.
@@ -60,14 +68,23 @@ class BatchClock(pl.Callback):
             evaluate: does test and prediction.
             sizes: of what was clocked first.
         """
-        with contextlib.suppress(Exception):  # a user's module may raise anything
-            if sizes["validation_seconds"] > SLOW:
+        with contextlib.suppress(Exception, SystemExit):  # a user's module may raise anything
+            if len(self.validations) == 1 and self._is_worth(sizes["validation_seconds"]):
                 trainer.validate(trainer.lightning_module, datamodule=data, verbose=False)
-                sizes["later_validation_seconds"] = round(self.validation, 6)
-            if sizes["evaluation_seconds"] > SLOW:
+                sizes["later_validation_seconds"] = round(self.validations[-1], 6)
+            if self._is_worth(sizes["evaluation_seconds"]):
                 self.evaluation = 0.0
                 evaluate()
                 sizes["later_evaluation_seconds"] = round(self.evaluation, 6)
+
+    @property
+    def longest_validation(self) -> float:
+        """Return the seconds of the longest; 0 of none."""
+        return max(self.validations, default=0.0)
+
+    def _is_worth(self, seconds: float) -> bool:
+        """Say whether a first one is to be followed by another."""
+        return seconds > (0.0 if self._made_ready <= SLOW else SLOW)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
@@ -75,8 +92,9 @@ class BatchClock(pl.Callback):
         self._started = timer()
 
     def on_validation_end(self, *_: object, **__: object) -> None:
-        """Note its seconds."""
-        self.validation = timer() - self._started
+        """Note its seconds; a step may follow in the same epoch."""
+        self.validations.append(timer() - self._started)
+        self.restart()
 
     def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""

@@ -1,7 +1,8 @@
 """The first step of a training: a callback that ends it there and keeps what the step needed.
 
 Jobs ask for time by the seconds of a step. A first one may be slow because it compiles, warms up or
-downloads, and a training then waits for that once: so up to MORE later ones are clocked after it.
+downloads, and a training then waits for that once; and what a short one does once nobody can guess:
+so up to MORE later ones are clocked after it.
 """
 
 import math
@@ -24,8 +25,8 @@ from twinrun.training.rehearsal_plan import first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
 MOST_WITHOUT_LOSS = 20  # batches that a module may skip before its first step
-# Steps after a slow one: the second may be slow too, where a graph is captured or a batch of
-# another shape is compiled for.
+# Steps after the first: the second may be slow too, where a graph is captured or a batch of another
+# shape is compiled for.
 MORE = 2
 
 
@@ -39,7 +40,7 @@ class FirstStep(pl.Callback):
         say: Callable[[str], None] = lambda _: None,
         clock: BatchClock | None = None,
     ) -> None:
-        """Take one step; with a clock, which the Trainer asks before, more after a slow one."""
+        """Take one step; with a clock, which the Trainer asks before, more after it."""
         self.phase = "setting up the training"
         """What is under way."""
         self._say = say
@@ -48,7 +49,7 @@ class FirstStep(pl.Callback):
         self.seconds = 0.0
         """Of the first step, by the clock."""
         self.later: list[float] = []
-        """Of those after a slow one."""
+        """Of those after it."""
         self._is_first, self._left, self._clock = True, MORE, clock
         self.logged: set[str] = set()
         """Metrics of training and validation."""
@@ -155,9 +156,11 @@ class FirstStep(pl.Callback):
         self._go_on(trainer, batch_idx, self._clock.step if has_loss else math.inf)
 
     def _go_on(self, trainer: pl.Trainer, batch_idx: int, seconds: float) -> None:
-        """Take another step after a slow one, of the next epoch if need be; else end."""
-        if self._clock is not None and seconds > SLOW and self._left:
-            self._begin("a training step after the first, which was slow")
+        """Take a second step, after a slow one another, of the next epoch if need be; else end."""
+        is_over = 0 <= trainer.max_steps <= trainer.global_step
+        is_wanted = not is_over and (seconds > SLOW or not self.later)
+        if self._clock is not None and self._left and is_wanted:
+            self._begin("a training step after the first")
             trainer.fit_loop.max_batches = batch_idx + 2
             self._clock.restart()
             return
@@ -198,7 +201,9 @@ class FirstStep(pl.Callback):
         self._say(phase)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Measure the optimizer."""
+        """Measure the optimizer; go to no other epoch for a fast step where validation is slow."""
+        if self._clock is not None and self.seconds <= SLOW < self._clock.longest_validation:
+            trainer.should_stop = True
         states = [optimizer.state for optimizer in trainer.optimizers]
         tensors = [leaf for state in states for leaf in tree_leaves(list(state.values()))]
         self.optimizer_bytes = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
@@ -274,6 +279,7 @@ def _fingerprints(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[str, i
 def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> Sizes:
     """Measure what a training needs, after its first step."""
     parameters = list(module.parameters())
+    validation, *later = clock.validations or [0.0]
     return {
         "parameters": sum(p.numel() for p in parameters if p.requires_grad),
         "parameters_bytes": sum(t.nbytes for t in [*parameters, *module.buffers()]),
@@ -282,8 +288,8 @@ def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> 
         "peak_memory_mb": peak_memory_mb(),
         "step_seconds": round(step.seconds, 6),
         "later_step_seconds": min((round(of, 6) for of in step.later), default=None),
-        "validation_seconds": round(clock.validation, 6),
-        "later_validation_seconds": None,  # see `BatchClock.again`
+        "validation_seconds": round(validation, 6),
+        "later_validation_seconds": round(later[-1], 6) if later else None,  # or by `again`
         "validation_batches": clock.validation_batches,
         "evaluation_seconds": round(clock.evaluation, 6),
         "later_evaluation_seconds": None,
