@@ -111,6 +111,39 @@ def test_a_stream_is_ended_by_its_steps_or_nobody_knows(plain):
     assert runtime.of_training(found, *trained(plain)) == 120
 
 
+@pytest.mark.parametrize(
+    ("batches", "told", "validated"),
+    [
+        # Nobody knows when a stream ends: no more often than the epochs that it may have.
+        (200, {"epochs": 50}, 50 * 200),
+        (200, {"epochs": 50, "check_val_every_n_epoch": 5}, 10 * 200),
+        (200, {"epochs": 50_000}, 20_000 * 200),
+        (200, {"epochs": -1, "val_check_interval": 100}, 200 * 200),
+        # Without a number of epochs, once: docs/cluster.md says so.
+        (200, {"epochs": -1}, 200),
+        # Without any length as many are validated as are trained.
+        (None, {"epochs": 50}, 20_000),
+        (None, {"epochs": -1}, 20_000),
+        (None, {"epochs": -1, "val_check_interval": 100}, 20_000),
+    ],
+)
+def test_a_stream_is_validated_as_often_as_is_known(plain, batches, told, validated):
+    """Red before: once, whatever the epochs; and 4 million batches where no loader had a length."""
+    found = clocked(0.6, steps=None, validation_seconds=0.8, validation_batches=batches)
+    asked = runtime.of_training(found, *trained(plain, max_steps=20_000, **told))
+    assert asked == 30 + -(-2.5 * (20_000 * 0.6 + validated * 0.8) // 60)
+
+
+def test_a_test_without_a_length_is_as_long_as_an_epoch(plain):
+    """Red before: of the optimizer's steps, not of mini-batches; and nothing beside a stream."""
+    of = {"evaluation_seconds": 2.0, "evaluation_batches": None}
+    summed = runtime.of_training(clocked(10.0, **of), *trained(plain, accumulate_grad_batches=2))
+    assert summed == -(-(30 + 2.5 * (20 * 200 * 10 + 200 * 2) / 60) // 1)
+    found = clocked(10.0, steps=None, **of)
+    streamed = runtime.of_training(found, *trained(plain, max_steps=2000))
+    assert streamed == -(-(30 + 2.5 * (2000 * 10 + 100 * 2) / 60) // 1)
+
+
 def test_validation_test_and_prediction_count(plain):
     # 20 validations of 50 batches, a second each; 7 batches of test and prediction, 2 s each.
     of = {"validation_seconds": 1.0, "validation_batches": 50}

@@ -8,7 +8,7 @@ Without a measurement, and for all that is shorter, a job asks for FLOOR. Does w
 
 import math
 from collections.abc import Collection
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from twinrun.config.definitions import Timing, Variant, Workload
 from twinrun.config.memory import Measured, is_plain
@@ -34,7 +34,7 @@ def of_training(found: Measured | None, workload: Workload, variant: Variant) ->
     if found is None:
         return FLOOR
     needed = _training(found, workload, variant) + _once_if_fast(found, variant)
-    needed += _slower(found, variant) * _evaluation(found)
+    needed += _slower(found, variant) * _evaluation(found, workload)
     # A run that is stopped on purpose may have to begin again.
     return _asked(needed * (1 if variant.stop == "none" else 2))
 
@@ -75,43 +75,66 @@ def of_comparison(found: Measured | None, *, pairs: int, seeds: int = 0) -> int:
     return least + math.ceil(pairs * OF_A_GIGABYTE * found["sizes"]["parameters_bytes"] / 2**30)
 
 
-def _training(found: Measured, workload: Workload, variant: Variant) -> float:
-    """Return the seconds of the steps and of validation; 0 of a stream that no number ends."""
-    sizes, told = found["sizes"], workload.trainer
+class _Length(NamedTuple):
+    """Of the longest training that the config allows."""
+
+    batches: int
+    """Mini-batches of the whole; 0 of a stream that no number ends."""
+    epochs: int
+    """In which they are trained; of a stream as many as it may have, or one."""
+    of_epoch: float
+    """Mini-batches of one."""
+
+
+def _length(found: Measured, workload: Workload) -> _Length:
+    told = workload.trainer
     number = told.accumulation()
     first, most = (number[0], max(number.values())) if isinstance(number, dict) else (number,) * 2
-    batches = None if found["steps_per_epoch"] is None else found["steps_per_epoch"] * first
+    of_epoch = None if found["steps_per_epoch"] is None else found["steps_per_epoch"] * first
     limits = [told.max_steps * most] if told.max_steps != -1 else []
-    if batches is not None and workload.epochs != -1:
-        limits.append(workload.epochs * batches)
-    if not limits:
+    if of_epoch is not None and workload.epochs != -1:
+        limits.append(workload.epochs * of_epoch)
+    batches = min(limits, default=0)
+    if of_epoch is not None:
+        return _Length(batches, math.ceil(batches / max(of_epoch, 1)), of_epoch)
+    # Nobody knows where a stream ends. It has a batch at least, so that epochs are no more.
+    epochs = 1 if workload.epochs == -1 else max(min(workload.epochs, batches), 1)
+    return _Length(batches, epochs, min(batches / epochs, _interval(workload) or math.inf))
+
+
+def _training(found: Measured, workload: Workload, variant: Variant) -> float:
+    """Return the seconds of the steps and of validation."""
+    length = _length(found, workload)
+    if not length.batches:
         return 0.0
-    steps = min(limits)
-    seconds = steps * _later(found, "step") + _once(found, "step")
+    seconds = length.batches * _later(found, "step") + _once(found, "step")
     if variant.validation:
-        of_epoch = batches or steps
-        each = sizes["validation_batches"]
-        each = of_epoch if each is None else each
-        validated = _validations(workload, steps, of_epoch) * each
+        each = found["sizes"]["validation_batches"]
+        each = length.of_epoch if each is None else each
+        validated = _validations(workload, length) * each
         seconds += validated * _later(found, "validation") + _once(found, "validation")
     return _slower(found, variant) * seconds
 
 
-def _validations(workload: Workload, steps: int, of_epoch: int) -> float:
+def _validations(workload: Workload, length: _Length) -> float:
     """Return how often a training is validated."""
-    interval, every = workload.trainer.val_check_interval, workload.trainer.check_val_every_n_epoch
-    if isinstance(interval, int) and interval > 0:
-        return steps / interval
-    epochs = math.ceil(steps / max(of_epoch, 1))
-    return epochs / (every or 1) / (interval or 1.0)
+    if (interval := _interval(workload)) is not None:
+        return length.batches / interval
+    told = workload.trainer
+    return length.epochs / (told.check_val_every_n_epoch or 1) / (told.val_check_interval or 1.0)
 
 
-def _evaluation(found: Measured) -> float:
+def _interval(workload: Workload) -> int | None:
+    """Return the mini-batches from one validation to the next, where these are counted."""
+    told = workload.trainer.val_check_interval
+    return told if isinstance(told, int) and told > 0 else None
+
+
+def _evaluation(found: Measured, workload: Workload) -> float:
     """Return the seconds of test and prediction; as many batches as an epoch's where not known."""
-    sizes = found["sizes"]
-    batches = sizes["evaluation_batches"]
+    batches = found["sizes"]["evaluation_batches"]
     if batches is None:
-        batches = found["steps_per_epoch"] or 0
+        batches = _length(found, workload).of_epoch
     return batches * _later(found, "evaluation") + _once(found, "evaluation")
 
 
