@@ -1,5 +1,7 @@
 """What the section says of a speed-up is what the verdict says."""
 
+from dataclasses import replace
+
 import pytest
 from example_timings import timing_summary
 
@@ -31,10 +33,23 @@ def test_a_ratio_says_beside_it_that_the_clock_was_unstable(unstable):
         ratios=[{**ratio, "low": 0.8, "high": 0.9}],
         medians=[median(name, unstable=unstable) for name in ("plain", "fast")],
     )
-    settings = {"trainer": {}, "epochs": 1}
-    [shown] = acceleration._timing(found, settings)["ratios"]
+    [shown] = acceleration._timing(found)["ratios"]
     doubt = "; unstable: rounds of fast and plain spread by up to 30%, as much as the difference"
     assert shown["doubt"] == (doubt if unstable else "")
     [row] = training_speeds(Evidence(path="timings/it.json", found=found))
     assert row["answer"] == ("undecided" if unstable else "yes")
     assert row["measured"].endswith(doubt) == unstable
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(-1, [50]), (3, [])])
+def test_the_whole_of_a_stream_is_derived_where_its_steps_are_known(epochs, steps):
+    """Red before: never, though `max_steps` says it."""
+    found = timing_summary(
+        baseline="plain",
+        medians=[median("plain", unstable=False)],
+        extents=[{"size": None, "train": None, "predict": None}],
+    )
+    workload = found["settings"]["workload"]
+    told = replace(workload.trainer, max_steps=50)
+    found["settings"]["workload"] = replace(workload, epochs=epochs, trainer=told)
+    assert [whole["steps"] for whole in acceleration._timing(found)["wholes"]] == steps

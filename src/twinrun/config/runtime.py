@@ -89,9 +89,10 @@ class _Length(NamedTuple):
 def _length(found: Measured, workload: Workload) -> _Length:
     told = workload.trainer
     number = told.accumulation()
-    first, most = (number[0], max(number.values())) if isinstance(number, dict) else (number,) * 2
+    first = number[0] if isinstance(number, dict) else number
     of_epoch = None if found["steps_per_epoch"] is None else found["steps_per_epoch"] * first
-    limits = [told.max_steps * most] if told.max_steps != -1 else []
+    most = told.batches_of_steps()
+    limits = [] if most is None else [most]
     if of_epoch is not None and workload.epochs != -1:
         limits.append(workload.epochs * of_epoch)
     batches = min(limits, default=0)
