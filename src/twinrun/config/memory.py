@@ -39,7 +39,7 @@ class Sizes(TypedDict):
     step_seconds: float
     """Of the first training step, with the loading of its batch."""
     later_step_seconds: float | None
-    """Of the fastest step after the first; None where no other one follows."""
+    """Of a step after the first, as `LaterSteps` has it; None where no other one follows."""
     validation_seconds: float
     """Of a validation of one batch; 0 of none."""
     later_validation_seconds: float | None

@@ -6,6 +6,7 @@ again has both.
 
 import contextlib
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 import pytorch_lightning as pl
@@ -15,6 +16,49 @@ from torch.utils.benchmark import timer  # synchronises the device, then reads t
 from twinrun.config.memory import Sizes
 
 SLOW = 1.0  # seconds, from which on something takes long, and may do so once only
+
+
+# Steps after the first that may be slow too, where a graph is captured or a batch of another shape
+# is compiled for.
+MORE = 2
+
+
+class LaterSteps:
+    """How many steps follow the first, and what one of them takes.
+
+    The first one of a DataLoader with workers waits for its batch, while each of the others loads
+    one, too: the next ones come for nothing. So as many steps are clocked as there are workers.
+    """
+
+    def __init__(self) -> None:
+        self._workers, self._taken = 1, 0
+        self._slow: list[float] = []
+        self._steady: list[float] = []
+
+    def begin(self, loaders: object) -> None:
+        """Note how many workers load at the same time, of the loader that has the most."""
+        numbers = [getattr(loader, "num_workers", 0) for loader in tree_leaves(loaders)]
+        self._workers = max([1, *(number for number in numbers if isinstance(number, int))])
+
+    def note(self, seconds: float | None) -> None:
+        """Note one; None where the module skipped it."""
+        self._taken += 1
+        if seconds is not None:
+            is_slow = seconds > SLOW and not self._steady
+            (self._slow if is_slow else self._steady).append(seconds)
+
+    def is_enough(self, first: float) -> bool:
+        """Say whether no other one is needed, after a first one of so many seconds."""
+        if not self._steady:
+            return self._taken >= MORE
+        # In which the first batch was loaded, another one is.
+        is_known = len(self._steady) >= self._workers or sum(self._steady) >= first
+        return is_known or self._taken >= MORE + self._workers
+
+    @property
+    def seconds(self) -> float | None:
+        """Return those of one; None where none was taken."""
+        return fmean(self._steady) if self._steady else min(self._slow, default=None)
 
 
 class BatchClock(pl.Callback):
@@ -77,10 +121,10 @@ class BatchClock(pl.Callback):
                 evaluate()
                 sizes["later_evaluation_seconds"] = round(self.evaluation, 6)
 
-    @property
-    def longest_validation(self) -> float:
-        """Return the seconds of the longest; 0 of none."""
-        return max(self.validations, default=0.0)
+    def has_slow_epochs(self, trainer: pl.Trainer) -> bool:
+        """Say whether another epoch takes long besides its step: to validate, or for loaders."""
+        made = self._made_ready if vars(trainer)["reload_dataloaders_every_n_epochs"] else 0.0
+        return max([made, *self.validations]) > SLOW
 
     def _is_worth(self, seconds: float) -> bool:
         """Say whether a first one is to be followed by another."""
