@@ -19,16 +19,13 @@ from twinrun.wording import LONGEST_VALUE, meant_path, shown, suggestion
 
 Path = tuple[str | int, ...]  # keys of mappings and indices of lists
 # What Lightning and others call the same: of `bf16`, which is near to bf16-true, the other one.
-YAML_WORDS = {True: {"yes", "on", "true"}, False: {"no", "off", "false"}}
 ALSO_CALLED = {
     **dict.fromkeys(("16", "fp16", "float16", "half"), "16-mixed"),
     **dict.fromkeys(("bf16", "bfloat16"), "bf16-mixed"),
     **dict.fromkeys(("32", "float32", "float"), "32-true"),
     **dict.fromkeys(("64", "float64", "double"), "64-true"),
-    **dict.fromkeys(("max", "maximize"), "highest"),
-    **dict.fromkeys(("min", "minimize"), "lowest"),
-    "cuda": "gpu",
-    "False": "none",  # what YAML reads of `no`
+    **{"max": "highest", "maximize": "highest", "min": "lowest", "minimize": "lowest"},
+    **{"cuda": "gpu", "False": "none"},  # which YAML reads of `no`
 }
 # What constructors and functions are given, in an entry of a section: all else has names for keys.
 ARGUMENTS = {
@@ -210,7 +207,8 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         case "enum":
             choices = [shown(item).strip("'") for item in rule]
             same = ALSO_CALLED.get(str(instance))
-            close = f"; write {same}" if same in choices else _of_word(instance, choices)
+            text = [] if isinstance(instance, bool) else ["string"]  # no choice is a word like `no`
+            close = f"; write {same}" if same in choices else type_hint(instance, text)
             close = close or suggestion(instance, choices, list_all=False)
             yield f"{key}: {value} is not one of {', '.join(choices)}{close}"
         case "type":
@@ -265,18 +263,6 @@ def _of_anchor(value: object, schema: Section) -> str:
 
 def _first_twice(items: Sequence[Any]) -> Any:
     return next(item for index, item in enumerate(items) if item in items[:index])
-
-
-def _of_word(value: object, choices: Sequence[str]) -> str:
-    """Say how a word is to be written that YAML reads as something else; nothing of no such word.
-
-    >>> _of_word(False, ["always", "no"])
-    '; YAML reads no, off and false as false, so put the word in quotation marks'
-    >>> _of_word(True, ["none", "module"])
-    ''
-    """
-    may_be = not isinstance(value, bool) or not YAML_WORDS[value].isdisjoint(choices)
-    return type_hint(value, ["string"]) if may_be else ""
 
 
 def _of_type(value: object, wanted: Sequence[str]) -> str:

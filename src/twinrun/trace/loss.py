@@ -15,7 +15,7 @@ class Now(NamedTuple):
     epoch: int
     """From 1."""
     loss: float | None
-    """None of a step that gave none."""
+    """None where that step gave none."""
 
 
 def value_of(loss: torch.Tensor | None) -> float:
