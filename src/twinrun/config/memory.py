@@ -1,8 +1,8 @@
 """What jobs ask of memory: by what a step of their workload took in the rehearsal.
 
-Each is a sum of what the job holds at once, and SPARE on top of it: for what is compiled, for what
-a module predicts in all, for the allocator. Without a measurement, and for all that is smaller, a
-job asks for FLOOR. Does without torch.
+Each is a sum of what the job holds at once, and SPARE on top of it: for what is compiled, and for
+the allocator. Without a measurement, and for all that is smaller, a job asks for FLOOR. Does
+without torch.
 """
 
 import math
