@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from twinrun import artifacts
 from twinrun.process.launching import environment_of, launch
+from twinrun.training import train
 from twinrun.training.kept_predictions import keep
 from twinrun.training.prediction_spool import Spool, Waiting, loaded
 from twinrun.training.prediction_trees import plain_tree
@@ -35,6 +36,14 @@ class LooksAtAll(PredictsMuch):
 
     def on_predict_epoch_end(self):
         assert len(torch.cat(self.trainer.predict_loop.predictions)) == BATCHES
+
+
+class Peaks(Small):
+    """Has the peak of memory be 1 where a file is there, and else 0."""
+
+    def __init__(self, file):
+        super().__init__()
+        train.peak_memory_mb = lambda: int(Path(file).exists())
 
 
 class ManyBatches(Points):
@@ -80,6 +89,12 @@ def test_a_module_that_looks_at_all_predictions_still_sees_them(tmp_path):
     assert not manifest["not_evaluated"]
     # What it holds is held when it is written, too, and is a part of the peak.
     assert manifest["peak_memory_mb"] > 300 + BATCHES * EACH // 2**20
+
+
+def test_the_peak_of_memory_is_taken_when_the_predictions_are_written(tmp_path):
+    """Red before: what the write took was no part of it."""
+    told = {"hyperparameters": {"file": f"{tmp_path}/run/predictions.safetensors"}}
+    assert trained(tmp_path / "run", Peaks, **told)["peak_memory_mb"] == 1
 
 
 class Marked(torch.Tensor):
