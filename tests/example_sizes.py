@@ -3,7 +3,12 @@
 MIB = 2**20
 
 
-def measured(parameters, *, optimizer=2, peak=None, batch=2**20, steps=100):
+BASE = 400  # MiB of imports
+
+
+def measured(
+    parameters, *, optimizer=2, peak=None, batch=2**20, steps=100, precision="32-true", later=(0, 0)
+):
     """Give what a rehearsal measures of float32 parameters, with so many states of an optimizer."""
     size = 4 * parameters
     sizes = {"parameters": parameters, "parameters_bytes": size, "batch_bytes": batch}
@@ -14,4 +19,7 @@ def measured(parameters, *, optimizer=2, peak=None, batch=2**20, steps=100):
         ("later_step_seconds", "later_validation_seconds", "later_evaluation_seconds")
     )
     sizes |= {"evaluation_seconds": 0.0, "evaluation_batches": 0, "threads": 1}
-    return {"sizes": sizes, "steps_per_epoch": steps}
+    gradients, states = later
+    foreseen = {"precision": precision, "base_memory_mb": BASE}
+    foreseen |= {"gradients_bytes": gradients, "optimizer_bytes": states}
+    return {"sizes": sizes, "foreseen": foreseen, "steps_per_epoch": steps}

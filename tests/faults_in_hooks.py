@@ -102,6 +102,47 @@ class ModuleClips(Base):
         of_gradients(self)
 
 
+class ModuleOptimizerStep(Base):
+    """Goes on behind the update, as an average of weights does."""
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        of_weights(self)
+
+
+class ByHand(Base):
+    """Optimizes manually, once or twice in a step."""
+
+    updates = 1
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        optimizer = self.optimizers()
+        for _ in range(self.updates):
+            loss = super().training_step(batch, batch_idx)
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            optimizer.step()
+            self.between(batch)
+
+
+class ByHandBehind(ByHand):
+    def between(self, batch):
+        of_weights(self)
+
+
+class ByHandForward(ByHand):
+    """Two updates, and a clock in the second one's forward pass."""
+
+    updates = 2
+
+    def between(self, batch):
+        batch[0].mul_(clock())  # IN PLACE
+
+
 class ModuleBatchEnd(Base):
     def on_train_batch_end(self, outputs, batch, batch_idx):
         of_weights(self)

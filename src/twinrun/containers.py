@@ -6,6 +6,7 @@ list that is none.
 """
 
 import collections
+import enum
 import io
 import sys
 import types
@@ -17,6 +18,7 @@ Kind = TypeVar("Kind")
 _KINDS = (dict, list, tuple)
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _PLAIN = (str, bytes, int, float, bool, type(None))
+_OF_TORCH = {("torch", "Size"), ("torch", "dtype"), ("torch", "device")}
 
 Container = list[object] | tuple[object, ...] | dict[object, object]
 
@@ -56,10 +58,24 @@ def entries(container: Container) -> list[tuple[object, object]]:
 def shown(key: object, position: int) -> str:
     """Write a key; of one that is no plain value, whose text may be anything, its position.
 
-    >>> shown("a", 3), shown(object(), 3)
-    ("'a'", '3')
+    A tuple of plain values, torch's types and devices, and a member of an enumeration are plain.
+
+    >>> shown("a", 3), shown((8, (8, "b")), 3), shown((8, object()), 3), shown(object(), 3)
+    ("'a'", "(8, (8, 'b'))", '3', '3')
     """
-    return repr(key) if type(key) in _PLAIN else str(position)
+    return str(position) if (text := _text_of(key)) is None else text
+
+
+def _text_of(key: object) -> str | None:
+    kind = type(key)
+    if kind in _PLAIN or (kind.__module__, kind.__name__) in _OF_TORCH:
+        return repr(key)
+    if is_really(key, enum.Enum):
+        return f"{kind.__qualname__}.{key._name_}"
+    if kind is not tuple:
+        return None
+    inside = [_text_of(item) for item in key]  # pyrefly: ignore[not-iterable]
+    return None if None in inside else f"({', '.join(map(str, inside))})"
 
 
 def attributes_of(value: object) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Sparse, nested and quantised tensors as strided ones; subclasses as what they are at bottom."""
 
+import numpy as np
 import torch
 
 
@@ -42,3 +43,9 @@ def plain_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
         return [tensor.int_repr(), scale]
     scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
     return [tensor.int_repr(), scales, zeros, torch.tensor([tensor.q_per_channel_axis()])]
+
+
+def flat_bytes(tensor: torch.Tensor) -> np.ndarray:
+    """Return a strided tensor's bytes in the order of its elements, flat uint8."""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8).numpy()

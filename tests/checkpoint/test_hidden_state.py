@@ -303,15 +303,15 @@ class PutsAnObject(Scaled):
 
 SHARED = "changes, and is shared with another attribute or tensor"
 ATTRIBUTES = {
-    HidesAMetric: f"HidesAMetric.metrics {CHANGES}",
-    HidesANumber: f"HidesANumber.networks {CHANGES}",
+    HidesAMetric: f"HidesAMetric.metrics {CHANGES} (it holds an object of class MeanMetric)",
+    HidesANumber: f"HidesANumber.networks {CHANGES} (it holds an object of class Linear)",
     HasAContext: f"HasAContext.context {CHANGES}",
     HasAMethodOfAList: f"HasAMethodOfAList.values {SHARED}",
     SharesWithALayer: f"SharesWithALayer.values {SHARED}",
     PutsAnObject: f"Linear.kept {CHANGES}",
     Picks: f"Picks.pick {CHANGES}",
     Finds: f"Finds.pattern {CHANGES}",
-    HasALongList: f"HasALongList.moments {CHANGES}",
+    HasALongList: f"HasALongList.moments {CHANGES} (it holds an object of class date)",
     TrainsATensor: f"TrainsATensor.shift {SHARED}",
 }
 

@@ -408,7 +408,11 @@ class Labels(pl.Callback):
     ("data", "callback", "reason"),
     [
         (Streams, Raises, "Stream.level changes while the training runs"),
-        (Collected, Collects, "Levels.kinds has changed, and is no short list of plain values"),
+        (
+            Collected,
+            Collects,
+            "Levels.kinds has changed to what is no plain value, nor a short list of such",
+        ),
         (Curriculum, Labels, "Levels.labels changes while the training runs"),
         (BesideAStream, Strengthens, "Transform.strength changes while the training runs"),
         (OfAStream, Strengthens, "Transform.strength changes while the training runs"),

@@ -247,9 +247,21 @@ def set_frequency(module):
 OF_TRAINER = "of the Trainer changes while the training runs"
 # What the module holds; what is done to it when it is made, and at an epoch's end; the data.
 REFUSED = {
-    "iterator": (numbers, None, None, Points, "Remembering.kept cannot be looked at (generator)"),
+    "iterator": (
+        numbers,
+        None,
+        None,
+        Points,
+        "Remembering.kept cannot be looked at (the place of an iterator, generator, shows nowhere)",
+    ),
     "slots": (Slotted, None, lambda m: m.kept.change(), Points, "Remembering.kept changes while"),
-    "callback": (None, with_callback, None, Points, "Keeps.kept cannot be looked at (count)"),
+    "callback": (
+        None,
+        with_callback,
+        None,
+        Points,
+        "Keeps.kept cannot be looked at (the place of an iterator, itertools.count, shows nowhere)",
+    ),
     "optimizer": (None, with_optimizer, None, Points, "KeepsToo.kept[0] cannot be looked at"),
     "epochs": (None, None, assigned("fit_loop.max_epochs", 3), Points, f"max_epochs {OF_TRAINER}"),
     "batches": (None, None, assigned("fit_loop.max_batches", 1), Points, f"batches {OF_TRAINER}"),

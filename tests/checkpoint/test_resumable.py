@@ -663,7 +663,7 @@ HELD = {
     "meta": (lambda _: torch.ones(3, device="meta"), *NOTHING_CHANGES),
     "texts": (lambda _: [[], "text"], *NOTHING_CHANGES),
     "sparse": (lambda _: torch.eye(3).to_sparse(), lambda m: m.held.mul_(2), NOT_HELD),
-    "array": (lambda _: np.zeros(3), lambda m: m.held.fill(1), NOT_HELD),
+    "array": (lambda _: np.zeros((2, 2), order="F"), lambda m: m.held.fill(1), NOT_HELD),
     "unseen": (lambda _: Unseen(), lambda _: None, "Holding.held cannot be looked at (ValueError)"),
     "deleted": (lambda _: 1, gone, "Holding.held is there where the training begins"),
     "function": (lambda _: torch.sin, lambda m: setattr(m, "held", torch.cos), NOT_HELD),

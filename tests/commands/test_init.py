@@ -1,12 +1,15 @@
 """`twinrun init`: a config for a module of one's own."""
 
+import inspect
 import sys
 import textwrap
 
 import pytest
+import torch
 import yaml
 
 from twinrun.__main__ import main
+from twinrun.commands import init
 from twinrun.commands.init import OWN, name_of
 from twinrun.config.settings import resolve
 from twinrun.config.shipped import SCHEMA
@@ -91,6 +94,16 @@ def own(tmp_path, monkeypatch):
     for name, text in (("model", MODEL), ("data", DATA)):
         (tmp_path / f"{name}{number}.py").write_text(textwrap.dedent(text), encoding="utf-8")
     return lambda model, data: ["init", f"model{number}:{model}", f"data{number}:{data}"]
+
+
+def test_an_annotation_that_is_a_module_is_named_without_its_file():
+    """Red before: a path of this machine, in a config that others are to use."""
+
+    def made(scheduler: torch.optim.lr_scheduler): ...
+
+    taken = {"a:B": inspect.signature(made).parameters["scheduler"]}
+    (line,) = init._lines("scheduler", taken, is_otherwise=False)
+    assert line == "# scheduler: ...  needed, torch.optim.lr_scheduler"
 
 
 def test_the_hyperparameters_are_those_of_the_constructors(own, tmp_path, capsys):

@@ -38,6 +38,10 @@ def seldom(*case):
         ("ModuleAfterBackward", "GRADIENTS", "backward"),
         seldom("ModuleBeforeOptimizerStep", "GRADIENTS", "optimizer"),
         ("ModuleClips", "GRADIENTS", "optimizer"),
+        # Red before: in the forward pass.
+        ("ModuleOptimizerStep", "WEIGHTS", "after update"),
+        ("ByHandBehind", "WEIGHTS", "after update"),
+        ("ByHandForward", "IN PLACE", "forward"),
         seldom("CallbackBatchStart", "WEIGHTS", "forward"),
         seldom("CallbackBeforeZeroGrad", "WEIGHTS", "forward"),
         ("CallbackBeforeBackward", "WEIGHTS", "backward"),
@@ -51,6 +55,7 @@ def test_a_fault_in_a_hook_inside_the_step_is_named_and_fires_always(tmp_path, m
     named = location["op"]
     assert (location["fired"], location["repeats"]) == (3, 3)
     assert named["phase"] == phase
+    assert location["cause"] == ("optimizer" if phase == "after update" else phase)
     assert int(named["source"].partition("faults_in_hooks.py:")[2]) in lines_of(mark)
     assert "was given another value by Python" in location["sentence"]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from example_sizes import MIB, measured
+from example_sizes import BASE, MIB, measured
 from standard_config import resolved
 
 from twinrun.config import memory
@@ -22,7 +22,7 @@ def variants():
 @pytest.mark.parametrize("found", [None, measured(100_000), measured(10_000_000)])
 def test_small_networks_ask_for_what_they_always_did(variants, found):
     plain = variants["deterministic"]
-    assert memory.of_training(found, plain) == memory.of_replay(found) == memory.FLOOR
+    assert memory.of_training(found, plain) == memory.of_replay(found, plain) == memory.FLOOR
     assert memory.of_training(found, replace(plain, devices=2)) == 2 * memory.FLOOR
 
 
@@ -34,7 +34,7 @@ def test_300_million_parameters_get_what_they_hold_at_once(variants):
     assert held + 450 < asked < 1.4 * (held + 450)
     assert memory.of_training(found, replace(plain, devices=4)) == 4 * asked
     # Its own state, the start that was saved, and the optimizer's state while it is put back.
-    assert 10 * 4 * 300e6 / MIB < memory.of_replay(found) < 1.5 * 10 * 4 * 300e6 / MIB
+    assert 10 * 4 * 300e6 / MIB < memory.of_replay(found, plain) < 1.5 * 10 * 4 * 300e6 / MIB
     assert memory.of_training(found, replace(plain, compile="step")) > asked
 
 
@@ -44,6 +44,66 @@ def test_what_the_forward_pass_holds_counts(variants):
     waiting = measured(1_000_000, peak=4_000, batch=2**30)
     more = memory.of_training(waiting, replace(plain, data_workers=4))
     assert more > memory.of_training(waiting, plain) + 8 * 1024
+
+
+def of_each(found, variant, timing):
+    return [
+        memory.of_training(found, variant),
+        memory.of_replay(found, variant),
+        memory.of_timing(found, timing, [variant, variant]),
+    ]
+
+
+@pytest.mark.parametrize("changes", [{}, {"compile": "step"}], ids=str)
+def test_a_wider_precision_holds_wider_numbers(variants, changes):
+    """Red before: a run in float64 asked for what its rehearsal took in float32."""
+    plain = replace(variants["deterministic"], **changes)
+    double = replace(plain, precision="64-true")
+    timing = resolved().timings["determinism_denoiser"]
+    # One of wide layers, and one of wide activations.
+    for found in (measured(300_000_000), measured(1_000_000, peak=20_000)):
+        single, exact = (of_each(found, variant, timing) for variant in (plain, double))
+        # All but the imports, and what is proven in float64 in any case.
+        fixed = BASE * memory.SPARE + memory.TRACE * memory.SPARE + memory.STEP
+        kept = 6 * memory.KEPT_BYTES / MIB * memory.SPARE
+        for one, other, rest in zip(single, exact, (fixed, fixed, fixed + kept), strict=True):
+            assert (1 if changes else 2) * (one - rest) <= other <= 2 * one
+    assert memory.of_training(measured(1_000_000, peak=5_000), double) > 1.25 * (
+        BASE + 2 * (5_000 - BASE)
+    )
+
+
+def test_what_is_as_wide_or_narrower_asks_for_no_other_memory(variants):
+    plain = variants["deterministic"]
+    found = measured(300_000_000)
+    assert memory.of_training(found, replace(plain, precision="bf16-true")) == (
+        memory.of_training(found, plain)
+    )
+    assert memory.of_training(measured(300_000_000, precision="64-true"), plain) == (
+        memory.of_training(found, plain)
+    )
+    # A mixed precision has its parameters in float32, and what a pass keeps in 16 bits.
+    mixed = measured(1_000_000, peak=20_000, precision="bf16-mixed")
+    assert memory.of_training(mixed, plain) > 1.25 * (BASE + 2 * 19_500)
+    parameters = measured(300_000_000, precision="bf16-mixed")
+    assert memory.of_training(parameters, plain) < 1.05 * memory.of_training(found, plain)
+
+
+def test_what_comes_in_later_steps_counts(variants):
+    """Red before: a network whose body is thawed asked for what its frozen one took."""
+    plain, timing = variants["deterministic"], resolved().timings["determinism_denoiser"]
+    size = 4 * 300_000_000
+    found = measured(300_000_000, optimizer=0, peak=1_800)
+    later = measured(300_000_000, optimizer=0, peak=1_800, later=(size, 2 * size))
+    # Gradients and two states more, and the states once in what is saved.
+    more = [
+        b - a for a, b in zip(*(of_each(of, plain, timing) for of in (found, later)), strict=True)
+    ]
+    times = [3, 3 + 4, 3 + 2 * 2]
+    for one, expected in zip(more, times, strict=True):
+        assert abs(one - memory.SPARE * expected * size / MIB) <= 2 * memory.STEP
+    double = replace(plain, precision="64-true")
+    assert memory.of_training(later, double) - memory.of_training(found, double) > 1.9 * more[0]
 
 
 def test_a_timing_holds_all_its_variants_at_once(variants):

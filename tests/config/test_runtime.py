@@ -44,6 +44,18 @@ def test_without_a_rehearsal_and_for_what_is_short_it_is_what_it_was(plain):
     assert runtime.of_comparison(None, pairs=1) == 30
 
 
+def test_a_wider_precision_takes_longer(plain):
+    """Red before: a run in float64 asked for the time of one in float32."""
+    found = clocked(10.2)
+    workload, variant = trained(plain)
+    asked, exact, narrow = (
+        runtime.of_training(found, workload, replace(variant, precision=precision)) - runtime.REST
+        for precision in ("32-true", "64-true", "bf16-true")
+    )
+    assert abs(exact - 2 * asked) <= 1
+    assert narrow == asked
+
+
 @pytest.mark.parametrize(
     ("step", "told", "minutes"),
     [

@@ -156,3 +156,14 @@ def test_packages_that_do_not_fit_together_are_named(tmp_path, monkeypatch, aske
         import_object("shipper:Net")
     begun = "shipper:Net: importing shipper failed with AttributeError: no such name"
     assert re.fullmatch(begun + sentence, str(found.value))
+
+
+def test_the_working_directory_is_named_where_it_is_looked_in(tmp_path, monkeypatch):
+    """Red before: the folder beside the config alone was named."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(TwinrunError) as raised:
+        import_object("nowhere_at_all:Net", ["beside"])
+    assert f"(looked for in {tmp_path / 'beside'}, {tmp_path}, beside the config" in str(
+        raised.value
+    )

@@ -35,7 +35,7 @@ def add_step(tables, step, names=NAMES, samples=4):
 
 def filled(steps, folder=None, most=60, **options):
     tables = StepTables(folder)
-    tables.begin(most=most, of_step=len(NAMES) * len(PER_STEP))
+    tables.begin(most=most)
     for step in range(1, steps + 1):
         add_step(tables, step, **options)
     return tables
@@ -52,6 +52,22 @@ def test_single_tensors_are_kept_of_the_first_steps_and_then_of_every_thousandth
     assert arrays["parameters"][3].tolist() == [10 * EVERY, 10 * EVERY + 1, 10 * EVERY + 2]
     assert filled(20, most=0).arrays()["gradients"].shape == (0, 3)
     assert sum(len(part) for part in tables.table()) == 2 * EVERY + 5
+
+
+def test_tensors_that_come_late_count_too(tmp_path):
+    """Red before: where a step had few at the start, those of thousands were kept of every step."""
+    many = [f"late{i}" for i in range(100)]
+    tables = filled(2, tmp_path, most=500)
+    for step in (3, 4):
+        add_step(tables, step, names=many)
+    assert tables.arrays()["detail_steps"].tolist() == [1, 2, 3]
+    resumed = StepTables(tmp_path)
+    resumed.begin(most=500)
+    resumed.load(tables.state())
+    for step in range(5, 9):
+        add_step(resumed, step, names=many)
+    assert resumed.arrays()["detail_steps"].tolist() == [1, 2, 3]
+    assert filled(3, most=1).arrays()["detail_steps"].tolist() == [1]
 
 
 def test_samples_of_parameters_are_kept_of_the_first_steps_and_then_now_and_then(monkeypatch):
@@ -94,7 +110,7 @@ def test_a_resumed_training_goes_on_where_its_checkpoint_was_taken(tmp_path, in_
         add_step(tables, step)
     tables.close()
     again = StepTables(folder)
-    again.begin(most=60, of_step=18)
+    again.begin(most=60)
     again.load(state)
     for step in (8, 9, 10):
         add_step(again, step)
@@ -126,7 +142,7 @@ def test_the_memory_of_a_trace_does_not_grow_with_its_steps(tmp_path):
     """As lists they took 57 bytes a tensor and step."""
     names = tuple(f"tensor{i}" for i in range(100))
     tables = StepTables(tmp_path)
-    tables.begin(most=6000, of_step=600)
+    tables.begin(most=6000)
     peaks = []
     for steps in (range(1, 100), range(100, 400)):
         tracemalloc.start()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from twinrun.trace.loss import Now
+from twinrun.trace.loss import Losses, Now
 from twinrun.training import progress
 
 
@@ -66,6 +66,29 @@ def test_a_stream_without_a_length_has_no_time_that_is_left(monkeypatch, batches
     line = progress.Progress("mine", tracer, 1)
     line.on_train_batch_end(trainer, None, None, None, 3)
     assert said == [f"mine: epoch 1 of 1, step 4, loss 0.5, 1 worker{end.removeprefix('1 worker')}"]
+
+
+def test_a_step_that_returned_no_loss_has_none_in_the_line(monkeypatch, tmp_path):
+    """Red before: "loss nan", which reads as a training that diverged."""
+    said = []
+    monkeypatch.setattr(progress, "report_progress", said.append)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    losses = Losses()
+    losses.note(1, None)
+    tracer = SimpleNamespace(now=Now(4, 1, losses.last()), steps=4)
+    trainer = SimpleNamespace(
+        current_epoch=0, global_step=4, num_training_batches=math.inf, max_epochs=1, max_steps=-1
+    )
+    progress.Progress("mine", tracer, 1).on_train_batch_end(trainer, None, None, None, 3)
+    assert said == ["mine: epoch 1 of 1, step 4, 1 worker"]
+    drawn = []
+    monkeypatch.setattr(
+        progress,
+        "SummaryWriter",
+        lambda *_, **__: SimpleNamespace(add_scalar=lambda *point: drawn.append(point)),
+    )
+    progress.Curves(tmp_path, tracer).on_train_batch_end()
+    assert drawn == []
 
 
 class Asked:

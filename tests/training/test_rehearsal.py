@@ -222,6 +222,10 @@ def test_sizes_and_metrics_are_measured(right_ones):
     assert 100 < sizes["peak_memory_mb"] < 4000
     assert sizes["step_seconds"] > 0
     assert (sizes["threads"], sizes["validation_batches"]) == (1, 0)
+    foreseen = plain["foreseen"]
+    assert foreseen["precision"] == "32-true"
+    assert 100 < foreseen["base_memory_mb"] <= sizes["peak_memory_mb"]
+    assert (foreseen["gradients_bytes"], foreseen["optimizer_bytes"]) == (0, 0)
 
 
 def test_what_is_slow_once_is_clocked_again(right_ones):
@@ -360,7 +364,7 @@ def counted(monkeypatch, tmp_path):
         launched.extend(parts)
         for name in fake.leaves:
             Path(name).write_text("half of the digits")
-        found = {"mistakes": fake.mistakes, "sizes": fake.sizes}
+        found = {"mistakes": fake.mistakes, "sizes": fake.sizes, "foreseen": fake.foreseen}
         return [{**part.outcome(), **found} for part in parts]
 
     def count(is_anew=False, **change):
@@ -369,7 +373,7 @@ def counted(monkeypatch, tmp_path):
         start_rehearsal.rehearse(config_of(tmp_path, **change), ["."], is_anew=is_anew)
         return len(launched)
 
-    fake.mistakes, fake.leaves, fake.sizes = [], [], None
+    fake.mistakes, fake.leaves, fake.sizes, fake.foreseen = [], [], None, None
     monkeypatch.setattr(start_rehearsal, "_launched", fake)
     count.fake = fake
     return count
@@ -410,12 +414,14 @@ def test_files_that_a_rehearsal_leaves_are_said(counted, monkeypatch):
 def test_what_was_measured_is_kept_for_the_jobs(counted):
     """Of what is remembered, too: another config may have been rehearsed since."""
     sizes = dict.fromkeys(memory.Sizes.__annotations__, 5)
-    counted.fake.sizes = sizes
+    foreseen = dict.fromkeys(memory.Foreseen.__annotations__, 5) | {"precision": "32-true"}
+    counted.fake.sizes, counted.fake.foreseen = sizes, foreseen
     assert counted() == 1
-    assert memory.measured_of("mine") == {"sizes": sizes, "steps_per_epoch": None}
+    expected = {"sizes": sizes, "foreseen": foreseen, "steps_per_epoch": None}
+    assert memory.measured_of("mine") == expected
     memory.SIZES.unlink()
     assert counted() == 0
-    assert memory.measured_of("mine")["sizes"] == sizes
+    assert memory.measured_of("mine") == expected
 
 
 @pytest.mark.parametrize(

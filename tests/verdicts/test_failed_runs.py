@@ -22,6 +22,8 @@ def test_failed_runs_are_told_from_others(tmp_path):
 def test_many_are_one_line():
     folders = [f"results/runs/mine/plain/seed1/repeat{number}" for number in range(1, 2001)]
     (line,) = failed_runs.kept_failures(folders)
-    assert line.startswith("2,000 trainings failed, and are kept until their code, data or")
+    assert line.startswith(
+        "2,000 trainings failed, and are kept until their code, data, settings or"
+    )
     assert line.endswith(f"delete {folders[0]}), {folders[1]}, {folders[2]}, 1,997 more")
     assert failed_runs.kept_failures([]) == []

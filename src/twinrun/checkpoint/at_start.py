@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, TypedDict
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils._pytree import tree_leaves
@@ -115,7 +116,7 @@ def _attributes(trainer: pl.Trainer) -> dict[str, object]:
 
 
 def _is_kept(value: object) -> bool:
-    tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor | np.ndarray)]
     is_small = sum(tensor.nbytes for tensor in tensors) <= MOST_KEPT
     return is_plain(value) and is_small and not isinstance(value, str | PurePath)
 

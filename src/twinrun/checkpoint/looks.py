@@ -73,7 +73,7 @@ def look(value: object, held: Container[int]) -> str:
             if id(leaf) in held:
                 continue
             if is_hidden_iterator(leaf):
-                return f"{UNSEEN} ({type(leaf).__name__})"
+                return unseen_iterator(leaf)
             if saves_itself(leaf):
                 leaf = look(leaf.state_dict(), held)
                 if leaf.startswith(UNSEEN):
@@ -82,6 +82,13 @@ def look(value: object, held: Container[int]) -> str:
         return content.hexdigest()
     except Exception as error:  # of whatever class: the attribute is a user's
         return f"{UNSEEN} ({type(error).__name__})"
+
+
+def unseen_iterator(iterator: object) -> str:
+    """Write down one whose position is in no attribute."""
+    kind = type(iterator)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{UNSEEN} (the place of an iterator, {module}{kind.__name__}, shows nowhere)"
 
 
 def fingerprint_of_batch(batch: object) -> int:
@@ -126,7 +133,7 @@ def _called(value: object, held: Container[int]) -> str:
         return content
     owner = getattr(value, "__self__", None)
     if is_hidden_iterator(owner) and id(owner) not in held:
-        return f"{UNSEEN} ({type(owner).__name__})"
+        return unseen_iterator(owner)
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{getattr(named, '__module__', None)}.{getattr(named, '__qualname__', None)}"
 
@@ -148,6 +155,11 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         if is_plain and value.numel():
             yield "memory", value.untyped_storage().data_ptr()
         return
+    if isinstance(value, np.ndarray):
+        while isinstance(value.base, np.ndarray):
+            value = value.base
+        if value.size:
+            yield "memory", value.ctypes.data
     if is_really(value, torch.nn.Module):
         inside = [*value.parameters(), *value.buffers()]
     elif is_really(value, torch.optim.Optimizer):

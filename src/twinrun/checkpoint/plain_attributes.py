@@ -19,7 +19,7 @@ import torch
 from torchmetrics import Metric
 
 from twinrun.checkpoint.looks import UNSEEN, Handle, handles, look
-from twinrun.checkpoint.plain_data import PLAIN, given_back, is_plain, kept
+from twinrun.checkpoint.plain_data import PLAIN, class_in, given_back, is_plain, kept
 from twinrun.checkpoint.stream_position import (
     Stateful,
     is_stream,
@@ -80,7 +80,9 @@ def changed_attributes(
         if key in unseen:
             refused.append(f"{called} {unseen[key]}, and it may change while the training runs")
         elif key not in after and owner == "data":
-            refused.append(f"{called} has changed, and is no short list of plain values any more")
+            refused.append(
+                f"{called} has changed to what is no plain value, nor a short list of such"
+            )
         elif key not in after:
             refused.append(f"{called} is there where the training begins, and is not any more")
         elif not shared.isdisjoint(handles(value, LIBRARIES)):
@@ -88,7 +90,10 @@ def changed_attributes(
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
-            refused.append(f"{called} changes while the training runs, and no checkpoint holds it")
+            held = "" if owner == "data" else class_in(value)
+            refused.append(
+                f"{called} changes while the training runs, and no checkpoint holds it{held}"
+            )
     return plain, refused
 
 

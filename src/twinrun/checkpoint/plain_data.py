@@ -1,16 +1,20 @@
 """Plain data, as a checkpoint that is read as data alone can hold it.
 
-Numbers, texts, strided tensors, moments and spans of time, paths, and Python's own containers of
-such. What torch does not read as data is held as a mapping of one key that says what it stands for.
+Numbers, texts, strided tensors, arrays of numbers, moments and spans of time, paths, members of
+enumerations, torch's sizes, types and devices, and Python's own containers of such, mappings by any
+such key. What torch does not read as data is held as a mapping of one key that says what it stands
+for.
 """
 
 import collections
 import datetime
+import enum
 import pathlib
 import pickle
 import random
 import re
-from collections.abc import Callable, Mapping, Set
+import sys
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +32,8 @@ ON_GPU, MOMENT, SPAN = "twinrun: a tensor on the GPU", "twinrun: a moment", "twi
 PATH, MAPPING, QUEUE, SET, NUMBER = (
     "twinrun: " + kind for kind in ("a path", "a mapping", "a queue", "a set", "NumPy's number")
 )
+SIZE, OF_TORCH, MEMBER = "twinrun: a size", "twinrun: torch's name", "twinrun: a member"
+ARRAY = "twinrun: an array"
 _NUMBERS = "biufc"  # their kinds, in NumPy
 
 
@@ -42,6 +48,12 @@ def is_plain(value: object) -> bool:
         return True
     if isinstance(value, np.generic):
         return value.dtype.kind in _NUMBERS
+    if kind is np.ndarray:
+        return _is_whole(cast(np.ndarray, value))
+    if isinstance(value, enum.Enum):
+        return _member(_name_of(value)) is value
+    if kind is torch.Size or isinstance(value, torch.dtype | torch.device):
+        return True
     if isinstance(value, datetime.datetime) and kind is datetime.datetime:
         # Of most zones the text tells the offset alone.
         return value.tzinfo in (None, datetime.UTC) and not value.fold
@@ -51,8 +63,46 @@ def is_plain(value: object) -> bool:
     if isinstance(value, collections.defaultdict) and value.default_factory not in _MAKERS:
         return False
     if isinstance(value, dict) and kind in (dict, *_MAPPINGS):
-        return all(isinstance(k, PLAIN) and is_plain(item) for k, item in value.items())
+        return all(_is_key(k) and is_plain(item) for k, item in value.items())
     return kind in (list, tuple, collections.deque) and all(map(is_plain, cast(list, value)))
+
+
+def _is_whole(array: np.ndarray) -> bool:
+    """Say whether an array of numbers has its own memory, in the order that a copy would have."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    is_all = base.flags.owndata and base.nbytes == array.nbytes  # not a part of another one
+    flags = array.flags
+    is_as_copied = flags.c_contiguous and flags.writeable and flags.aligned
+    return is_all and is_as_copied and array.dtype.kind in _NUMBERS
+
+
+def _is_key(key: object) -> bool:
+    """Say whether a checkpoint can hold it as a key of a mapping."""
+    return not isinstance(key, torch.Tensor | np.ndarray) and is_plain(key)
+
+
+def class_in(value: object) -> str:
+    """Say of which class is what makes a value no plain data, where it is not the value itself.
+
+    >>> class_in([1, {"a": object()}]), class_in(object())
+    (' (it holds an object of class object)', '')
+    """
+    found = _first_unplain(value)
+    return "" if found is value else f" (it holds an object of class {type(found).__name__})"
+
+
+def _first_unplain(value: object) -> object:
+    """Return what of a value is no plain data: itself, or the first that it holds."""
+    inside: list[object] = []
+    if type(value) in (dict, *_MAPPINGS):
+        items = cast(dict[object, object], value).items()
+        inside = [part for key, item in items for part in (key, item)]
+    elif type(value) in (list, tuple, collections.deque):
+        inside = [*cast(list, value)]
+    unplain = next((item for item in inside if not is_plain(item)), value)
+    return unplain if unplain is value else _first_unplain(unplain)
 
 
 def kept(value: object) -> object:
@@ -60,17 +110,30 @@ def kept(value: object) -> object:
     if isinstance(value, torch.Tensor):
         own = value.detach().clone()
         return own if own.is_cpu else {ON_GPU: own.cpu()}
+    if isinstance(value, np.ndarray):
+        raw = torch.from_numpy(value.reshape(-1).view(np.uint8).copy())
+        return {ARRAY: [value.dtype.str, list(value.shape), raw]}
     if isinstance(value, datetime.datetime):
         return {MOMENT: value.isoformat()}
     if isinstance(value, np.generic):
         return {NUMBER: [value.dtype.str, value.tobytes().hex()]}
+    if isinstance(value, enum.Enum):
+        return {MEMBER: _name_of(value)}
+    if isinstance(value, torch.Size):
+        return {SIZE: list(value)}
+    if isinstance(value, torch.dtype):
+        return {OF_TORCH: str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {OF_TORCH: {"device": str(value)}}
     if isinstance(value, datetime.timedelta):
         return {SPAN: [value.days, value.seconds, value.microseconds]}
     if isinstance(value, pathlib.Path):
         return {PATH: str(value)}
-    if isinstance(value, _MAPPINGS):
+    if isinstance(value, dict) and not (
+        type(value) is dict and all(type(key) in PLAIN for key in value)
+    ):
         made_by = _MAKERS.index(getattr(value, "default_factory", None))
-        inside = [[key, kept(item)] for key, item in value.items()]
+        inside = [[kept(key), kept(item)] for key, item in value.items()]
         return {MAPPING: [type(value).__name__, made_by, inside]}
     if isinstance(value, collections.deque):
         return {QUEUE: [value.maxlen, [kept(item) for item in value]]}
@@ -113,9 +176,11 @@ def _as_put_in(value: Set[object]) -> list[object] | None:
 
 def _mapping(content: Any, device: torch.device) -> dict[object, object]:
     name, made_by, inside = content
-    items = [(key, given_back(item, device)) for key, item in inside]
+    items = [(given_back(key, device), given_back(item, device)) for key, item in inside]
     if name == "defaultdict":
         return collections.defaultdict(_MAKERS[made_by], items)
+    if name == "dict":
+        return dict(items)
     kind: type[dict[object, object]] = getattr(collections, name)
     made = kind()  # a Counter would count the pairs
     made.update(dict(items))
@@ -127,10 +192,36 @@ def _queue(content: Any, device: torch.device) -> collections.deque[object]:
     return collections.deque([given_back(item, device) for item in inside], most)
 
 
+def _array(content: Any, _: torch.device) -> np.ndarray:
+    dtype, shape, raw = content
+    return raw.numpy().view(dtype).reshape(shape).copy()
+
+
+def _name_of(member: enum.Enum) -> list[str | None]:
+    return [type(member).__module__, type(member).__qualname__, member._name_]
+
+
+def _member(name: Sequence[str | None]) -> object:
+    """Return the member of an enumeration that this process has of a name; None if it has none."""
+    module, path, member = name
+    found: object = sys.modules.get(str(module))
+    for part in [*str(path).split("."), str(member)]:
+        found = getattr(found, part, None)
+    return found
+
+
+def _of_torch(content: Any, _: torch.device) -> object:
+    return torch.device(content["device"]) if isinstance(content, dict) else getattr(torch, content)
+
+
 _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     ON_GPU: lambda content, device: content.to(device, copy=True),
     MOMENT: lambda content, _: datetime.datetime.fromisoformat(content),
     SPAN: lambda content, _: datetime.timedelta(*content),
+    ARRAY: _array,
+    SIZE: lambda content, _: torch.Size(content),
+    OF_TORCH: _of_torch,
+    MEMBER: lambda content, _: _member(content),
     PATH: lambda content, _: pathlib.Path(content),
     NUMBER: lambda content, _: np.frombuffer(bytes.fromhex(content[1]), content[0])[0],
     MAPPING: _mapping,

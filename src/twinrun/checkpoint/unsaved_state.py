@@ -21,7 +21,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.batches import leaves
-from twinrun.checkpoint.looks import UNSEEN, digest, look
+from twinrun.checkpoint.looks import UNSEEN, digest, look, unseen_iterator
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -114,7 +114,7 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
     found = {}
     for key, value in attributes_of_callbacks(trainer, kept):
         if (hidden := _iterator_in(value, kept, MOST_DEEP)) is not None:
-            found[key] = f"{UNSEEN} ({type(hidden).__name__})"
+            found[key] = unseen_iterator(hidden)
             continue
         state = _state_of(value) if isinstance(value, torch.nn.Module) else value
         # What cannot be pickled cannot be compared: a file, a connection.
@@ -217,7 +217,7 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
             is_saved = state in saved or (is_number and keeps_numbers)
             found[f"{index} {kind.__name__}.{path}"] = SAVED if is_saved else state
         for path, value in iterators_beside(optimizer).items():
-            found[f"{index} {kind.__name__}.{path}"] = f"{UNSEEN} ({type(value).__name__})"
+            found[f"{index} {kind.__name__}.{path}"] = unseen_iterator(value)
         # By the key: torch adds some of its own where it loads a state.
         for path, value in _defaults(optimizer):
             found[f"{index} {kind.__name__}.{path}"] = look(value, ())

@@ -5,6 +5,7 @@ import inspect
 import re
 import shlex
 import sys
+import types
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -183,11 +184,18 @@ def _lines(name: str, of: Parameters, is_otherwise: bool) -> Iterator[str]:
         of_base = "" if _is_needed(parameter) else f", {_said(parameter)} of its base class"
         yield f"# {name}: what the class itself makes of its **kwargs{of_base}"
     elif _is_needed(parameter):
-        kind = inspect.formatannotation(parameter.annotation)
+        kind = _annotation(parameter.annotation)
         is_typed = parameter.annotation is not parameter.empty
         yield f"# {name}: ...  needed{f', {kind}' if is_typed else ''}"
     else:
         yield _written(name, parameter)
+
+
+def _annotation(given: object) -> str:
+    # Some annotate with a module, torch.optim.lr_scheduler say: its text is a path of this machine.
+    return (
+        given.__name__ if isinstance(given, types.ModuleType) else inspect.formatannotation(given)
+    )
 
 
 def _written(name: str, parameter: inspect.Parameter) -> str:

@@ -39,6 +39,7 @@ from twinrun.errors import sentence_of as sentence_of_error
 from twinrun.formatting import plural
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.machine_faults import is_machine_fault
+from twinrun.trace.op_rows import AFTER
 
 REPEATS = 20  # of the step by each of two processes
 # Quantities that an operation of the step decides.
@@ -227,7 +228,8 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
     found["answer"], found["op"], found["fired"] = "located", op, len(same)
     # The operation knows better than the fingerprints of whole steps, and a race may have moved
     # the step that was saved.
-    found["cause"], found["step"] = "RNG state" if op["draws"] else op["phase"], step
+    phase = "optimizer" if op["phase"] == AFTER else op["phase"]
+    found["cause"], found["step"] = "RNG state" if op["draws"] else phase, step
     found["sentence"] = sentence_of(
         op, step=step, fired=len(same), repeats=found["repeats"], run=run
     )

@@ -9,8 +9,14 @@ from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
 from twinrun.comparison.ulps import MOST_ULP
 from twinrun.config.definitions import Training
 from twinrun.formatting import count, plural
+from twinrun.trace.op_rows import Phase
 
-PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
+PHASES: dict[Phase, str] = {
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "optimizer": "optimizer step",
+    "after update": "code behind the optimizer's step",
+}
 OUTSIDE = "a clock, a set, NumPy, another library"
 # Operations are traced in the thread that trains, and in those of the backward pass.
 UNTRACED = f"{OUTSIDE}, another thread"

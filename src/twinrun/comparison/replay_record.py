@@ -33,7 +33,7 @@ from twinrun.comparison.replay_files import (
     write_operations,
 )
 from twinrun.comparison.replayed_step import Mark, Replayer, Start, identities
-from twinrun.trace.op_rows import OpRow
+from twinrun.trace.op_rows import AFTER, OpRow
 from twinrun.trace.op_tracer import OpTracer, content_of
 
 ORDER: list[str] = list(CAUSE_OF_QUANTITY)
@@ -157,6 +157,8 @@ class Comparer(Replayer):
         self._found["elsewhere"].append(None if first else self._elsewhere(rows, steps, reached))
         for index in reached:
             rows[index]["reaches"] = True
+        for index in self._behind_updates(rows):  # last: by its phase a row is found in the record
+            rows[index]["phase"] = AFTER
         if first is not None and not self._operations:
             self._operations = rows
 
@@ -189,11 +191,22 @@ class Comparer(Replayer):
         if differs_in == "inputs" and self._is_chosen(origin, rows, steps):
             differs_in = "tensors"
         found = cast(Operation, {**known, "position": position, "differs_in": differs_in})
+        if position is not None and origin.index in self._behind_updates(rows):
+            found["phase"] = AFTER
         found.pop("numbers", None)  # all of them; only those that differ are told
         found["draws"] = origin.draws or (unseen and differs_in == "outputs")
         if origin.is_number:
             found["numbers"] = list(step.numbers[0]) if step.numbers else []
         return found
+
+    def _behind_updates(self, rows: Sequence[ComparedRow]) -> range:
+        """Return which operations come behind the last update, unless a backward pass follows.
+
+        Where a module optimizes manually, only the end of its step tells.
+        """
+        begin = len(rows) if self.updated is None else self.updated
+        is_forward = all(row["phase"] == "forward" for row in rows[begin:])
+        return range(begin, len(rows)) if is_forward else range(0)
 
     def _done_elsewhere(
         self, origin: DifferenceOrigin, rows: Sequence[ComparedRow]

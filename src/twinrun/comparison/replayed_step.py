@@ -20,7 +20,7 @@ from twinrun.parameters import parameters_of
 from twinrun.returned_loss import loss_of
 from twinrun.trace.data_flow import Region
 from twinrun.trace.fingerprints import Print, fingerprint_rng_states
-from twinrun.trace.op_rows import OpRow, Phase
+from twinrun.trace.op_rows import AFTER, OpRow, Phase
 from twinrun.trace.op_tracer import OpTracer
 from twinrun.trace.pending import fetch, value_of
 from twinrun.trace.step_fingerprints import StepFingerprints
@@ -70,6 +70,8 @@ class Replayer(pl.Callback):
         self._taken = StepFingerprints()
         self._marks: list[Mark] = []
         self._attributes: dict[str, Attributes] | None = None
+        self.updated: int | None = None
+        """How many operations had been done behind the last update of a repeat; None before it."""
 
     def begin_repeat(self) -> None:
         """Prepare for a repeat."""
@@ -112,6 +114,7 @@ class Replayer(pl.Callback):
         """Go back to the start of the step and trace what follows."""
         # As this process has made them: all but those that the training had changed by this step.
         self._marks = []  # first: they hold the gradients and states of the last repeat
+        self.updated = None
         if self._attributes is None:
             self._attributes = attributes_of(pl_module, trainer.optimizers)
         set_attributes(pl_module, self._attributes, trainer.optimizers)
@@ -144,7 +147,9 @@ class Replayer(pl.Callback):
         """Mark them where Lightning did not announce the update, as a run does."""
         if self._tracer.phase != "optimizer" and not pl_module.automatic_optimization:
             self._mark_gradients(trainer, pl_module)
-        self._set_phase("forward")
+        self.updated = len(self._tracer.rows)
+        # A module that optimizes manually may go forward once more.
+        self._set_phase(AFTER if pl_module.automatic_optimization else "forward")
 
     def _mark_gradients(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         with self._tracer.aside():

@@ -1,12 +1,13 @@
 """What jobs ask of memory: by what a step of their workload took in the rehearsal.
 
-Each is a sum of what the job holds at once, and SPARE on top of it: for what is compiled, for what
-a module predicts in all, for the allocator. Without a measurement, and for all that is smaller, a
-job asks for FLOOR. Does without torch.
+Each is a sum of what the job holds at once, and SPARE on top of it: for what is compiled, and for
+the allocator. Without a measurement, and for all that is smaller, a job asks for FLOOR. Does
+without torch.
 """
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
@@ -21,6 +22,15 @@ STEP = 100  # to whose multiples numbers are rounded up
 TRACE = 100  # of a run of any length
 # What a timing keeps of a loader: see `initial_state`.
 KEPT_BYTES, KEPT_BATCHES = 2**28, 1000
+
+# Bytes of a parameter, and of what the passes of a step keep, by precision.
+WIDTHS = {
+    "64-true": (8, 8),
+    "32-true": (4, 4),
+    "16-mixed": (4, 2),
+    "bf16-mixed": (4, 2),
+    "bf16-true": (2, 2),
+}
 
 
 class Sizes(TypedDict):
@@ -56,11 +66,26 @@ class Sizes(TypedDict):
     """With which these were done."""
 
 
+class Foreseen(TypedDict):
+    """What a training may hold otherwise than its rehearsal did."""
+
+    precision: str
+    """Of the rehearsal."""
+    base_memory_mb: int
+    """The most memory before data and module were made: of imports."""
+    gradients_bytes: int
+    """Of those that come only in later steps."""
+    optimizer_bytes: int
+    """Of the states that come only in later steps."""
+
+
 class Measured(TypedDict):
     """What jobs ask by."""
 
     sizes: Sizes
     """Of the workload."""
+    foreseen: Foreseen
+    """Likewise."""
     steps_per_epoch: int | None
     """None for a stream."""
 
@@ -95,6 +120,45 @@ def write(found: Mapping[str, Measured], path: Path = SIZES) -> None:
     write_record(path, dict(found), dict[str, Measured])
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What a step holds under a precision, in bytes."""
+
+    peak: float
+    parameters: float
+    optimizer: float
+
+
+def _held(found: Measured, precision: str) -> _Held:
+    """Return what a step holds; a narrower precision than the rehearsal's is taken to be no less.
+
+    Parameters, gradients and the optimizer's state are as many times wider as a parameter is. The
+    rest, without the imports, is what the passes keep.
+    """
+    sizes, foreseen = found["sizes"], found["foreseen"]
+    wider, passes_wider = times_wider(found, precision)
+    states = sizes["optimizer_bytes"]
+    peak = sizes["peak_memory_mb"] * 2**20
+    above = max(peak - foreseen["base_memory_mb"] * 2**20, 0)
+    learned = min(above, 2 * sizes["parameters_bytes"] + states)
+    later = foreseen["gradients_bytes"] + foreseen["optimizer_bytes"]
+    more = (wider - 1) * learned + wider * later + (passes_wider - 1) * (above - learned)
+    return _Held(
+        peak=peak + more,
+        parameters=wider * sizes["parameters_bytes"],
+        optimizer=wider * (states + foreseen["optimizer_bytes"]),
+    )
+
+
+def times_wider(found: Measured, precision: str) -> tuple[float, float]:
+    """Return how many times wider than in the rehearsal a parameter is, and what passes keep."""
+    rehearsed = WIDTHS[found["foreseen"]["precision"]]
+    wider, passes_wider = (
+        max(one / other, 1.0) for one, other in zip(WIDTHS[precision], rehearsed, strict=True)
+    )
+    return wider, passes_wider
+
+
 def of_training(found: Measured | None, variant: Variant) -> int:
     """Return the MiB of a run: of one worker times their number.
 
@@ -105,13 +169,14 @@ def of_training(found: Measured | None, variant: Variant) -> int:
     """
     if found is None:
         return FLOOR * variant.devices
-    sizes = found["sizes"]
-    parameters, optimizer = sizes["parameters_bytes"], sizes["optimizer_bytes"]
-    written = max(3 * parameters, parameters + optimizer)
-    waiting = 2 * variant.data_workers * sizes["batch_bytes"]
-    needed = sizes["peak_memory_mb"] + TRACE + _mib(written + waiting)
+    held = _held(found, variant.precision)
+    written = max(3 * held.parameters, held.parameters + held.optimizer)
+    waiting = 2 * variant.data_workers * found["sizes"]["batch_bytes"]
+    needed = TRACE + _mib(held.peak + written + waiting)
     if not is_plain(variant):
-        needed = max(needed, 2 * sizes["peak_memory_mb"] + _mib(4 * parameters))
+        exact = _held(found, "64-true")
+        twice = 2 * _held(found, found["foreseen"]["precision"]).peak
+        needed = max(needed, _mib(max(twice, exact.peak) + 2 * exact.parameters))
     return _asked(needed) * variant.devices
 
 
@@ -121,16 +186,16 @@ def is_plain(variant: Variant) -> bool:
     return (variant.compile, variant.layout, variant.optimizer, variant.cuda_graph) == plain
 
 
-def of_replay(found: Measured | None) -> int:
+def of_replay(found: Measured | None, variant: Variant) -> int:
     """Return the MiB of a location: a step, its start as it was saved, and the optimizer's twice.
 
     The start has parameters, gradients and the optimizer's state; each repeat puts it back.
     """
     if found is None:
         return FLOOR
-    sizes = found["sizes"]
-    start = 2 * sizes["parameters_bytes"] + sizes["optimizer_bytes"]
-    return _asked(sizes["peak_memory_mb"] + TRACE + _mib(start + sizes["optimizer_bytes"]))
+    held = _held(found, variant.precision)
+    start = 2 * held.parameters + held.optimizer
+    return _asked(TRACE + _mib(held.peak + start + held.optimizer))
 
 
 def of_timing(found: Measured | None, timing: Timing, variants: Collection[Variant]) -> int:
@@ -141,16 +206,19 @@ def of_timing(found: Measured | None, timing: Timing, variants: Collection[Varia
     """
     if found is None:
         return FLOOR
-    sizes, count = found["sizes"], len(variants)
-    parameters, batch = sizes["parameters_bytes"], sizes["batch_bytes"]
+    each = [_held(found, variant.precision) for variant in variants]
+    rehearsed = _held(found, found["foreseen"]["precision"])
+    batch = found["sizes"]["batch_bytes"]
     trainings = 1 + ("trainer" in timing.phases)
-    of_variant = trainings * (2 * parameters + sizes["optimizer_bytes"]) + parameters
     # As many as an epoch has, until they are enough: the last may go beyond.
     batches = min(found["steps_per_epoch"] or KEPT_BATCHES, KEPT_BATCHES) * batch
     kept = 2 * min(batches, KEPT_BYTES + batch)  # of training and of prediction
-    held = parameters + kept + count * (of_variant + kept)
+    of_variants = sum(
+        trainings * (2 * held.parameters + held.optimizer) + held.parameters + kept for held in each
+    )
+    peak = max(held.peak for held in [rehearsed, *each])
     alone = max((of_training(found, variant) // variant.devices for variant in variants), default=0)
-    return max(_asked(sizes["peak_memory_mb"] + _mib(held)), alone)
+    return max(_asked(_mib(peak + rehearsed.parameters + kept + of_variants)), alone)
 
 
 def _mib(size: float) -> float:

@@ -254,7 +254,8 @@ class Params:
 
     def memory_of_replay(self, wildcards: Wildcards, attempt: int) -> int:
         """Return what locating asks for, likewise."""
-        return memory.of_replay(self.measured(wildcards["workload"])) * attempt
+        found = self.measured(wildcards["workload"])
+        return memory.of_replay(found, self._variant(wildcards)) * attempt
 
     def memory_of_timing(self, wildcards: Wildcards, attempt: int) -> int:
         """Return what a timing asks for, likewise."""

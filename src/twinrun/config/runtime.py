@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from twinrun.config.definitions import Timing, Variant, Workload
-from twinrun.config.memory import Measured, is_plain
+from twinrun.config.memory import Measured, is_plain, times_wider
 
 FLOOR = 120  # minutes of a training or a timing
 REST = 30  # minutes for the start, the data, and all that is done once; what a comparison asks for
@@ -148,9 +148,11 @@ def _once_if_fast(found: Measured, variant: Variant) -> float:
 
 
 def _slower(found: Measured, variant: Variant) -> float:
-    """Return how much longer than in the rehearsal a step may take: by node, and by threads."""
-    # ASSUME half the threads take twice as long at most, and a GPU no longer than the CPU.
-    return SLOWER * max(1.0, found["sizes"]["threads"] / max(variant.threads, 1))
+    """Return how much longer than in the rehearsal a step may take: by node, threads, precision."""
+    # ASSUME half the threads take twice as long at most, numbers of twice the width too, and a GPU
+    # no longer than the CPU.
+    wider = max(times_wider(found, variant.precision))
+    return SLOWER * wider * max(1.0, found["sizes"]["threads"] / max(variant.threads, 1))
 
 
 def _later(found: Measured, what: What) -> float:

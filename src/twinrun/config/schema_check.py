@@ -24,9 +24,8 @@ ALSO_CALLED = {
     **dict.fromkeys(("bf16", "bfloat16"), "bf16-mixed"),
     **dict.fromkeys(("32", "float32", "float"), "32-true"),
     **dict.fromkeys(("64", "float64", "double"), "64-true"),
-    **dict.fromkeys(("max", "maximize"), "highest"),
-    **dict.fromkeys(("min", "minimize"), "lowest"),
-    "cuda": "gpu",
+    **{"max": "highest", "maximize": "highest", "min": "lowest", "minimize": "lowest"},
+    **{"cuda": "gpu", "False": "none"},  # which YAML reads of `no`
 }
 # What constructors and functions are given, in an entry of a section: all else has names for keys.
 ARGUMENTS = {
@@ -208,7 +207,8 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         case "enum":
             choices = [shown(item).strip("'") for item in rule]
             same = ALSO_CALLED.get(str(instance))
-            close = f"; write {same}" if same in choices else type_hint(instance, ["string"])
+            text = [] if isinstance(instance, bool) else ["string"]  # no choice is a word like `no`
+            close = f"; write {same}" if same in choices else type_hint(instance, text)
             close = close or suggestion(instance, choices, list_all=False)
             yield f"{key}: {value} is not one of {', '.join(choices)}{close}"
         case "type":

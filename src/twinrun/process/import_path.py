@@ -62,8 +62,13 @@ def import_object(import_path: str, search_path: Sequence[str] = ()) -> Any:
         where = ""
         meant = meant_path(import_path) if module_name.endswith(".py") else ""
         if isinstance(error, ModuleNotFoundError) and search_path and not meant:
-            folders = ", ".join(str(Path(folder).absolute()) for folder in search_path)
-            where = f" (looked for in {folders}, beside the config, and among what is installed)"
+            here = str(Path.cwd())
+            own = [here] if {"", here} & set(sys.path) else []
+            folders = dict.fromkeys([*(str(Path(f).absolute()) for f in search_path), *own])
+            where = (
+                f" (looked for in {', '.join(folders)}, beside the config, and among what is "
+                f"installed)"
+            )
         raise TwinrunError(
             f"{import_path}: importing {module_name} failed with {type(error).__name__}: "
             f"{first_line(error)}{where}{cure_of(error, module_name, search_path)}"

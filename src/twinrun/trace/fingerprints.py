@@ -20,7 +20,7 @@ import xxhash
 
 from twinrun.batches import Opaque, leaves
 from twinrun.optimizer_attributes import values_beside
-from twinrun.plain_tensors import bare, plain_tensors
+from twinrun.plain_tensors import bare, flat_bytes, plain_tensors
 from twinrun.trace.array_values import value_parts
 from twinrun.trace.pending import Pending, together, value_of
 from twinrun.trace.rng_states import numpy_state, python_state
@@ -51,7 +51,7 @@ def fingerprint(tensor: torch.Tensor | None) -> int:
         # As `_bytes`, but in one call.
         elements = np.ascontiguousarray(tensor.numpy(force=True))
     except TypeError:  # bfloat16 and others that NumPy does not have
-        elements = _bytes(tensor)
+        elements = flat_bytes(tensor)
     return xxhash.xxh3_64_intdigest(elements.data)
 
 
@@ -262,12 +262,6 @@ def joined(values: Iterable[Print]) -> Print:
 def hexadecimal(value: int) -> str:
     """Write a fingerprint as 16 digits."""
     return f"{value:016x}"
-
-
-def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    """Return a strided tensor's bytes in the order of its elements, flat uint8."""
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    return plain.reshape(-1).view(torch.uint8).numpy()
 
 
 def _fingerprint_value(value: object, taken: Taking) -> Print:

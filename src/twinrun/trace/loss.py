@@ -14,8 +14,8 @@ class Now(NamedTuple):
     """From 1."""
     epoch: int
     """From 1."""
-    loss: float
-    """NaN of a step that gave none."""
+    loss: float | None
+    """None where that step gave none."""
 
 
 def value_of(loss: torch.Tensor | None) -> float:
@@ -51,9 +51,9 @@ class Losses:
         # Of NaN and a number it is the number.
         self._least = size if self._least is None else torch.fmin(self._least, size)
 
-    def last(self) -> float:
-        """Return the last one; NaN without a loss."""
-        return value_of(self._last)
+    def last(self) -> float | None:
+        """Return that of the last step; None if it gave none."""
+        return None if self._last is None else float(self._last)
 
     def least(self) -> float | None:
         """Return the smallest absolute value of the last epoch; None if no step gave a loss.

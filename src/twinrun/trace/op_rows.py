@@ -2,7 +2,8 @@
 
 from typing import Literal, TypedDict
 
-Phase = Literal["forward", "backward", "optimizer"]
+AFTER = "after update"
+Phase = Literal["forward", "backward", "optimizer", "after update"]
 # By which operations of two processes correspond. With the source line, a branch that is taken in
 # one of them moves no count but those of its own lines.
 KEY: tuple[Literal["phase", "module", "op", "source", "call"], ...] = (

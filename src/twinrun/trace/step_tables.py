@@ -60,7 +60,7 @@ class StepTables:
         self._sample: Spool | None = None
         self._sample_size = 0
         self._skipped = 0
-        self._first = self._every = 0
+        self._most = self._details = 0
         self._room = MOST_SAMPLES
         # The first rows behind a checkpoint that a killed process left, and where they begin.
         self._killed, self._resumed_at = np.empty(0, dtype=RECORD), 0
@@ -76,15 +76,9 @@ class StepTables:
         """Count a step that is not traced."""
         self._skipped += 1
 
-    def begin(self, *, most: int, of_step: int) -> None:
-        """Choose the steps with details.
-
-        Args:
-            most: fingerprints of single tensors that are kept of the first steps; 0 keeps none.
-            of_step: how many a step has.
-        """
-        self._first = max(most // max(of_step, 1), 1) if most else 0
-        self._every = EVERY if most else 0
+    def begin(self, *, most: int) -> None:
+        """Choose how many fingerprints of single tensors are kept of the first steps; 0: none."""
+        self._most = most
 
     def set_initial(self, **found: Mapping[str, int]) -> None:
         """Keep the fingerprints from before the first step: `initial` and `initial_buffers`."""
@@ -119,9 +113,12 @@ class StepTables:
     def add_details(self, step: int, rows: Mapping[str, Sequence[int]]) -> None:
         """Add the fingerprints of single tensors and generators, if this step is to have them."""
         number = len(self._spools["steps"]) + 1
-        if number > self._first and (not self._every or number % self._every):
-            return
         widths = {of: len(rows[key]) for key, of in PER_STEP.items()}
+        # By this step: a module may make tensors after the first one.
+        has_room = number == 1 or self._details + _counted(widths) <= self._most
+        if not self._most or not (has_room or number % EVERY == 0):
+            return
+        self._details += _counted(widths)
         index = np.array((step, *(widths[of] for of in _WIDTHS)), _TABLES["detailed"])
         self._spools["detailed"].append(index)
         flat = [value for key in PER_STEP for value in rows[key]]
@@ -266,6 +263,7 @@ class StepTables:
         }
         self.settings.load(**state["settings"])
         self.kinds.load()
+        self._details = sum(map(_counted, self._spools["detailed"].read()))
         self._resumed_at = len(self._spools["steps"])
 
     def close(self) -> None:
@@ -280,7 +278,7 @@ class StepTables:
         return Spool(dtype, None if self._folder is None else self._folder / name)
 
 
-def details_of(parameters: Mapping[str, torch.Tensor], module: torch.nn.Module) -> int:
-    """Count the fingerprints of single tensors and generators that a step has."""
-    # Of the generators of GPUs it knows nothing: the runs of a pair must keep the same steps.
-    return 3 * len(parameters) + len(list(module.buffers())) + 6
+def _counted(widths: Any) -> int:
+    """Count the fingerprints of a step, by how many columns each kind of them has."""
+    # Of generators it takes those of a CPU: the runs of a pair must keep the same steps.
+    return 3 * int(widths["names"]) + int(widths["buffer_names"]) + 6

@@ -35,7 +35,7 @@ from twinrun.trace.parameter_sample import ParameterSample
 from twinrun.trace.step_fingerprints import StepFingerprints, number_of
 from twinrun.trace.step_record import StepRecord
 from twinrun.trace.step_row import StepRow
-from twinrun.trace.step_tables import StepTables, details_of
+from twinrun.trace.step_tables import StepTables
 from twinrun.trace.updates import Updates
 
 if TYPE_CHECKING:  # a run imports it when it writes its tables
@@ -123,7 +123,7 @@ class Tracer(pl.Callback):
             self._tables.set_initial(
                 initial=fingerprints_of(parameters), initial_buffers=fingerprints_of(buffers)
             )
-        self._tables.begin(most=self.traced.per_tensor, of_step=details_of(parameters, pl_module))
+        self._tables.begin(most=self.traced.per_tensor)
         self._between = BetweenSteps(trainer, pl_module)
         self._updates = Updates(
             trainer,

@@ -13,7 +13,6 @@ from functools import partial, wraps
 from typing import Any, TypeVar
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.utilities.model_helpers import is_overridden
 
 from twinrun.checkpoint.stop_request import Stop
@@ -25,6 +24,8 @@ from twinrun.process.machine_faults import is_machine_fault
 from twinrun.run_records import SampleHashes
 from twinrun.training.evaluated_samples import SeenSamples, no_samples
 from twinrun.training.kept_predictions import keep
+from twinrun.training.prediction_spool import Spool, Spooling
+from twinrun.training.tensor_file import Parts
 
 Result = TypeVar("Result")
 
@@ -35,7 +36,7 @@ class Evaluation:
 
     metrics: dict[str, float] = field(default_factory=dict)
     """What the module logs on the test data, of all its loaders."""
-    predictions: dict[str, torch.Tensor] = field(default_factory=dict)
+    predictions: dict[str, Parts] = field(default_factory=dict)
     """The outputs of `predict_step` by name; see `kept_predictions`."""
     missing: dict[str, str] = field(default_factory=dict)
     """What could not be measured or kept, and why."""
@@ -51,6 +52,7 @@ def evaluate(
     data: pl.LightningDataModule,
     workload: Workload,
     stop: Stop | None = None,
+    spool: Spool | None = None,
 ) -> Evaluation:
     """Test and predict as far as module and data module can, and the workload wants it.
 
@@ -60,13 +62,15 @@ def evaluate(
         data: what to test on, and to predict.
         workload: what is wanted.
         stop: hears signals. What fails behind one is no fault of the module's.
+        spool: where predictions wait until they are written; in memory without one.
 
     Raises:
         Exception: a fault of the machine, as it came.
     """
     found = Evaluation()
     seen = SeenSamples()
-    vars(trainer)["callbacks"] = [*vars(trainer)["callbacks"], seen]
+    spooling = [] if spool is None else [Spooling(spool)]
+    vars(trainer)["callbacks"] = [*vars(trainer)["callbacks"], seen, *spooling]
     attempt = partial(_attempt, found, code_of(workload), stop)
     if workload.test:
         found.metrics = attempt("test", lambda: _test(trainer, module, data), {})

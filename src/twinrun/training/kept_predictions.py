@@ -3,39 +3,37 @@
 Outputs that are the same kind of tensor in each batch are joined along their first dimension: so
 are NumPy arrays and numbers. Of anything else (texts, lists that are as long as their batch) a
 fingerprint of each batch is kept, which tells whether it is the same and not how far apart. What no
-fingerprint can look into is named.
+fingerprint can look into is named. What waits on disk (see `prediction_spool`) is read a batch at a
+time.
 """
 
-import dataclasses
 import itertools
-import numbers
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 from torch.utils._pytree import MappingKey, SequenceKey, tree_flatten_with_path
 
-from twinrun.batches import attributes
-from twinrun.plain_tensors import bare
 from twinrun.run_files import FINGERPRINT
-from twinrun.trace.fingerprints import fingerprint_batch, is_plain
-from twinrun.training.unsupported import DTYPES
+from twinrun.trace.fingerprints import fingerprint_batch
+from twinrun.training.prediction_spool import Waiting, loaded
+from twinrun.training.prediction_trees import form_of, plain_tree, tensor_of
+from twinrun.training.tensor_file import Parts
 
-# Types that torch has and few of its functions take: as the nearest one that holds every value.
-WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 # Names of `Evaluation.missing` that are no output's.
 PHASES = ("test", "predict")
 
 
 def keep(
     loaders: Mapping[str, Sequence[object]],
-) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+) -> tuple[dict[str, Parts], dict[str, str]]:
     """Return the outputs by name, and why others are not kept.
 
     Args:
         loaders: the outputs for each batch, by a prefix that names the loader if there are several.
     """
-    kept: dict[str, torch.Tensor] = {}
+    kept: dict[str, Parts] = {}
     missing: dict[str, str] = {}
     for prefix, batches in loaders.items():
         for name, values in _outputs(batches):
@@ -55,7 +53,7 @@ def _outputs(batches: Sequence[object]) -> list[tuple[str, list[object]]]:
     if not batches:
         return []
     found = [
-        (name or "prediction", values) for name, values in _columns(list(map(_plain, batches)))
+        (name or "prediction", values) for name, values in _columns(list(map(plain_tree, batches)))
     ]
     # Nothing in each batch is nothing to keep; another run may predict something under this name.
     return [(name, values) for name, values in found if any(v is not None for v in values)]
@@ -86,69 +84,49 @@ def _inside(tree: object) -> dict[object, object] | None:
     return dict(enumerate(tree)) if isinstance(tree, list | tuple) else None
 
 
-def _joined(values: Sequence[object]) -> dict[str, torch.Tensor] | None:
+def _joined(values: Sequence[object]) -> dict[str, Parts] | None:
     """Join the tensors of the batches, by what their name ends in; None if they are none."""
-    tensors = [tensor for value in values if (tensor := _tensor(value)) is not None]
-    if len(tensors) < len(values):
+    forms = [v.form if isinstance(v, Waiting) else form_of(v) for v in values]
+    found = [form for form in forms if form is not None]
+    if len(found) < len(forms) or len({(dtype, shape[1:]) for dtype, shape in found}) > 1:
         return None
-    if len({(tensor.dtype, tensor.shape[1:]) for tensor in tensors}) > 1:
-        return None
+    dtype, shape = found[0]
     # A prediction without dimensions is one for its batch.
-    joined = torch.cat([t.reshape(1) if not t.ndim else t for t in tensors])
-    if not joined.is_complex():
-        return {"": joined}
+    rows = sum(shape[0] if shape else 1 for _, shape in found)
+    whole = (rows, *shape[1:])
+    if not dtype.is_complex:
+        return {"": Parts(dtype, whole, partial(_tensors, values))}
     # The files have no complex type; and real and imaginary part side by side would look like the
     # scores of two classes.
-    parts = torch.view_as_real(joined.resolve_conj())
-    return {".real": parts[..., 0], ".imag": parts[..., 1]}
+    return {
+        ending: Parts(dtype.to_real(), whole, partial(_real_tensors, values, number))
+        for number, ending in enumerate((".real", ".imag"))
+    }
 
 
-def _tensor(value: object) -> torch.Tensor | None:
-    """Return an output as a tensor that can be written; None for anything else."""
-    if isinstance(value, np.ma.MaskedArray):
-        return None  # its mask would be lost
-    if isinstance(value, np.ndarray | np.generic | numbers.Number):
-        try:
-            value = torch.from_numpy(np.array(value))
-        except (TypeError, ValueError, OverflowError):  # objects, texts, dates, large integers
-            return None
-    if not isinstance(value, torch.Tensor) or not is_plain(value):
-        return None
-    value = bare(value)
-    value = value.to(WIDER.get(value.dtype, value.dtype))
-    return value if value.dtype in DTYPES or value.is_complex() else None
+def _tensors(values: Sequence[object]) -> Iterator[torch.Tensor]:
+    """Yield the tensors of the batches, of which one is held at a time."""
+    for value in values:
+        tensor = tensor_of(loaded(value))
+        assert tensor is not None  # noqa: S101 its form is known
+        yield tensor
 
 
-def _fingerprints(values: Sequence[object]) -> dict[str, torch.Tensor] | str:
+def _real_tensors(values: Sequence[object], number: int) -> Iterator[torch.Tensor]:
+    """Yield the real parts of complex tensors, or the imaginary ones."""
+    for tensor in _tensors(values):
+        yield torch.view_as_real(tensor.resolve_conj().resolve_neg())[..., number]
+
+
+def _fingerprints(values: Sequence[object]) -> dict[str, Parts] | str:
     """Return a fingerprint for each batch; why there is none where something is opaque."""
-    found = [fingerprint_batch(value) for value in values]
+    found = [fingerprint_batch(loaded(value)) for value in values]
     opaque = [kind for _, kinds in found for kind in kinds]
     if opaque:
         return f"predict_step returns a {opaque[0]}, which cannot be looked into"
     digests = np.array([digest for digest, _ in found], dtype=np.uint64)
-    return {FINGERPRINT: torch.from_numpy(digests.view(np.int64))}
-
-
-def _plain(tree: object) -> object:
-    """Make dictionaries of what torch's pytree would not see into.
-
-    These are other mappings, dataclasses and named tuples, also those that hold such.
-    """
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type) and not attributes(tree):
-        tree = {f.name: getattr(tree, f.name, None) for f in dataclasses.fields(tree)}
-    elif isinstance(tree, tuple) and hasattr(tree, "_asdict"):
-        tree = tree._asdict()
-    if isinstance(tree, Mapping):
-        # 1 and "1" are two keys.
-        return {
-            f"{key} ({type(key).__name__})"
-            if not isinstance(key, str) and str(key) in tree
-            else str(key): _plain(value)
-            for key, value in tree.items()
-        }
-    if type(tree) is list:
-        return [_plain(value) for value in tree]
-    return tuple(_plain(value) for value in tree) if type(tree) is tuple else tree
+    found = torch.from_numpy(digests.view(np.int64))
+    return {FINGERPRINT: Parts(found.dtype, tuple(found.shape), lambda: iter([found]))}
 
 
 def _name(path: Sequence[object]) -> str:

@@ -60,9 +60,10 @@ class Progress(pl.Callback):
             left = f", about {seconds:.0f} s left"
         epochs = trainer.max_epochs
         of = f" of {epochs}" if epochs and epochs > 0 else ""
+        # A module that optimizes manually need not return one.
+        loss = "" if step.loss is None else f"loss {step.loss:.4g}, "
         report_progress(
-            f"{self._label}: epoch {step.epoch}{of}, step {step.step}, "
-            f"loss {step.loss:.4g}, {self._workers}{left}"
+            f"{self._label}: epoch {step.epoch}{of}, step {step.step}, {loss}{self._workers}{left}"
         )
 
 
@@ -125,7 +126,8 @@ class Curves(pl.Callback):
             # A resumed run takes back what was drawn of the steps that it does once more.
             self._writer = SummaryWriter(str(self._folder), flush_secs=5, purge_step=step.step)
         self._written = time.monotonic()
-        self._writer.add_scalar("loss", step.loss, step.step)
+        if step.loss is not None:
+            self._writer.add_scalar("loss", step.loss, step.step)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a point of what was logged in the epoch before, if it is time to."""

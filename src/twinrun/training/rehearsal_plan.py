@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from twinrun.config.definitions import Dataset, Training, Variant, Workload
-from twinrun.config.memory import Sizes
+from twinrun.config.memory import Foreseen, Sizes
 from twinrun.config.settings import Settings
 from twinrun.dataset_files import manifest_of, read_manifest
 from twinrun.errors import TwinrunError
@@ -38,6 +38,8 @@ class Rehearsed(TypedDict):
     """Mini-batches of an epoch; None where it did not come to a step."""
     sizes: Sizes | None
     """None where it did not come to a step."""
+    foreseen: Foreseen | None
+    """Likewise."""
     seconds: float
     """What the rehearsal of it took."""
 
@@ -78,6 +80,7 @@ class Part:
             "logged": [],
             "steps_per_epoch": None,
             "sizes": None,
+            "foreseen": None,
             "seconds": 0.0,
         }
 

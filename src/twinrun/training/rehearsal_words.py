@@ -4,8 +4,9 @@ import re
 import traceback
 
 from twinrun.config.class_paths import code_of
+from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.errors import TwinrunError
-from twinrun.process.import_path import user_line
+from twinrun.process.import_path import first_line, user_line
 from twinrun.training.constructors import Parameters
 from twinrun.training.explain_failure import NO_LOGGER, explained_failure
 from twinrun.training.rehearsal_plan import Part
@@ -36,6 +37,8 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
     for words, meaning in MEANINGS.items():
         if words in str(cause):
             return f"module: {meaning}"
+    if (argument := _argument_in(cause, part)) is not None:
+        return f"trainer.{argument}: {first_line(cause)}"
     if (owner := blamed(cause)) is not None:
         said = f"{owner} failed in {what} with {type(cause).__name__}: {cause}"
         said = f"{said.rstrip('.')}{NO_LOGGER}" if "no logger" in said else said
@@ -47,6 +50,17 @@ def failure(what: str, error: Exception, part: Part, takers: Takers) -> str:
     # Those of the built-in variants are in no config of the user's.
     without = [key.removeprefix("variants.") for key, v in part.used.items() if not v.logging]
     return f"{said} {', '.join(without)}" if said.endswith(NO_LOGGER) and without else said
+
+
+def _argument_in(error: BaseException, part: Part) -> str | None:
+    """Name the argument of the Trainer that the workload sets and Lightning itself refuses."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    raised_in = frames[-1].f_globals.get("__name__", "") if frames else ""
+    if not raised_in.startswith(("pytorch_lightning.", "lightning_fabric.", "lightning.")):
+        return None
+    given, default = part.training.workload.trainer, TrainerArguments()
+    names = (name for name in vars(default) if getattr(given, name) != getattr(default, name))
+    return next((name for name in names if re.search(rf"`{name}\b", str(error))), None)
 
 
 def _hook_of(error: BaseException) -> str | None:

@@ -29,6 +29,7 @@ from twinrun.training.contract import deviations
 from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_failure import booleans_as_texts
 from twinrun.training.first_step import FirstStep, sizes_of, trainer_of_first_step
+from twinrun.training.foreseen import foreseen_of
 from twinrun.training.load_workload import (
     left_defaults,
     load_constructor,
@@ -46,6 +47,7 @@ from twinrun.training.rehearsed_checkpoints import write_checkpoints_below
 from twinrun.training.trainer_objects import drawn_after_module
 from twinrun.training.unmet_settings import of_hand, of_metric, of_monitors, of_step
 from twinrun.training.unsupported import Supported, check_tensors
+from twinrun.training.write_run import peak_memory_mb
 
 
 def rehearse_part(part: Part, say: Callable[[str], None]) -> Rehearsed:
@@ -167,7 +169,7 @@ def _of_step(
     """Construct both and take a step."""
     training, workload = part.training, part.training.workload
     pl.seed_everything(training.seed, workers=True, verbose=False)
-    module = data = None
+    module, data, base = None, None, peak_memory_mb()
     try:
         if workload.data is not None and part.dataset is None:
             say("constructing the data module")
@@ -210,6 +212,8 @@ def _of_step(
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
     found["notes"] += [f"{part.label}: {note}" for note in step.notes]
     found["steps_per_epoch"] = step.steps_per_epoch
+    precision = training.variant.precision
+    found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
     say("one test and prediction batch")
     evaluation = evaluate(trainer, module, data, workload)
     found["notes"] += [f"{part.label}: {k}: {why}" for k, why in evaluation.missing.items()]

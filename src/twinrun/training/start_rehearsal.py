@@ -155,9 +155,11 @@ def _launched(
 def _keep_sizes(found: Sequence[Rehearsed], path: Path) -> None:
     """Keep what jobs ask for memory by: see `config.memory`."""
     kept = {
-        part["label"]: Measured(sizes=part["sizes"], steps_per_epoch=part["steps_per_epoch"])
+        part["label"]: Measured(
+            sizes=part["sizes"], foreseen=part["foreseen"], steps_per_epoch=part["steps_per_epoch"]
+        )
         for part in found
-        if part["sizes"] and part["key"] != "devices.size"
+        if part["sizes"] and part["foreseen"] and part["key"] != "devices.size"
     }
     with suppress(OSError):  # a folder that cannot be written: the jobs say so themselves
         write(kept, path)

@@ -3,8 +3,8 @@
     prove      that fast steps compute what plain ones do (see `prove`)
     assemble   seed, data, module, fast steps, workers, Trainer (see `assemble`)
     fit        the training; its weights and fingerprints are written as soon as it ends
-    evaluate   what the network gives on test and prediction data
-    write      predictions, manifest, hashes
+    evaluate   what the network gives on test and prediction data; its predictions are written
+    write      manifest, hashes
 
 The calling process must be fresh (see `launching`): nothing of an earlier run, no thread pool of
 another size, no generator that something has drawn from. With several workers each of them is such
@@ -42,6 +42,7 @@ from twinrun.training.evaluate import Evaluation, evaluate
 from twinrun.training.explain_refusal import explain_refusal
 from twinrun.training.fit_clock import FitClock
 from twinrun.training.perturbation import Perturbation
+from twinrun.training.prediction_spool import Spool
 from twinrun.training.progress import Curves, Progress
 from twinrun.training.remembered_proofs import proven
 from twinrun.training.unsupported import Supported
@@ -56,6 +57,7 @@ from twinrun.training.write_run import (
     tensors_of,
     watched,
     write_arrays,
+    write_predictions,
 )
 
 
@@ -88,7 +90,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
     proof, refusal = proven(run.training)
 
     # Assemble.
-    with assembled(run.training, stop) as assembly:
+    with assembled(run.training, stop) as assembly, Spool(run.files.predictions) as spool:
         module, data = assembly.module, assembly.data
         workers, team = assembly.workers, assembly.team
         variant = run.training.variant
@@ -111,7 +113,7 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         failure = refusal or _fit(
             trainer, module, data, last, run.identity.variant, variant, is_result, stop
         )
-        fit_seconds = clock.stop()
+        fit_seconds, steps = clock.stop(), team.tracer.steps
         check_same_parameters(module, workers)
         is_whole = stop.reason is None and failure is None
         lacks_models = last is not None and not was_stopped and are_missing(trainer)
@@ -123,16 +125,19 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
         files = moved(run.files, stopped) if stop.is_by_signal else run.files
         if workers.is_first:
             if is_whole:
-                told = run.training.workload.trainer
-                check_extent(trainer, variant, told, team, steps=team.tracer.steps)
+                check_extent(trainer, variant, run.training.workload.trainer, team, steps=steps)
             # Before test and prediction, which may end the process: the training is kept.
             write_arrays(files, tensors, team.tracer, watchers.metrics)
         # All workers take part: Lightning exchanges the test metrics between them.
         evaluation = Evaluation()
         if is_whole:
-            evaluation = evaluate(trainer, module, data, run.training.workload, stop)
+            evaluation = evaluate(trainer, module, data, run.training.workload, stop, spool)
         if lacks_models and evaluation.missing:
             raise TwinrunError(f"{evaluation.missing}; files of a ModelCheckpoint are missing")
+        outputs = evaluation.predictions
+        no_result, doubts = why_no_result(module, broken, outputs, team.tracer.losses.least())
+        if workers.is_first:
+            write_predictions(files, outputs)
         memory = int(workers.gather(torch.tensor([peak_memory_mb()])).sum())
     if not workers.is_first:
         return
@@ -140,9 +145,6 @@ def _train(run: Run, stop: Stop, *, is_stopped: bool) -> None:
     # Write.
     watchers.happened.look_at_code()
     # The manifest and its checksums come last: a run that has them is whole.
-    artifacts.write_tensors(files.predictions, evaluation.predictions)
-    steps, outputs = team.tracer.steps, evaluation.predictions
-    no_result, doubts = why_no_result(module, broken, outputs, team.tracer.losses.least())
     manifest: RunManifest = {
         **seen(origin),
         "tensors": entries,

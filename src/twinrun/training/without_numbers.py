@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 
 from twinrun.formatting import plural
+from twinrun.training.tensor_file import Parts
 from twinrun.training.write_run import NamedTensor
 
 
@@ -43,7 +44,7 @@ def _is_without(tensor: torch.Tensor, *, is_trained: bool) -> bool:
 def why_no_result(
     module: torch.nn.Module,
     broken: Collection[str],
-    predictions: Mapping[str, torch.Tensor],
+    predictions: Mapping[str, Parts],
     least_loss: float | None,
 ) -> tuple[str | None, list[str]]:
     """Say why what is measured of a network is no result, if so, and else what raises a doubt.
@@ -63,9 +64,9 @@ def why_no_result(
     if weights:
         more = f" and {plural(len(weights) - 1, 'more tensor')}" if len(weights) > 1 else ""
         return f"its weights are NaN or infinite ({weights[0]}{more})", doubts
-    floating = [t for t in predictions.values() if t.is_floating_point() and t.numel()]
+    floating = [t for t in predictions.values() if t.dtype.is_floating_point and t.nbytes]
     # With others it may be a target that nobody has, handed on.
-    if floating and all(bool(found.isnan().all()) for found in floating):
+    if floating and all(bool(p.isnan().all()) for found in floating for p in found.parts()):
         return "all numbers that it predicts are NaN", doubts
     if least_loss is not None and math.isnan(least_loss):
         return "its loss is NaN in each step of its last epoch", doubts

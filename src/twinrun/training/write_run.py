@@ -2,7 +2,7 @@
 
 import resource
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -19,6 +19,7 @@ from twinrun.run_files import settings_of
 from twinrun.run_records import Origin, TensorEntry
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.epoch_log import EpochMetrics
+from twinrun.training.tensor_file import Parts, write_parts
 
 NamedTensor: TypeAlias = tuple[str, Literal["parameter", "buffer"], torch.Tensor]
 """Name, kind and value."""
@@ -87,6 +88,11 @@ def write_arrays(
     artifacts.write_csv_parts(files.steps, tracer.table())
     artifacts.write_csv_parts(files.epochs, metrics.table())
     artifacts.write_arrays(files.fingerprints, tracer.arrays())
+
+
+def write_predictions(files: RunFiles, predictions: Mapping[str, Parts]) -> None:
+    """Write what the trained network predicts."""
+    write_parts(files.predictions, predictions)
 
 
 def entries_of(tensors: Iterable[NamedTensor]) -> list[TensorEntry]:

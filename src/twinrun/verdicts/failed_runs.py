@@ -32,7 +32,9 @@ def kept_failures(folders: Sequence[str]) -> list[str]:
     if number > MOST_NAMED:
         named.append(f"{count(number - MOST_NAMED)} more")
     kept = "is kept until its" if number == 1 else "are kept until their"
-    failed = f"{plural(number, 'training')} failed, and {kept} code, data or settings change"
+    failed = (
+        f"{plural(number, 'training')} failed, and {kept} code, data, settings or versions change"
+    )
     return [f"{failed}: {', '.join(named)}"]
 
 
