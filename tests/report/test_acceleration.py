@@ -1,11 +1,21 @@
 """What the section says of a speed-up is what the verdict says."""
 
-import pytest
-from example_timings import timing_summary
+import re
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from example_runs import CONTEXT, SECONDS
+from example_timings import timing_summary
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from twinrun import formatting
 from twinrun.report import acceleration
+from twinrun.timing.whole_trainings import whole_trainings
 from twinrun.verdicts.evidence import Evidence
 from twinrun.verdicts.speed import training_speeds
+
+FILTERS = ("count", "measure", "seconds", "conditions", "ulp", "without_empty_columns")
 
 
 def median(variant, *, unstable):
@@ -31,10 +41,42 @@ def test_a_ratio_says_beside_it_that_the_clock_was_unstable(unstable):
         ratios=[{**ratio, "low": 0.8, "high": 0.9}],
         medians=[median(name, unstable=unstable) for name in ("plain", "fast")],
     )
-    settings = {"trainer": {}, "epochs": 1}
-    [shown] = acceleration._timing(found, settings)["ratios"]
+    [shown] = acceleration._timing(found)["ratios"]
     doubt = "; unstable: rounds of fast and plain spread by up to 30%, as much as the difference"
     assert shown["doubt"] == (doubt if unstable else "")
     [row] = training_speeds(Evidence(path="timings/it.json", found=found))
     assert row["answer"] == ("undecided" if unstable else "yes")
     assert row["measured"].endswith(doubt) == unstable
+
+
+@pytest.mark.parametrize(("epochs", "steps"), [(-1, [50]), (3, [])])
+def test_the_whole_of_a_stream_is_derived_where_its_steps_are_known(epochs, steps):
+    """Red before: never, though `max_steps` says it."""
+    found = timing_summary(
+        baseline="plain",
+        medians=[median("plain", unstable=False)],
+        extents=[{"size": None, "train": None, "predict": None}],
+    )
+    workload = found["settings"]["workload"]
+    told = replace(workload.trainer, max_steps=50)
+    found["settings"]["workload"] = replace(workload, epochs=epochs, trainer=told)
+    assert [whole["steps"] for whole in acceleration._timing(found)["wholes"]] == steps
+
+
+@pytest.mark.parametrize(("tracing", "without"), [(1.4, "17.3 s"), (None, "–")])
+def test_the_table_gives_a_training_without_its_fingerprints(tracing, without):
+    """Red before: 18.7 s and 19.1 s side by side, and the longer one was "faster"."""
+    seconds = {**SECONDS, "fit": 18.7, "tracing": tracing}
+    run = {"seconds": seconds, "proof": None, "environment": {"context": CONTEXT}}
+    whole = whole_trainings("fast", [run], leaves_out_tracing=False)
+    row = {"variant": "fast", "whole": whole, "runs": 1, "waited": None, "answer": None}
+    row |= {"ratio": None, "first_call": None, "pays": "750", "has": "at most 1,200"}
+    templates = Path(__file__).parents[2] / "workflow/report"
+    jinja = Environment(loader=FileSystemLoader(templates), undefined=StrictUndefined)  # noqa: S701
+    # Those of the page that are not called here are stand-ins.
+    jinja.filters |= {name: getattr(formatting, name, str) for name in FILTERS}
+    table = jinja.get_template("parts.html.j2").module.gains({"name": "it", "gains": [row]})
+    heads = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", table)[1:]
+    cells = dict(zip(heads, re.findall(r"<td[^>]*>([^<]*)</td>", table), strict=True))
+    assert (cells["Whole training"], cells["Without fingerprints"]) == ("18.7 s", without)
+    assert (cells["Pays above, steps"], cells["The training has"]) == ("750", "at most 1,200")

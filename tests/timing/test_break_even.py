@@ -189,3 +189,40 @@ def test_a_training_without_end_has_no_number():
     limited = replace(endless, trainer=replace(endless.trainer, max_steps=50))
     found["settings"] = {**found["settings"], "workload": limited}
     assert steps_of_training(found, None) == 50
+
+
+def streamed(*, epochs=-1, **told):
+    """Return a timing of a stream: nobody knows how many batches its epochs have."""
+    found, workload = timed(batches=None), convert(WORKLOAD, Workload)
+    workload = replace(workload, epochs=epochs, trainer=replace(workload.trainer, **told))
+    return {**found, "settings": {**found["settings"], "workload": workload}}
+
+
+@pytest.mark.parametrize(
+    ("told", "has", "pays"),
+    [
+        ({"max_steps": 300}, "this training has 300, which is too few", False),
+        ({"max_steps": 3000}, "this training has 3,000", True),
+        # Where a stream ends, Lightning updates at once, and may be at the end of its epochs.
+        ({"max_steps": 100, "accumulate_grad_batches": 4},
+         "this training has at most 400, which is too few", False),
+        ({"max_steps": 300, "accumulate_grad_batches": 4},
+         "this training has at most 1,200", None),
+        ({"max_steps": 100, "accumulate_grad_batches": {"0": 1, "4": 3}},
+         "this training has at most 300, which is too few", False),
+        ({"max_steps": 3000, "epochs": 3}, "this training has at most 3,000", None),
+    ],
+)  # fmt: skip
+def test_of_a_stream_the_steps_end_the_training(told, has, pays):
+    """Red before: nothing of the training, whose length was known, or the most that it may have."""
+    found = break_even(streamed(**told), "fast", None)
+    assert words(found) == (
+        f"its first call takes 29.0 s more, which pays above about 580 steps; {has}"
+    )
+    assert found.pays_in_training is pays
+
+
+def test_a_stream_without_a_limit_has_no_number():
+    found = break_even(streamed(epochs=3), "fast", None)
+    assert (found.has, found.pays_in_training) == (None, None)
+    assert words(found).endswith("which pays above about 580 steps")

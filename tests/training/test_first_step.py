@@ -4,11 +4,13 @@ import time
 
 import pytest
 import pytorch_lightning as pl
+import torch
 from small import Points, Small
 from torch.nn.utils import prune
+from torch.utils.data import DataLoader
 
-from twinrun.training import first_step
-from twinrun.training.batch_clock import BatchClock
+from twinrun.training import batch_clock
+from twinrun.training.batch_clock import BatchClock, LaterSteps
 from twinrun.training.first_step import FirstStep, sizes_of
 
 
@@ -51,7 +53,7 @@ class Warms(Small):
         return super().training_step(batch, batch_idx)
 
 
-def fitted(module, *callbacks, epochs=1, **told):
+def fitted(module, *callbacks, epochs=1, data=None, **told):
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=epochs,
@@ -63,13 +65,17 @@ def fitted(module, *callbacks, epochs=1, **told):
         num_sanity_val_steps=0,
         **told,
     )
-    trainer.fit(module, Points())
+    trainer.fit(module, data or Points())
 
 
 @pytest.mark.parametrize(
     ("slow", "epochs", "told", "steps"),
     [
-        (0, 1, {}, [(0, 0)]),
+        # A short one, too, lest what it does once is guessed.
+        (0, 1, {}, [(0, 0), (0, 1)]),
+        (0, 3, {"limit_train_batches": 1}, [(0, 0), (1, 0)]),
+        (0, 1, {"limit_train_batches": 1}, [(0, 0)]),
+        (0, 3, {"max_steps": 1}, [(0, 0)]),
         (1, 1, {}, [(0, 0), (0, 1)]),
         # A graph is captured at the second step, other shapes are compiled for.
         (2, 1, {}, [(0, 0), (0, 1), (0, 2)]),
@@ -80,9 +86,12 @@ def fitted(module, *callbacks, epochs=1, **told):
         (1, 1, {"accumulate_grad_batches": 4}, [(0, 0), (0, 1)]),
     ],
 )
-def test_a_slow_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, told, steps):
-    """Red before: the seconds of the first step, compilation and all, counted for each of them."""
-    monkeypatch.setattr(first_step, "SLOW", 0.15)
+def test_the_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, told, steps):
+    """Red before: the seconds of a slow one, compilation and all, counted for each of them.
+
+    Of a short one 0.2 s were taken off unseen: a job got a third of the time that it took.
+    """
+    monkeypatch.setattr(batch_clock, "SLOW", 0.15)
     clock = BatchClock()
     step, module = FirstStep(clock=clock), Warms(slow)
     fitted(module, clock, step, epochs=epochs, **told)
@@ -94,8 +103,89 @@ def test_a_slow_first_step_is_followed_by_later_ones(monkeypatch, slow, epochs, 
         assert sizes["later_step_seconds"] < 0.15 < sizes["step_seconds"]
 
 
+class ValidatesLong(Warms):
+    def validation_step(self, batch, batch_idx):
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("told", "steps"),
+    [
+        ({"val_check_interval": 1, "limit_val_batches": 1}, [(0, 0), (0, 1)]),
+        # A slow validation is not repeated for the sake of a fast step.
+        ({"limit_train_batches": 1, "limit_val_batches": 1}, [(0, 0)]),
+    ],
+)
+def test_a_validation_is_no_part_of_a_step(monkeypatch, told, steps):
+    monkeypatch.setattr(batch_clock, "SLOW", 0.15)
+    clock, module = BatchClock(), ValidatesLong(slow=0)
+    step = FirstStep(clock=clock)
+    fitted(module, clock, step, epochs=3, **told)
+    assert module.steps == steps
+    sizes = sizes_of(module, step, clock)
+    assert (sizes["later_step_seconds"] or 0.0) < 0.15 < sizes["validation_seconds"]
+
+
+class Loads(torch.utils.data.Dataset):
+    """Takes its time for each sample."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        time.sleep(0.4)
+        return torch.ones(4), torch.ones(1)
+
+
+def test_loaders_that_are_slowly_made_anew_are_not_for_a_fast_step(monkeypatch):
+    clock, module = BatchClock(), Small()
+    monkeypatch.setattr(batch_clock, "SLOW", 0.0)
+    monkeypatch.setattr("twinrun.training.first_step.SLOW", float("inf"))
+    told = {"limit_train_batches": 1, "limit_val_batches": 0}
+    fitted(module, clock, FirstStep(clock=clock), epochs=3, **told)
+    assert module.calls == 3  # none is known where all are slow
+    clock, module = BatchClock(), Small()
+    told["reload_dataloaders_every_n_epochs"] = 1
+    fitted(module, clock, FirstStep(clock=clock), epochs=3, **told)
+    assert module.calls == 1
+
+
+def test_batches_that_were_loaded_at_the_same_time_do_not_come_for_nothing():
+    """Red before: of a batch that two workers give each 0.2 s, one in 0.01 s was clocked."""
+    clock, module = BatchClock(), Small()
+    step = FirstStep(clock=clock)
+    fitted(module, clock, step, data=DataLoader(Loads(), batch_size=1, num_workers=2))
+    assert sizes_of(module, step, clock)["later_step_seconds"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("workers", "first", "seconds", "found"),
+    [
+        (1, 0.5, [0.1], 0.1),
+        (1, 0.5, [2.0, 0.1], 0.1),
+        (1, 30.0, [2.0, 3.0], 2.0),
+        (1, 30.0, [2.0, None], 2.0),
+        (1, 0.5, [None, None], None),
+        # Four load at the same time, for 8 s: the fifth batch is waited for.
+        (4, 8.0, [0.5, 0.5, 0.5, 6.5], 2.0),
+        (4, 8.0, [7.0, 0.5, 0.5, 0.5, 6.5], 2.0),
+        # What takes longer than the first batch in all does not wait for the loader.
+        (4, 0.5, [0.3, 0.3], 0.3),
+        (2, 0.5, [None, 0.1, None, None], 0.1),
+    ],
+)
+def test_steps_are_clocked_until_one_is_known(workers, first, seconds, found):
+    later = LaterSteps()
+    later.begin([DataLoader([0], num_workers=workers), object()])
+    for taken in seconds:
+        assert not later.is_enough(first)
+        later.note(taken)
+    assert later.is_enough(first)
+    assert later.seconds == found
+
+
 def test_without_a_clock_it_is_one_step(monkeypatch):
-    monkeypatch.setattr(first_step, "SLOW", 0.0)
+    monkeypatch.setattr(batch_clock, "SLOW", 0.0)
     module = Warms()
     fitted(module, FirstStep())
     assert module.steps == [(0, 0)]

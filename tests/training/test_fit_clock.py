@@ -5,7 +5,9 @@ import time
 import pytest
 import pytorch_lightning as pl
 import torch
+from small import Points, Small
 
+from twinrun.trace.optimizer_settings import SettingsTrace
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.fit_clock import OF_A_TRACER, FitClock
 
@@ -56,6 +58,33 @@ def test_a_tracer_has_these_hooks_and_its_own_code():
     for name, code in zip(OF_A_TRACER, codes, strict=True):
         assert getattr(Tracer, name).__code__ is code
         assert name in vars(tracer)
+
+
+def test_settings_of_an_optimizer_are_a_part_of_tracing(monkeypatch):
+    """Red before: Lightning has no hook behind clipping, and the tracer's own was not clocked."""
+    note = SettingsTrace.note
+
+    def slow_note(*arguments):
+        time.sleep(0.1)
+        note(*arguments)
+
+    monkeypatch.setattr(SettingsTrace, "note", slow_note)
+    tracer, module = Tracer(), Small()
+    clock = FitClock(tracer)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        limit_train_batches=3,
+        limit_val_batches=0,
+        callbacks=[tracer],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, Points())
+    if not torch.cuda.is_initialized():
+        assert clock.stop()["tracing"] >= 0.3
 
 
 def test_what_torch_compiles_is_in_its_clock(slow):

@@ -148,6 +148,12 @@ class Warming(wrong_modules.Net):
         self.warmed.add(what)
 
 
+class Steady(Warming):
+    # Takes as long each time.
+    def warm(self, what):
+        time.sleep(0.05)
+
+
 class Sparse(wrong_modules.Points):
     def train_dataloader(self):
         return DataLoader(
@@ -176,6 +182,7 @@ def right_ones(tmp_path_factory):
         "by hand": {"module": "wrong_modules:OwnSteps"},
         "kept": {"module": "wrong_modules:Kept", "others": {"blind": {"validation": False}}},
         "warming": {"module": "needing:Warming", "data": "wrong_modules:Tested"},
+        "steady": {"module": "needing:Steady", "data": "wrong_modules:Tested"},
         "with best": {"module": "wrong_modules:EndsWithBest"},
         "stopped": {
             "others": {
@@ -229,6 +236,16 @@ def test_what_is_slow_once_is_clocked_again(right_ones):
         later = found["sizes"][f"later_{what}_seconds"]
         assert later < 1.5 < found["sizes"][f"{what}_seconds"]
     assert plain["sizes"]["later_validation_seconds"] is None
+
+
+def test_what_is_short_is_clocked_again(right_ones):
+    """Red before: of a step of 0.05 s a tenth was asked for, and of one of 0.22 s a tenth, too."""
+    (found,) = right_ones["steady"]
+    assert found["mistakes"] == found["notes"] == []
+    for what in ("step", "validation", "evaluation"):
+        least = 0.1 if what == "evaluation" else 0.05  # of test and prediction both
+        assert found["sizes"][f"{what}_seconds"] >= least
+        assert found["sizes"][f"later_{what}_seconds"] >= least
 
 
 def test_a_module_may_skip_its_first_batches(right_ones):

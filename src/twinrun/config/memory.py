@@ -49,18 +49,17 @@ class Sizes(TypedDict):
     step_seconds: float
     """Of the first training step, with the loading of its batch."""
     later_step_seconds: float | None
-    """Of the fastest step after a slow first one; None where the first one was not slow, or where
-    no other one follows."""
+    """Of a step after the first, as `LaterSteps` has it; None where no other one follows."""
     validation_seconds: float
     """Of a validation of one batch; 0 of none."""
     later_validation_seconds: float | None
-    """Of the one after a slow one; None likewise."""
+    """Of the one after it; None where it was not done again."""
     validation_batches: int | None
     """Of a whole one; None for a loader without a length."""
     evaluation_seconds: float
     """Of test and prediction, a batch of each."""
     later_evaluation_seconds: float | None
-    """Of those after slow ones; None likewise."""
+    """Of those after them; None likewise."""
     evaluation_batches: int | None
     """Of the longer of both, likewise."""
     threads: int

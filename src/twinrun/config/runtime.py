@@ -1,14 +1,14 @@
-"""What jobs ask of time: by the seconds that a workload's first step took in the rehearsal.
+"""What jobs ask of time: by the seconds that a workload's steps took in the rehearsal.
 
 Steps times seconds, for the slowest node and the longest training that the config allows, and what
-was slow in the first step alone (compiling, warming up, downloading) once: a job
+only the first step took (compiling, warming up, downloading) once: a job
 that ends early gives its time back, one that is ended by its time has to wait in the queue again.
 Without a measurement, and for all that is shorter, a job asks for FLOOR. Does without torch.
 """
 
 import math
 from collections.abc import Collection
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from twinrun.config.definitions import Timing, Variant, Workload
 from twinrun.config.memory import Measured, is_plain, times_wider
@@ -17,10 +17,6 @@ FLOOR = 120  # minutes of a training or a timing
 REST = 30  # minutes for the start, the data, and all that is done once; what a comparison asks for
 OF_A_SEED = 2  # minutes, of a comparison and of a location
 OF_A_GIGABYTE = 2.0  # minutes to compare so much of a side; 0.8 were measured where they differ
-# ASSUME what a fast first step does once (memory, threads, kernels) takes no longer than WARM_UP,
-# and that it takes at most LEAST times as long as a later one. After a slow one, later ones are
-# clocked.
-WARM_UP, LEAST = 0.2, 10
 # ASSUME the slowest node takes twice as long as where it was rehearsed, and tracing a quarter more.
 SLOWER = 2.5
 # Of fast steps: 15 short trainings of 18 steps, half of them in float64, and minutes to compile.
@@ -38,7 +34,7 @@ def of_training(found: Measured | None, workload: Workload, variant: Variant) ->
     if found is None:
         return FLOOR
     needed = _training(found, workload, variant) + _once_if_fast(found, variant)
-    needed += _slower(found, variant) * _evaluation(found)
+    needed += _slower(found, variant) * _evaluation(found, workload)
     # A run that is stopped on purpose may have to begin again.
     return _asked(needed * (1 if variant.stop == "none" else 2))
 
@@ -79,43 +75,67 @@ def of_comparison(found: Measured | None, *, pairs: int, seeds: int = 0) -> int:
     return least + math.ceil(pairs * OF_A_GIGABYTE * found["sizes"]["parameters_bytes"] / 2**30)
 
 
-def _training(found: Measured, workload: Workload, variant: Variant) -> float:
-    """Return the seconds of the steps and of validation; 0 of a stream that no number ends."""
-    sizes, told = found["sizes"], workload.trainer
+class _Length(NamedTuple):
+    """Of the longest training that the config allows."""
+
+    batches: int
+    """Mini-batches of the whole; 0 of a stream that no number ends."""
+    epochs: int
+    """In which they are trained; of a stream as many as it may have, or one."""
+    of_epoch: float
+    """Mini-batches of one."""
+
+
+def _length(found: Measured, workload: Workload) -> _Length:
+    told = workload.trainer
     number = told.accumulation()
-    first, most = (number[0], max(number.values())) if isinstance(number, dict) else (number,) * 2
-    batches = None if found["steps_per_epoch"] is None else found["steps_per_epoch"] * first
-    limits = [told.max_steps * most] if told.max_steps != -1 else []
-    if batches is not None and workload.epochs != -1:
-        limits.append(workload.epochs * batches)
-    if not limits:
+    first = number[0] if isinstance(number, dict) else number
+    of_epoch = None if found["steps_per_epoch"] is None else found["steps_per_epoch"] * first
+    most = told.batches_of_steps()
+    limits = [] if most is None else [most]
+    if of_epoch is not None and workload.epochs != -1:
+        limits.append(workload.epochs * of_epoch)
+    batches = min(limits, default=0)
+    if of_epoch is not None:
+        return _Length(batches, math.ceil(batches / max(of_epoch, 1)), of_epoch)
+    # Nobody knows where a stream ends. It has a batch at least, so that epochs are no more.
+    epochs = 1 if workload.epochs == -1 else max(min(workload.epochs, batches), 1)
+    return _Length(batches, epochs, min(batches / epochs, _interval(workload) or math.inf))
+
+
+def _training(found: Measured, workload: Workload, variant: Variant) -> float:
+    """Return the seconds of the steps and of validation."""
+    length = _length(found, workload)
+    if not length.batches:
         return 0.0
-    steps = min(limits)
-    seconds = steps * _later(found, "step") + _once(found, "step")
+    seconds = length.batches * _later(found, "step") + _once(found, "step")
     if variant.validation:
-        of_epoch = batches or steps
-        each = sizes["validation_batches"]
-        each = of_epoch if each is None else each
-        validated = _validations(workload, steps, of_epoch) * each
+        each = found["sizes"]["validation_batches"]
+        each = length.of_epoch if each is None else each
+        validated = _validations(workload, length) * each
         seconds += validated * _later(found, "validation") + _once(found, "validation")
     return _slower(found, variant) * seconds
 
 
-def _validations(workload: Workload, steps: int, of_epoch: int) -> float:
+def _validations(workload: Workload, length: _Length) -> float:
     """Return how often a training is validated."""
-    interval, every = workload.trainer.val_check_interval, workload.trainer.check_val_every_n_epoch
-    if isinstance(interval, int) and interval > 0:
-        return steps / interval
-    epochs = math.ceil(steps / max(of_epoch, 1))
-    return epochs / (every or 1) / (interval or 1.0)
+    if (interval := _interval(workload)) is not None:
+        return length.batches / interval
+    told = workload.trainer
+    return length.epochs / (told.check_val_every_n_epoch or 1) / (told.val_check_interval or 1.0)
 
 
-def _evaluation(found: Measured) -> float:
+def _interval(workload: Workload) -> int | None:
+    """Return the mini-batches from one validation to the next, where these are counted."""
+    told = workload.trainer.val_check_interval
+    return told if isinstance(told, int) and told > 0 else None
+
+
+def _evaluation(found: Measured, workload: Workload) -> float:
     """Return the seconds of test and prediction; as many batches as an epoch's where not known."""
-    sizes = found["sizes"]
-    batches = sizes["evaluation_batches"]
+    batches = found["sizes"]["evaluation_batches"]
     if batches is None:
-        batches = found["steps_per_epoch"] or 0
+        batches = _length(found, workload).of_epoch
     return batches * _later(found, "evaluation") + _once(found, "evaluation")
 
 
@@ -136,24 +156,21 @@ def _slower(found: Measured, variant: Variant) -> float:
 
 
 def _later(found: Measured, what: What) -> float:
-    """Return the seconds of a later step, validation or evaluation.
+    """Return the seconds of a later step, validation or evaluation: of the first if no other is.
 
     >>> def of(first, later=None):
     ...     return {"sizes": {"step_seconds": first, "later_step_seconds": later}}
-    >>> _later(of(0.15), "step"), _later(of(1.2), "step"), _later(of(30.2), "step")
-    (0.015, 1.0, 30.0)
-    >>> _later(of(30.2, 0.001), "step"), _later(of(30.2, 31.0), "step")
-    (0.001, 30.0)
+    >>> _later(of(0.22), "step"), _later(of(30.2, 0.001), "step"), _later(of(0.22, 0.23), "step")
+    (0.22, 0.001, 0.23)
     """
     first, later = _clocked(found, what)
-    estimated = max(first - WARM_UP, first / LEAST)
-    return estimated if later is None else min(estimated, later)
+    return first if later is None else later
 
 
 def _once(found: Measured, what: What) -> float:
-    """Return the seconds that a slow first one took more than later ones."""
+    """Return the seconds that the first one took more than later ones."""
     first, later = _clocked(found, what)
-    return 0.0 if later is None else first - _later(found, what)
+    return 0.0 if later is None else max(first - later, 0.0)
 
 
 def _clocked(found: Measured, what: What) -> tuple[float, float | None]:

@@ -97,6 +97,16 @@ class TrainerArguments:
             taken, left = taken + batches, left - steps
         return taken
 
+    def batches_of_steps(self) -> int | None:
+        """Return the most mini-batches that `max_steps` may be; None without it.
+
+        >>> TrainerArguments(accumulate_grad_batches=2, max_steps=5).batches_of_steps()
+        10
+        """
+        numbers = self.accumulation()
+        most = max(numbers.values()) if isinstance(numbers, dict) else numbers
+        return None if self.max_steps == -1 else self.max_steps * most
+
     def _of_each_epoch(self, epochs: int) -> Iterator[int]:
         numbers = self.accumulation()
         numbers, number, epoch = numbers if isinstance(numbers, dict) else {0: numbers}, 1, 0

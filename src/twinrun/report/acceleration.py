@@ -1,11 +1,10 @@
 """The section of the study acceleration: what is gained, and what it changes."""
 
-from twinrun.config.definitions import Section
-from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.report.gains import gains
 from twinrun.report.results import Results
 from twinrun.report.runs import metrics
 from twinrun.report.worths import contrasts
+from twinrun.timing.break_even import is_most, steps_of_training
 from twinrun.timing.steadiness import medians_behind
 from twinrun.timing.summary import TimingSummary
 from twinrun.verdicts.speed import instability, medians_of_overhead
@@ -30,7 +29,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
         "absent": results.absent("acceleration"),
         "untimed": results.untimed("acceleration", workload),
         "figure": results.figures.get(f"acceleration/{workload}/speeds"),
-        "timing": _timing(timing, settings),
+        "timing": _timing(timing),
         "metrics": metrics(results, "acceleration", workload),
         "gains": gains(results, "acceleration", workload, timing),
         "failed": results.unfinished("acceleration", workload),
@@ -38,7 +37,7 @@ def _workload(results: Results, workload: str) -> dict[str, object]:
     }
 
 
-def _timing(timing: TimingSummary | None, settings: Section) -> dict[str, object] | None:
+def _timing(timing: TimingSummary | None) -> dict[str, object] | None:
     """Return a timing with what follows from it; None where nothing was timed."""
     if timing is None:
         return None
@@ -67,18 +66,17 @@ def _timing(timing: TimingSummary | None, settings: Section) -> dict[str, object
         ],
         "unstable": any(median["unstable"] for median in timing["medians"]),
         "loops": loops,
-        "wholes": _wholes(timing, settings),
+        "wholes": _wholes(timing),
     }
 
 
-def _wholes(timing: TimingSummary, settings: Section) -> list[dict[str, object]]:
+def _wholes(timing: TimingSummary) -> list[dict[str, object]]:
     """Derive the seconds of a whole training and prediction: batches times the median."""
     seconds = {(m["variant"], m["phase"]): m["seconds_per_step"] for m in timing["medians"]}
     steps: dict[str, int] = {}
-    told = TrainerArguments(**settings["trainer"])
     for extent in timing["extents"]:
-        batches = extent["train"]
-        steps["train"] = told.batches_taken(settings["epochs"], batches) if batches else 0
+        taken = steps_of_training(timing, extent["size"])
+        steps["train"] = 0 if is_most(timing, extent["size"]) else taken or 0
         steps["predict"] = extent["predict"] or 0
     return [
         {"variant": variant, "phase": phase, "steps": steps[phase], "seconds": value * steps[phase]}

@@ -67,10 +67,10 @@ def _first_call(costs: Sequence[BreakEven]) -> list[str]:
         return [f"{takes}; how many steps pay for it is unsure"]
     steps = " to ".join(map(count, ends(costs)))
     says = f"it pays only above about {steps} steps, since {takes}"
-    taken = {of.has for of in costs}
+    taken = {of.length for of in costs}
     if len(taken) > 1 or None in taken:
         return [says]
-    return [f"{says}, and this training has {count(max(of.has or 0 for of in costs))}"]
+    return [f"{says}, and this training has {costs[0].length}"]
 
 
 def _takes(costs: Sequence[BreakEven]) -> str:

@@ -88,5 +88,5 @@ def _of_steps(
         "ratio": ratios[0] if ratios else None,
         "first_call": first[0] if first else None,
         "pays": pays(found),
-        "has": None if found is None else found.has,
+        "has": None if found is None else found.length,
     }

@@ -47,6 +47,8 @@ class BreakEven:
     """Whether the clock of the steps was unstable."""
     has: int | None
     """Mini-batches that the training takes; None where nobody can say."""
+    is_most: bool = False
+    """Whether it may take fewer: of a stream only `max_steps` is known."""
 
     @property
     def steps(self) -> float:
@@ -89,7 +91,16 @@ class BreakEven:
             return None
         if self.is_free or self.never_pays:
             return not self.never_pays
-        return None if self.has is None or self.is_unsure else self.steps < self.has
+        if self.has is None or self.is_unsure:
+            return None
+        is_enough = self.steps < self.has
+        return None if is_enough and self.is_most else is_enough
+
+    @property
+    def length(self) -> str | None:
+        """Name the mini-batches that the training takes; None where nobody can say."""
+        at_most = "at most " if self.is_most else ""
+        return None if self.has is None else f"{at_most}{count(self.has)}"
 
     @property
     def is_undecided(self) -> bool:
@@ -143,18 +154,37 @@ def break_even(
             bare=clear_effect(bare or ratio, medians_behind(timing, bare or ratio)),
             is_unsure=any(median["unstable"] for median in behind),
             has=steps_of_training(timing, size),
+            is_most=is_most(timing, size),
         )
     return None
 
 
 def steps_of_training(timing: TimingSummary, size: int | None) -> int | None:
-    """Return the mini-batches of the workload's training at a size; None where nobody can say."""
+    """Return the mini-batches of the workload's training at a size; None where nobody can say.
+
+    Of a stream as many as its `max_steps` may be; see `is_most`.
+    """
     workload = timing["settings"]["workload"]
-    batches = [extent["train"] for extent in timing["extents"] if extent["size"] == size]
-    has_end = workload.epochs != -1 or workload.trainer.max_steps != -1
-    if not batches or not batches[0] or not has_end:
-        return None
-    return workload.trainer.batches_taken(workload.epochs, batches[0])
+    told, batches = workload.trainer, _of_epoch(timing, size)
+    if batches is None:
+        return told.batches_of_steps()
+    has_end = workload.epochs != -1 or told.max_steps != -1
+    return told.batches_taken(workload.epochs, batches) if has_end and batches else None
+
+
+def is_most(timing: TimingSummary, size: int | None) -> bool:
+    """Say whether the training may have fewer mini-batches, since nobody knows when an epoch ends.
+
+    Its epochs may be over before, and the last step of each may be of fewer mini-batches.
+    """
+    workload = timing["settings"]["workload"]
+    is_exact = workload.epochs == -1 and workload.trainer.accumulation() == 1
+    return _of_epoch(timing, size) is None and not is_exact
+
+
+def _of_epoch(timing: TimingSummary, size: int | None) -> int | None:
+    """Return the batches of an epoch: None of streams, 0 at a size that was not measured."""
+    return next((e["train"] for e in timing["extents"] if e["size"] == size), 0)
 
 
 def words(found: BreakEven | None) -> str:
@@ -186,8 +216,8 @@ def words(found: BreakEven | None) -> str:
     pays = f"{takes}, which pays above about {count(steps)} steps"
     if found.has is None:
         return pays
-    too_few = "" if found.pays_in_training else ", which is too few"
-    return f"{pays}; this training has {count(found.has)}{too_few}"
+    too_few = ", which is too few" if found.pays_in_training is False else ""
+    return f"{pays}; this training has {found.length}{too_few}"
 
 
 def rounded_up(steps: float) -> int:

@@ -34,9 +34,11 @@ class WholeTrainings:
     waited: list[float | None]
     """Of each, as in `RunSeconds`."""
     fit: float
-    """The median of `fit`, with all that is in it; the next three are medians, too."""
+    """The median of `fit`, with all that is in it; the next four are medians, too."""
     tracing: float | None
     """Of it the fingerprints; None where that is not known of all."""
+    untraced: float | None
+    """Of `fit` without them; None likewise."""
     compiling: float
     """Of it torch's compiler."""
     others: float
@@ -76,6 +78,7 @@ def whole_trainings(
     of_runs = [run["seconds"] for run in runs]
     tracing = [seconds["tracing"] for seconds in of_runs]
     known = [taken for taken in tracing if taken is not None]
+    untraced = [of["fit"] - of["tracing"] for of in of_runs if of["tracing"] is not None]
     proofs = [run["proof"]["seconds"] for run in runs if run["proof"] is not None]
     return WholeTrainings(
         variant=variant,
@@ -83,6 +86,7 @@ def whole_trainings(
         waited=[of["waited"] for of in of_runs],
         fit=median(of["fit"] for of in of_runs),
         tracing=median(known) if len(known) == len(tracing) else None,
+        untraced=median(untraced) if len(untraced) == len(of_runs) else None,
         compiling=median(of["compiling"] for of in of_runs),
         others=max(of["others"] for of in of_runs),
         cores=runs[0]["environment"]["context"]["cores"],

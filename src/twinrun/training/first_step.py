@@ -1,10 +1,10 @@
 """The first step of a training: a callback that ends it there and keeps what the step needed.
 
 Jobs ask for time by the seconds of a step. A first one may be slow because it compiles, warms up or
-downloads, and a training then waits for that once: so up to MORE later ones are clocked after it.
+downloads, and a training then waits for that once; and what a short one does once nobody can guess:
+so later ones are clocked after it.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,14 +19,11 @@ from twinrun.config.definitions import Training
 from twinrun.config.memory import Sizes
 from twinrun.trace.fingerprints import fingerprint, fingerprint_tree
 from twinrun.training.assemble import trainer_of
-from twinrun.training.batch_clock import SLOW, BatchClock
+from twinrun.training.batch_clock import SLOW, BatchClock, LaterSteps
 from twinrun.training.rehearsal_plan import first_batch_of
 from twinrun.training.write_run import peak_memory_mb
 
 MOST_WITHOUT_LOSS = 20  # batches that a module may skip before its first step
-# Steps after a slow one: the second may be slow too, where a graph is captured or a batch of
-# another shape is compiled for.
-MORE = 2
 
 
 class FirstStep(pl.Callback):
@@ -39,7 +36,7 @@ class FirstStep(pl.Callback):
         say: Callable[[str], None] = lambda _: None,
         clock: BatchClock | None = None,
     ) -> None:
-        """Take one step; with a clock, which the Trainer asks before, more after a slow one."""
+        """Take one step; with a clock, which the Trainer asks before, more after it."""
         self.phase = "setting up the training"
         """What is under way."""
         self._say = say
@@ -47,9 +44,9 @@ class FirstStep(pl.Callback):
         """Batches that were taken: one, and those before it that the module skipped."""
         self.seconds = 0.0
         """Of the first step, by the clock."""
-        self.later: list[float] = []
-        """Of those after a slow one."""
-        self._is_first, self._left, self._clock = True, MORE, clock
+        self.later = LaterSteps()
+        """Those after it."""
+        self._is_first, self._clock = True, clock
         self.logged: set[str] = set()
         """Metrics of training and validation."""
         self.logged_in_validation: set[str] = set()
@@ -90,6 +87,7 @@ class FirstStep(pl.Callback):
                 "train_dataloader has no length: an epoch ends where its stream ends, or where the "
                 "workload's trainer says"
             )
+        self.later.begin(trainer.train_dataloader)
         # Of all: a module may choose later what it trains.
         self._before = _fingerprints(pl_module.named_parameters())
         self.initial = fingerprint_tree([*pl_module.parameters(), *pl_module.buffers()])
@@ -144,20 +142,19 @@ class FirstStep(pl.Callback):
             self.notes.append(f"the first loss of {type(pl_module).__name__} is {float(loss)}")
         self._is_first = False
         self.seconds = 0.0 if self._clock is None else self._clock.step
-        self._go_on(trainer, batch_idx, self.seconds)
+        self._go_on(trainer, batch_idx)
 
     def _after_first(self, trainer: pl.Trainer, batch_idx: int, *, has_loss: bool) -> None:
         """Note the seconds of a later step; one that the module skipped has none."""
         assert self._clock is not None  # noqa: S101 without one there is no later step
-        self._left -= 1
-        if has_loss:
-            self.later.append(self._clock.step)
-        self._go_on(trainer, batch_idx, self._clock.step if has_loss else math.inf)
+        self.later.note(self._clock.step if has_loss else None)
+        self._go_on(trainer, batch_idx)
 
-    def _go_on(self, trainer: pl.Trainer, batch_idx: int, seconds: float) -> None:
-        """Take another step after a slow one, of the next epoch if need be; else end."""
-        if self._clock is not None and seconds > SLOW and self._left:
-            self._begin("a training step after the first, which was slow")
+    def _go_on(self, trainer: pl.Trainer, batch_idx: int) -> None:
+        """Take another step while none is known, of the next epoch if need be; else end."""
+        is_over = 0 <= trainer.max_steps <= trainer.global_step
+        if self._clock is not None and not is_over and not self.later.is_enough(self.seconds):
+            self._begin("a training step after the first")
             trainer.fit_loop.max_batches = batch_idx + 2
             self._clock.restart()
             return
@@ -198,7 +195,9 @@ class FirstStep(pl.Callback):
         self._say(phase)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Measure the optimizer."""
+        """Measure the optimizer; go to no other epoch for a fast step where that takes long."""
+        if self._clock is not None and self._clock.has_slow_epochs(trainer):
+            trainer.should_stop = trainer.should_stop or self.seconds <= SLOW
         states = [optimizer.state for optimizer in trainer.optimizers]
         tensors = [leaf for state in states for leaf in tree_leaves(list(state.values()))]
         self.optimizer_bytes = sum(t.nbytes for t in tensors if isinstance(t, torch.Tensor))
@@ -274,6 +273,8 @@ def _fingerprints(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[str, i
 def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> Sizes:
     """Measure what a training needs, after its first step."""
     parameters = list(module.parameters())
+    validation, *others = clock.validations or [0.0]
+    later = step.later.seconds
     return {
         "parameters": sum(p.numel() for p in parameters if p.requires_grad),
         "parameters_bytes": sum(t.nbytes for t in [*parameters, *module.buffers()]),
@@ -281,9 +282,9 @@ def sizes_of(module: pl.LightningModule, step: FirstStep, clock: BatchClock) -> 
         "batch_bytes": step.batch_bytes,
         "peak_memory_mb": peak_memory_mb(),
         "step_seconds": round(step.seconds, 6),
-        "later_step_seconds": min((round(of, 6) for of in step.later), default=None),
-        "validation_seconds": round(clock.validation, 6),
-        "later_validation_seconds": None,  # see `BatchClock.again`
+        "later_step_seconds": None if later is None else round(later, 6),
+        "validation_seconds": round(validation, 6),
+        "later_validation_seconds": round(others[-1], 6) if others else None,  # or by `again`
         "validation_batches": clock.validation_batches,
         "evaluation_seconds": round(clock.evaluation, 6),
         "later_evaluation_seconds": None,

@@ -10,11 +10,13 @@ import torch
 
 from twinrun.process import machine_load
 
-# The hooks in which a tracer works; of several workers' one with what they exchange for it.
+# The hooks in which a tracer works, its own behind clipping among them; of several workers' one
+# with what they exchange for it.
 OF_A_TRACER = (
     "on_train_start",
     "on_train_batch_start",
     "on_before_optimizer_step",
+    "_note_settings",
     "end_update",
     "on_train_batch_end",
 )

@@ -1,7 +1,7 @@
 """One part of a rehearsal: construct, take the first step, validate, test, predict; what failed.
 
 Everything is done as a run does it, through Lightning's Trainer with the real number of epochs and
-batches, so that schedulers plan for the real training; it is stopped after its first step, which
+batches, so that schedulers plan for the real training; it is stopped after its first steps, which
 has Lightning validate and end the epoch. Nothing is written: no checkpoint, no log.
 """
 

@@ -148,20 +148,18 @@ def judged(own: WholeTrainings, base: WholeTrainings) -> tuple[Answer, str]:
 
 def in_words(own: WholeTrainings, base: WholeTrainings) -> str:
     """Say what two trainings took, what is in it, and whether they were alone."""
-    times = measure(time_ratio(base, own)["time_ratio"])
-    several = len(own.seconds)
+    times, several = measure(time_ratio(base, own)["time_ratio"]), len(own.seconds)
     of = "a training each" if several == 1 else f"medians of {several} each"
-    parts = [
-        f"{times} times as fast: {seconds(own.fit)}, {base.variant} {seconds(base.fit)} ({of})"
-    ]
+    without, is_known = "", None not in (own.tracing, base.tracing)
+    if is_known and (own.tracing or base.tracing):
+        without, of = " without fingerprints", f"{of}, with them {_both(own.fit, base.fit)}"
+    rests_on = seconds(median(own.seconds)), seconds(median(base.seconds))
+    parts = [f"{times} times as fast{without}: {rests_on[0]}, {base.variant} {rests_on[1]} ({of})"]
     if own.compiling or base.compiling:
         of_it = _both(own.compiling, base.compiling) if base.compiling else seconds(own.compiling)
         parts.append(f"compiling {of_it} of it")
-    if own.tracing is None or base.tracing is None:
+    if not is_known:
         parts.append("fingerprints in it")
-    elif own.tracing or base.tracing:
-        traced = _both(own.tracing, base.tracing)
-        parts.append(f"fingerprints {traced} of it, which the ratio leaves out")
     parts.append(_company(own, base))
     if own.proof is not None:
         parts.append(
