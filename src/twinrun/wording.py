@@ -4,6 +4,7 @@ Like `errors`, in every closure and in no result but as words: see `source_hash`
 """
 
 import difflib
+import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -84,3 +85,22 @@ def some(names: Sequence[str]) -> str:
     """
     first = ", ".join(names[:MOST_NAMES])
     return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first
+
+
+def type_hint(value: object, wanted: Sequence[str]) -> str:
+    """Say how a value of the wrong type should be written, if that is likely."""
+    if "string" in wanted and isinstance(value, bool):
+        words = "yes, on and true as true" if value else "no, off and false as false"
+        return f"; YAML reads {words}, so put the word in quotation marks"
+    if "string" in wanted and isinstance(value, int | float):
+        return "; put it in quotation marks"
+    if "integer" in wanted and isinstance(value, float) and math.isfinite(value):
+        return f"; write {value:.0f}" if value == int(value) else ""
+    if isinstance(value, str) and "array" in wanted:
+        return f"; put it in brackets: [{value}]" if len(value) <= LONGEST_VALUE else ""
+    if isinstance(value, str) and {"integer", "number", "boolean"} & set(wanted):
+        read = value.strip().lower()
+        is_word = read in ("true", "false") and "boolean" in wanted
+        if is_word or (read.lstrip("+-").isdecimal() and "boolean" not in wanted):
+            return "; leave the quotation marks out"
+    return ""

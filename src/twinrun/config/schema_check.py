@@ -15,7 +15,7 @@ from twinrun.config.definitions import Section
 from twinrun.config.keys import written_key
 from twinrun.config.where_explained import sections
 from twinrun.errors import TwinrunError
-from twinrun.wording import LONGEST_VALUE, meant_path, shown, suggestion
+from twinrun.wording import meant_path, shown, suggestion, type_hint
 
 Path = tuple[str | int, ...]  # keys of mappings and indices of lists
 # What Lightning and others call the same: of `bf16`, which is near to bf16-true, the other one.
@@ -24,8 +24,10 @@ ALSO_CALLED = {
     **dict.fromkeys(("bf16", "bfloat16"), "bf16-mixed"),
     **dict.fromkeys(("32", "float32", "float"), "32-true"),
     **dict.fromkeys(("64", "float64", "double"), "64-true"),
-    **{"max": "highest", "maximize": "highest", "min": "lowest", "minimize": "lowest"},
-    **{"cuda": "gpu", "False": "none"},  # which YAML reads of `no`
+    **dict.fromkeys(("max", "maximize"), "highest"),
+    **dict.fromkeys(("min", "minimize"), "lowest"),
+    "cuda": "gpu",
+    "False": "none",  # YAML's `no`
 }
 # What constructors and functions are given, in an entry of a section: all else has names for keys.
 ARGUMENTS = {
@@ -61,8 +63,8 @@ def validate(config: Section, schema: Section) -> Validated:
     try:
         copy = plain(config, [])
     except RecursionError:
-        sentence = "the config refers to itself (a YAML alias inside its own anchor)"
-        return Validated({}, [sentence], [()])
+        itself = "the config refers to itself (a YAML alias inside its own anchor)"
+        return Validated({}, [itself], [()])
     except _NotPlainError as error:
         return Validated({}, [str(error)], [()])
     errors = sorted(_WithDefaults(schema).iter_errors(copy), key=_key_path)
@@ -207,10 +209,11 @@ def _sentences(error: ValidationError) -> Iterator[str]:
         case "enum":
             choices = [shown(item).strip("'") for item in rule]
             same = ALSO_CALLED.get(str(instance))
-            text = [] if isinstance(instance, bool) else ["string"]  # no choice is a word like `no`
-            close = f"; write {same}" if same in choices else type_hint(instance, text)
-            close = close or suggestion(instance, choices, list_all=False)
-            yield f"{key}: {value} is not one of {', '.join(choices)}{close}"
+            # No choice is a word like `no`, so that quotation marks would not help.
+            near = "" if isinstance(instance, bool) else type_hint(instance, ["string"])
+            near = f"; write {same}" if same in choices else near
+            near = near or suggestion(instance, choices, list_all=False)
+            yield f"{key}: {value} is not one of {', '.join(choices)}{near}"
         case "type":
             wanted = [rule] if isinstance(rule, str) else rule
             pattern = schema.get("pattern")
@@ -279,22 +282,3 @@ def _of_type(value: object, wanted: Sequence[str]) -> str:
         return "the list is empty; name something in it, or leave the key out"
     expected = " or ".join(TYPES[name] for name in wanted)
     return f"{shown(value)} is of the wrong type, expected {expected}{type_hint(value, wanted)}"
-
-
-def type_hint(value: object, wanted: Sequence[str]) -> str:
-    """Say how a value of the wrong type should be written, if that is likely."""
-    if "string" in wanted and isinstance(value, bool):
-        words = "yes, on and true as true" if value else "no, off and false as false"
-        return f"; YAML reads {words}, so put the word in quotation marks"
-    if "string" in wanted and isinstance(value, int | float):
-        return "; put it in quotation marks"
-    if "integer" in wanted and isinstance(value, float) and math.isfinite(value):
-        return f"; write {value:.0f}" if value == int(value) else ""
-    if isinstance(value, str) and "array" in wanted:
-        return f"; put it in brackets: [{value}]" if len(value) <= LONGEST_VALUE else ""
-    if isinstance(value, str) and {"integer", "number", "boolean"} & set(wanted):
-        read = value.strip().lower()
-        is_word = read in ("true", "false") and "boolean" in wanted
-        if is_word or (read.lstrip("+-").isdecimal() and "boolean" not in wanted):
-            return "; leave the quotation marks out"
-    return ""

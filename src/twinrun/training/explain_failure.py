@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from twinrun.config.config_files import as_number
-from twinrun.config.schema_check import type_hint
 from twinrun.training.constructors import Parameters, takes_any
-from twinrun.wording import shown
+from twinrun.wording import shown, type_hint
 
 LONGEST_REASON = 300  # letters of somebody else's message
 BOOLEAN_WORDS = {"true", "false", "yes", "no", "on", "off"}

@@ -7,6 +7,7 @@ may look at the predictions when all are there.
 """
 
 import errno
+import io
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -53,7 +54,7 @@ class Spool:
     def __init__(self, beside: str | Path) -> None:
         """Lie in the folder of a file."""
         self._beside = Path(beside)
-        self._file: IO[bytes] | None = None
+        self._file: io.BufferedRandom | None = None
 
     def __enter__(self) -> "Spool":
         """Begin."""
@@ -119,16 +120,17 @@ class Spool:
         with self._named():
             if self._file is None:
                 self._beside.parent.mkdir(parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=self._beside.parent)  # noqa: SIM115 see __exit__
+                file = tempfile.TemporaryFile(dir=self._beside.parent)  # noqa: SIM115 see __exit__
+                self._file = cast(io.BufferedRandom, file)
             start = self._file.seek(0, os.SEEK_END)
-            self._file.write(content)
+            self._file.write(content.data)
         return start
 
     def _read(self, start: int, content: np.ndarray) -> None:
         assert self._file is not None  # noqa: S101 nothing else is read than was written
         with self._named():
             self._file.seek(start)
-            if self._file.readinto(content) != content.nbytes:
+            if self._file.readinto(content.data) != content.nbytes:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     @contextmanager

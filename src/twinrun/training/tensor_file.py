@@ -53,7 +53,7 @@ def write_parts(path: str | Path, tensors: Mapping[str, Parts]) -> None:
 
 
 def _write(file: IO[bytes], name: str, tensor: Parts) -> None:
-    written = sum(file.write(flat_bytes(part)) for part in tensor.parts())
+    written = sum(file.write(flat_bytes(part).data) for part in tensor.parts())
     if written != tensor.nbytes:
         raise ValueError(f"{name} has {written} bytes instead of {tensor.nbytes}")
 
