@@ -111,6 +111,14 @@ def test_what_was_not_stopped_and_resumed_is_not_run(
     assert cell["steps"] is None
 
 
+@pytest.mark.parametrize(("resume", "answer"), [("lightning", "not run"), ("twinrun", "equal")])
+def test_a_stop_behind_the_last_step_shows_nothing(tmp_path, trained, resume, answer):
+    """Red before: "equal", where a third epoch would have shown what was lost."""
+    row, cell = stopped(trained, tmp_path, WITHOUT_VALIDATION | {"epochs": 2}, "epoch_end", resume)
+    assert row["answer"] == cell["answer"] == answer
+    assert row["lost"].startswith("no step was left to train") == (answer == "not run")
+
+
 def test_a_resumption_that_broke_off_is_a_result_and_says_why(tmp_path, trained):
     row, cell = stopped(trained, tmp_path, KEEPS_OBJECTS, "mid_epoch", "lightning")
     assert row["answer"] == "differs"

@@ -437,6 +437,19 @@ class TestFingerprint:
         assert outcome(tmp_path, requirements, runs=[write_run(tmp_path)]) == "not comparable"
         assert "no fingerprint has been accepted yet" in capsys.readouterr().out
 
+    def test_it_is_accepted_beside_the_workflow_from_any_folder(self, tmp_path, monkeypatch):
+        """Red before: into the caller's folder, where another project's file may lie."""
+        results, caller = tmp_path / "own/results", tmp_path / "caller"
+        results.mkdir(parents=True)
+        caller.mkdir()
+        monkeypatch.chdir(tmp_path / "own")
+        requirements = {"fingerprint": "expected.json"}
+        outcome(results, requirements, runs=[write_run(results)])
+        monkeypatch.chdir(caller)
+        assert main([str(results / "gate.json"), "--accept"]) == 0
+        assert not list(caller.iterdir())
+        assert (tmp_path / "own/expected.json").is_file()
+
     def test_the_same_weights_pass(self, tmp_path, accepted):
         assert outcome(tmp_path, accepted, runs=[write_run(tmp_path)]) == "pass"
 

@@ -212,9 +212,19 @@ def why_not_resumed(manifest: RunManifest) -> str | None:
     return None
 
 
+def nothing_left(manifest: RunManifest) -> str | None:
+    """Say why bits of a resumed run that are equal show nothing: no step came after the stop."""
+    at = manifest["resumed_at"]
+    is_stopped = variant_of(manifest).stop != "none" and manifest["ended"] == "finished"
+    if is_stopped and at and manifest["steps"] <= at[-1]:
+        return "no step was left to train after this stop; give the workload another epoch"
+    return None
+
+
 def not_changed(first: RunManifest, other: RunManifest) -> str | None:
     """Say why a run is not the first one with a change; None where the change took effect."""
-    return why_not_resumed(other) or "; ".join(not_in_effect([first, other])) or None
+    reason = why_not_resumed(other) or nothing_left(other)
+    return reason or "; ".join(not_in_effect([first, other])) or None
 
 
 def what_did_not_happen(manifest: RunManifest) -> str | None:

@@ -11,6 +11,7 @@ moved is shown first.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -234,7 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.gate.is_file():
             raise TwinrunError(f"{options.gate} is missing: twinrun gate makes results/gate.json")
         found = judged_now(options.gate)
-        return _accept(found) if options.accept else _show(found)
+        folder = options.gate.resolve().parents[1]
+        return _accept(found, folder) if options.accept else _show(found)
     except (TwinrunError, OSError) as error:  # OSError: accepted into a folder that is read only
         print(f"error: {sentence_of(error)}", file=sys.stderr)
         return EXIT_CODES["error"]
@@ -245,10 +247,11 @@ def _show(found: GateOutcome) -> int:
     return EXIT_CODES[found["outcome"]]
 
 
-def _accept(found: GateOutcome) -> int:
-    file = found["fingerprint"]
-    if file is None:
+def _accept(found: GateOutcome, folder: Path) -> int:
+    """Make what was found the expected fingerprint; a path in the config is the workflow's."""
+    if found["fingerprint"] is None:
         raise TwinrunError("require.fingerprint: the config names no file to accept it into")
+    file = str(folder / found["fingerprint"])
     stale = [line["why"] for line in found["lines"] if line["requirement"] == UP_TO_DATE]
     if stale:
         raise TwinrunError(
@@ -260,7 +263,7 @@ def _accept(found: GateOutcome) -> int:
     # Shown before it is written: who stops it here keeps what was expected.
     print(*moved, sep="\n", flush=True)
     expected_fingerprints.write(file, entries)
-    print(f"accepted into {file}")
+    print(f"accepted into {os.path.relpath(file)}")
     return EXIT_CODES["pass"]
 
 

@@ -96,7 +96,8 @@ class FirstStep(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Measure the batch, and have Lightning take it for the epoch's last."""
-        self._begin("the first training step")
+        which = "the first training step" if self._is_first else "a training step after the first"
+        self._begin(which)
         # Only an epoch that ends has Lightning step its schedulers, with what they monitor. Not
         # `limit_train_batches`: schedulers ask the Trainer before how many steps there will be.
         trainer.fit_loop.max_batches = batch_idx + 1
@@ -154,7 +155,6 @@ class FirstStep(pl.Callback):
         """Take another step while none is known, of the next epoch if need be; else end."""
         is_over = 0 <= trainer.max_steps <= trainer.global_step
         if self._clock is not None and not is_over and not self.later.is_enough(self.seconds):
-            self._begin("a training step after the first")
             trainer.fit_loop.max_batches = batch_idx + 2
             self._clock.restart()
             return
