@@ -27,9 +27,10 @@ from twinrun.parallel.batch_norm import JoinedBatchNorm, check_buffers
 from twinrun.parallel.batch_sharding import ShardedBatches
 from twinrun.parallel.exchange_times import Mark, covered, in_seconds, mark
 from twinrun.parallel.joined_logs import JoinedLogs, is_users, not_synchronised
+from twinrun.parallel.joint_optimizers import check_optimizers
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.workers import Workers
-from twinrun.parameters import trained_in, unheld_parameters
+from twinrun.parameters import trained_in
 from twinrun.returned_loss import loss_of
 from twinrun.trace.fingerprints import join, joined
 from twinrun.trace.pending import fetch, kind_of, value_of
@@ -69,15 +70,9 @@ class WholeBatch(pl.Callback):
         """Stand between the module and its log, and watch its layers, which are made by now.
 
         Raises:
-            TwinrunError: if an optimizer trains what the module does not hold.
+            TwinrunError: if the workers cannot step the optimizers together.
         """
-        # Of these DDP exchanges no gradients: each worker would train its own.
-        if unheld_parameters(pl_module.parameters(), trainer.optimizers):
-            raise TwinrunError(
-                f"devices: an optimizer trains parameters that {type(pl_module).__name__} does not "
-                f"hold, whose gradients workers cannot exchange; make their network an attribute "
-                f"of the module, or train with devices: 1"
-            )
+        check_optimizers(trainer, pl_module)
         self._steps, self._next_check = 0, 1
         # At this point DDP has been made, with those that are trained by now.
         self._trained = trained_in(pl_module)
