@@ -125,8 +125,11 @@ class _Held:
     """What a step holds under a precision, in bytes."""
 
     peak: float
+    """The most, with what comes in later steps."""
     parameters: float
+    """Of the parameters."""
     optimizer: float
+    """Of the optimizer's states, with those that come later."""
 
 
 def _held(found: Measured, precision: str) -> _Held:

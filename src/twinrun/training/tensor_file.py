@@ -23,7 +23,9 @@ class Parts:
     """A tensor that is given in parts, in the order of its elements."""
 
     dtype: torch.dtype
+    """Of the whole tensor."""
     shape: tuple[int, ...]
+    """Likewise."""
     parts: Callable[[], Iterator[torch.Tensor]]
     """Give them, from the first one, as often as they are asked for."""
 
