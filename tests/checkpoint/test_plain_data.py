@@ -5,6 +5,7 @@ import datetime
 import doctest
 import enum
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from small import Points, Small
 from twinrun.checkpoint import plain_data
 from twinrun.checkpoint.looks import handles, look
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
+from twinrun.errors import TwinrunError
 
 
 class Phase(enum.Enum):
@@ -96,6 +98,14 @@ def test_an_array_shares_its_memory_with_its_views_and_tensors():
     array = np.ones(5)
     found = {next(handles(each, ())) for each in (array, array[1:], torch.from_numpy(array))}
     assert len(found) == 1
+
+
+def test_a_member_that_this_process_has_not_is_no_none(monkeypatch):
+    """Red before: a value that is missing came back as None, without a word."""
+    saved = kept(Phase.A)
+    monkeypatch.delattr(sys.modules[__name__], "Phase")
+    with pytest.raises(TwinrunError, match="which a checkpoint names, is not there"):
+        given_back(saved, torch.device("cpu"))
 
 
 def test_tensors_in_it_are_copies():

@@ -160,6 +160,7 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
             value = value.base
         if value.size:
             yield "memory", value.ctypes.data
+        return
     if is_really(value, torch.nn.Module):
         inside = [*value.parameters(), *value.buffers()]
     elif is_really(value, torch.optim.Optimizer):

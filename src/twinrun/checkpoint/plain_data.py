@@ -210,6 +210,13 @@ def _member(name: Sequence[str | None]) -> object:
     return found
 
 
+def _there(name: Sequence[str | None]) -> object:
+    # Its module may be imported by a step that is still to come.
+    if (found := _member(name)) is None:
+        raise TwinrunError(f"{'.'.join(map(str, name))}, which a checkpoint names, is not there")
+    return found
+
+
 def _of_torch(content: Any, _: torch.device) -> object:
     return torch.device(content["device"]) if isinstance(content, dict) else getattr(torch, content)
 
@@ -221,7 +228,7 @@ _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     ARRAY: _array,
     SIZE: lambda content, _: torch.Size(content),
     OF_TORCH: _of_torch,
-    MEMBER: lambda content, _: _member(content),
+    MEMBER: lambda content, _: _there(content),
     PATH: lambda content, _: pathlib.Path(content),
     NUMBER: lambda content, _: np.frombuffer(bytes.fromhex(content[1]), content[0])[0],
     MAPPING: _mapping,

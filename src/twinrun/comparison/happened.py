@@ -223,7 +223,9 @@ def nothing_left(manifest: RunManifest) -> str | None:
 
 def not_changed(first: RunManifest, other: RunManifest) -> str | None:
     """Say why a run is not the first one with a change; None where the change took effect."""
-    reason = why_not_resumed(other) or nothing_left(other)
+    reason = why_not_resumed(other)
+    if first["weights_sha256"] == other["weights_sha256"]:
+        reason = reason or nothing_left(other)
     return reason or "; ".join(not_in_effect([first, other])) or None
 
 
