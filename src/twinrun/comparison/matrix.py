@@ -14,7 +14,7 @@ import pandas as pd
 from twinrun import artifacts, run_files
 from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_size import DifferenceSize, losses_apart, size_of
-from twinrun.comparison.happened import nothing_left, what_did_not_happen
+from twinrun.comparison.happened import what_did_not_happen
 from twinrun.comparison.outputs import predictions_changed
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import IDLE_SEED, MatrixCell, MatrixTable, write_matrix
@@ -156,8 +156,6 @@ def _fill(row: MatrixCell, comparison: CellComparison, *, doubt: str | None) -> 
     # are equal and prove nothing. A failed run has no manifest to ask.
     if found["answer"] != "not run":
         reason = what_did_not_happen(comparison.changed)
-    if found["answer"] == "equal":
-        reason = reason or nothing_left(comparison.changed)
     if reason is not None:
         row["reason"] = reason
         return

@@ -17,7 +17,7 @@ from twinrun import artifacts, run_files
 from twinrun.comparison.compare import compare
 from twinrun.comparison.conditions import beside_resumptions, outputs_that_differ
 from twinrun.comparison.difference_words import clause_of
-from twinrun.comparison.happened import nothing_left, why_not_resumed
+from twinrun.comparison.happened import why_not_resumed
 from twinrun.comparison.kept_steps import rows_of
 from twinrun.comparison.pair_records import Comparison, read_comparisons
 from twinrun.comparison.study_records import ResumeTable, StoppedRun, write_stops
@@ -120,8 +120,7 @@ def _row(pair: StopPair, folder: Path) -> StoppedRun:
         # What was trained is the same, and what the training gives is not: that was lost.
         row["answer"], row["outputs"] = "differs", others
         row["lost"] = "every parameter and buffer is the same"
-    if row["answer"] == "equal" and (empty := nothing_left(manifest)) is not None:
-        row["answer"], row["lost"] = "not run", empty
+    if row["answer"] == "not run":
         row["resumed_at"] = row["steps"] = None
         return row
     row["lost"] = "; ".join([row["lost"], *beside_resumptions(found)])
