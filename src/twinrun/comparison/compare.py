@@ -15,14 +15,8 @@ import pandas as pd
 
 from twinrun import artifacts, run_files
 from twinrun.comparison.comparable import whole_steps, with_gaps
-from twinrun.comparison.conditions import outputs_that_differ
 from twinrun.comparison.first_difference import first_difference
-from twinrun.comparison.happened import (
-    departures_of,
-    not_in_effect,
-    nothing_left,
-    without_effect_in_part,
-)
+from twinrun.comparison.happened import departures_of, not_to_be_believed, without_effect_in_part
 from twinrun.comparison.outputs import logged_values, predictions, test_metrics
 from twinrun.comparison.pair import why_no_pair
 from twinrun.comparison.pair_records import Comparison, FirstDifference, write_comparisons
@@ -134,14 +128,9 @@ def _judged(
     if answer not in ("equal", "differs"):
         return found
     manifests = [run_files.read_run(run) for run in runs]
-    reasons = not_in_effect(manifests)
-    # Repeats that differ do so whatever they are called.
-    are_repeats = run_files.variant_of(manifests[0]) == run_files.variant_of(manifests[-1])
     found[0]["departures"] += without_effect_in_part(manifests)
-    # What differs beside the weights was lost even so.
-    if answer == "equal" and not are_repeats and not outputs_that_differ(found[0]):
-        reasons += filter(None, map(nothing_left, manifests))
-    if not reasons or (answer == "differs" and are_repeats):
+    reasons = not_to_be_believed(found[0], manifests)
+    if not reasons:
         return found
     of_bits = " (the runs are equal all the same)" if answer == "equal" else ""
     return _not_run(runs, f"{'; '.join(reasons)}{of_bits}", across=across)

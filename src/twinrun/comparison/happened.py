@@ -15,6 +15,8 @@ from dataclasses import asdict
 
 import yaml
 
+from twinrun.comparison.conditions import outputs_that_differ
+from twinrun.comparison.pair_records import Comparison
 from twinrun.config.shipped import SCHEMA
 from twinrun.run_files import variant_of
 from twinrun.run_records import Departure, RunManifest, is_in_part
@@ -61,6 +63,22 @@ def not_in_effect(manifests: Sequence[RunManifest]) -> list[str]:
             reasons += [text for run in (first, other) for text in _departures(run, own)]
             reasons += [text for run in (first, other) for text in _not_compiled(run)]
     return list(dict.fromkeys(reasons))
+
+
+def not_to_be_believed(found: Comparison, manifests: Sequence[RunManifest]) -> list[str]:
+    """Say why the answer of a comparison is none of what the runs' variants say.
+
+    Args:
+        found: of the runs, equal or not.
+        manifests: as for `not_in_effect`.
+    """
+    reasons, is_equal = not_in_effect(manifests), found["answer"] == "equal"
+    if variant_of(manifests[0]) == variant_of(manifests[-1]):
+        return reasons if is_equal else []  # repeats that differ do so whatever they are called
+    # What differs beside the weights was lost even so.
+    if is_equal and not outputs_that_differ(found):
+        reasons += filter(None, map(nothing_left, manifests))
+    return reasons
 
 
 def departures_of(manifests: Sequence[RunManifest]) -> list[Departure]:
