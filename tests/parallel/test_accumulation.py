@@ -254,8 +254,7 @@ def test_updates_and_evaluations_are_those_of_the_mini_batch(kind):
     whole, _, metrics = trained(1, kind())
     torch.manual_seed(1)
     module, _, found = trained(3, kind())
-    # The gradients are zeroed with the first micro-batch, and the update comes with the last.
-    assert sorted(module.counted) == sorted(whole.counted)
+    assert module.counted == whole.counted
     assert found == pytest.approx(metrics, rel=1e-12)
     for name, value in whole.state_dict().items():
         if name != "calls":
@@ -385,11 +384,90 @@ class Moves(Small):
         return super().training_step(batch, batch_idx)
 
 
+class Target(Small):
+    """Its loss reads an average of its weights, that a hook of zero_grad moves."""
+
+    def __init__(self):
+        super().__init__()
+        self.average = torch.nn.Linear(8, 1).requires_grad_(False)
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        with torch.no_grad():
+            aim = self.average(self.hidden(batch[0]).relu())
+        return loss + (self(batch[0]) - aim).square().mean()
+
+    @torch.no_grad()
+    def move(self):
+        self.average.weight.lerp_(self.output.weight, 0.5)
+        gradient = self.output.weight.grad
+        self.seen.append(-1.0 if gradient is None else float(gradient.norm()))
+
+
+class BeforeZeroGrad(Target):
+    def on_before_zero_grad(self, optimizer):
+        self.move()
+
+
+class InZeroGrad(Target):
+    """Keeps a part of the last step's gradients, too."""
+
+    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        self.move()
+        for parameter in self.output.parameters():
+            if parameter.grad is not None:
+                parameter.grad.mul_(0.25)
+        self.hidden.zero_grad()
+
+
+class CallbackBeforeZeroGrad(Target):
+    def configure_callbacks(self):
+        class Moves(pl.Callback):
+            def on_before_zero_grad(self, trainer, pl_module, optimizer):
+                pl_module.move()
+
+        return [Moves()]
+
+
+class SkipsWhole(BeforeZeroGrad):
+    """Computes no loss of every third batch."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return None if batch_idx % 3 == 1 else loss
+
+
+class BeforeBackward(Target):
+    """Moves the average ahead of each backward pass."""
+
+    def on_before_backward(self, loss):
+        self.move()
+
+
+@pytest.mark.parametrize(
+    "kind", [BeforeZeroGrad, InZeroGrad, CallbackBeforeZeroGrad, SkipsWhole]
+)
+def test_hooks_of_zero_grad_come_when_all_of_the_mini_batch_has_been_computed(kind):
+    """Red before: all micro-batches but the first read an average that had moved on."""
+    torch.manual_seed(1)
+    whole, _, metrics = trained(1, kind())
+    torch.manual_seed(1)
+    module, _, found = trained(3, kind())
+    assert module.seen == pytest.approx(whole.seen, rel=1e-12)
+    assert found == pytest.approx(metrics, rel=1e-12)
+    for name, value in whole.state_dict().items():
+        if name != "calls":
+            torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("module", "named"),
     [
         (Moves, "calls, codebook, mean, queue, replaced"),
         (Averaged, "calls"),  # the average moves in a hook of the mini-batch
+        (BeforeZeroGrad, "calls"),
+        (BeforeBackward, "average.weight, calls"),
     ],
 )
 def test_what_a_forward_pass_moves_is_named(module, named):

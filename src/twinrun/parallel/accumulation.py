@@ -8,9 +8,9 @@ its loss, its logs and its fingerprints are those of the whole mini-batch.
 
 Hooks around a step are those of the mini-batch too: `on_train_batch_start` and `on_train_batch_end`
 of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
-first micro-batch, the others with the last one. All that are given a number, `optimizer_step` and
-`optimizer_zero_grad` too, are given the mini-batch's. A moving average that one of them keeps would
-else be moved by every micro-batch. An optimizer that has its closure compute the gradients again is
+first micro-batch, the others with the last one; for those of zero_grad see `late_zero_grad`. All
+that are given a number, `optimizer_step` too, are given the mini-batch's. A moving average that one
+of them keeps would else be moved by every micro-batch. An optimizer that has its closure compute the gradients again is
 refused: that would be those of the last micro-batch alone. A schedule of steps counts
 mini-batches, and so does the loader that a module finds; `num_training_batches` micro-batches.
 """
@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 
 from twinrun.batches import tensors, with_tensors
 from twinrun.errors import TwinrunError
+from twinrun.parallel.late_zero_grad import LateZeroGrad
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.moved_tensors import MovedTensors
@@ -166,7 +167,7 @@ def accumulate(
         return made[0]
 
     exchange_for_trainer(data, cut)
-    _watch_hooks(module, HooksOfSteps(made, micro_batches))
+    _watch_hooks(module, HooksOfSteps(made, micro_batches), LateZeroGrad(made))
     moved = MovedTensors(module, made)
     _weigh(module, made, accumulated)
     return WholeSteps(made, micro_batches, moved)
@@ -270,7 +271,7 @@ def _count_micro_batches(
     trainer.val_check_interval = every * micro_batches
 
 
-def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:
+def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps, late: LateZeroGrad) -> None:
     """Have the hooks of a module, and of the callbacks that it brings, called once a mini-batch."""
     steps.watch(module, pl.LightningModule)
     begin = module.on_fit_start
@@ -284,6 +285,7 @@ def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps) -> None:
         for config in module.trainer.lr_scheduler_configs:
             if config.interval == "step":
                 config.frequency *= steps.number
+        late.watch(module)
         begin()
 
     module.on_fit_start = on_fit_start

@@ -1,7 +1,7 @@
-"""What forward passes move in a module: once for each micro-batch, where one batch moves it once.
+"""What steps move in a module: once for each micro-batch, where one batch moves it once.
 
 The vectors of spectral norm, a queue of keys, a codebook, an average of weights that a training
-step keeps: of micro-batches they become others. What an update changes does not count, nor do the
+step or a hook of the backward pass keeps: of micro-batches they become others. What an update changes does not count, nor do the
 statistics of batch normalisation, of which the advice speaks.
 """
 
@@ -19,9 +19,11 @@ from twinrun.parameters import tensors_of_module
 from twinrun.trace.step_fingerprints import fingerprint_at_once
 from twinrun.wording import some
 
+# Tensors by name, torch's count of what was written to each, and fingerprints of some.
+_Seen = tuple[dict[str, torch.Tensor], dict[str, int], dict[str, int]]
 
 class MovedTensors:
-    """Looks at parameters and buffers before and after `training_step`, and keeps names."""
+    """Looks at parameters and buffers from micro-batch to micro-batch, and keeps names."""
 
     def __init__(self, module: pl.LightningModule, made: Sequence[MicroBatches]) -> None:
         """Exchange the step of a module for one that is looked at."""
@@ -30,17 +32,15 @@ class MovedTensors:
         self._suspects: set[str] = set()
         self._epoch = -1
         self._is_thorough = False
+        self._before: _Seen | None = None
         step = module.training_step
 
         # Lightning reads the signature of `training_step` to choose what it hands over.
         @functools.wraps(step)
         def training_step(*arguments: object, **options: object) -> STEP_OUTPUT:
-            if module._current_fx_name != "training_step":  # a module may evaluate by it
-                return step(*arguments, **options)
-            before = self._begin()
-            found = step(*arguments, **options)
-            self._end(*before)
-            return found
+            if module._current_fx_name == "training_step":  # a module may evaluate by it
+                self._look()
+            return step(*arguments, **options)
 
         module.training_step = training_step
 
@@ -54,8 +54,14 @@ class MovedTensors:
             f"once: {some(sorted(self._names))}"
         )
 
-    def _begin(self) -> tuple[dict[str, torch.Tensor], dict[str, int], dict[str, int]]:
-        """Return the tensors, torch's count of what was written to each, and fingerprints."""
+    def _look(self) -> None:
+        """Compare with what was seen where the micro-batch before this one began."""
+        # Behind the last one comes what moves once for a mini-batch.
+        if self._made[0].part != 0 and self._before is not None:
+            self._end(self._before)
+        self._before = None if self._made[0].is_last else self._begin()
+
+    def _begin(self) -> _Seen:
         if self._made[0].part == 0:
             # What is written to `.data` is not counted: bytes are looked at in one step an epoch.
             self._is_thorough = self._epoch != self._module.current_epoch
@@ -65,15 +71,16 @@ class MovedTensors:
         prints = {name: fingerprint_at_once(tensors[name]) for name in looked_at}
         return tensors, {name: _count(tensor) for name, tensor in tensors.items()}, prints
 
-    def _end(
-        self, before: dict[str, torch.Tensor], counts: dict[str, int], prints: dict[str, int]
-    ) -> None:
+    def _end(self, before: _Seen) -> None:
+        tensors, counts, prints = before
         for name, tensor in self._tensors().items():
             if name in prints:
                 if fingerprint_at_once(tensor) != prints[name]:
                     self._names.add(name)
             # The same bytes may have been written: the next micro-batches tell.
-            elif name in before and (tensor is not before[name] or _count(tensor) != counts[name]):
+            elif name in tensors and (
+                tensor is not tensors[name] or _count(tensor) != counts[name]
+            ):
                 self._suspects.add(name)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
