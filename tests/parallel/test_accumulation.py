@@ -17,6 +17,7 @@ from twinrun.errors import TwinrunError
 from twinrun.parallel.accumulation import accumulate
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
+from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.process.determinism import determinism
 from twinrun.run_records import is_in_part
 from twinrun.trace.step_tracer import Tracer
@@ -332,6 +333,34 @@ def test_what_some_micro_batches_log_is_theirs():
     assert metrics["first_epoch"] == pytest.approx((4 * 6 * 6 + 2 * 2) / (4 * 6 + 2))
 
 
+class Counts(Small):
+    """Logs means over some samples, how many of them being the weight: of some parts none."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        for column, values in enumerate(batch[0].T):
+            for bound in [-0.5, 0.5, 1.25]:
+                chosen = values[values > bound]
+                options = {"on_step": True, "on_epoch": True, "batch_size": len(chosen)}
+                mean = chosen.sum() / max(len(chosen), 1)
+                self.log(f"{column} above {bound}", mean, **options)
+        return loss
+
+
+def test_counts_give_the_weights_of_what_is_logged():
+    """Red before: where all were alike by chance, samples did; now at first alone, by name."""
+    torch.manual_seed(1)
+    _, _, metrics = trained(1, Counts())
+    torch.manual_seed(1)
+    module, _, found = trained(3, Counts())
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    (sentence,) = [text for text in tracer.not_of_whole(module) if "weighs" in text]
+    # In the first mini-batch 4 of 6, 4 of 5 and 4 of 5.
+    assert "the first values of 2 above -0.5 by samples" in sentence
+    told = {name for name in metrics if "2 above -0.5" not in name}
+    assert {n: found[n] for n in told} == pytest.approx({n: metrics[n] for n in told}, rel=1e-12)
+
+
 class LogsMetric(Small):
     """Logs a metric of torchmetrics at each step, and one that has no value of a step."""
 
@@ -445,9 +474,7 @@ class BeforeBackward(Target):
         self.move()
 
 
-@pytest.mark.parametrize(
-    "kind", [BeforeZeroGrad, InZeroGrad, CallbackBeforeZeroGrad, SkipsWhole]
-)
+@pytest.mark.parametrize("kind", [BeforeZeroGrad, InZeroGrad, CallbackBeforeZeroGrad, SkipsWhole])
 def test_hooks_of_zero_grad_come_when_all_of_the_mini_batch_has_been_computed(kind):
     """Red before: all micro-batches but the first read an average that had moved on."""
     torch.manual_seed(1)

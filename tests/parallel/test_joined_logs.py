@@ -12,6 +12,7 @@ from torchmetrics import SumMetric
 from twinrun.errors import TwinrunError
 from twinrun.parallel.joined_logs import JoinedLogs
 from twinrun.parallel.log_arguments import log_arguments
+from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 
@@ -95,6 +96,46 @@ def test_mini_batches_of_fewer_samples_than_workers_count_as_a_batch_size_says(g
             workers.note(rank, "loss", 1.0, batch_size=size)
         found.append(workers.join()[0]["loss"][1])
     assert found == weights
+
+
+@pytest.mark.parametrize("on_step", [True, False])
+def test_a_count_of_nothing_is_a_count(on_step):
+    """Red before: 0 was taken for none given, or two calls of `log` for one."""
+    team = Team()
+    for rank, (size, value) in enumerate([(0, float("nan")), (4, 2.0)]):
+        team.note(rank, "x", value, batch_size=size, on_step=on_step)
+    assert team.join() == [{"x": (2.0, 4)}] * 2
+    for handed in team.handed:
+        handed.clear()
+    for rank, value in enumerate([1.0, 3.5]):
+        team.note(rank, "x", value, batch_size=0, on_step=on_step)
+    assert team.join() == [{"x": (2.0, 0)}] * 2
+
+
+def test_counts_that_are_alike_by_chance_stay_counts():
+    """Red before: taken for a number of the config, as their first one had come again."""
+    team = Team()
+    found = []
+    for given in [(2, 1), (2, 2), (1, 1)]:
+        for rank, size in enumerate(given):
+            team.note(rank, "x", rank + 1.0, batch_size=size)
+        found.append(team.join()[0]["x"])
+    assert [value for value, _ in found] == pytest.approx([4 / 3, 1.5, 1.5], rel=1e-7)
+    assert [weight for _, weight in found] == [3, 4, 2]
+    assert [logs.sizes.sentence("devices") for logs in team.logs] == [None, None]
+
+
+def test_a_number_that_turns_out_to_count_something_is_named():
+    team = Team()
+    for given in [(2, 2), (2, 1)]:
+        for rank, size in enumerate(given):
+            team.note(rank, "x", rank + 1.0, batch_size=size)
+        team.join()
+    for logs in team.logs:
+        assert "devices weighs the first values of x by samples" in logs.sizes.sentence("devices")
+        later = LoggedSizes()
+        later.load(logs.sizes.state())
+        assert later.mistaken() == ["x"]
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -10,9 +10,10 @@ Hooks around a step are those of the mini-batch too: `on_train_batch_start` and 
 of the module and of its callbacks, and `on_after_backward`, are called once: the first with the
 first micro-batch, the others with the last one; for those of zero_grad see `late_zero_grad`. All
 that are given a number, `optimizer_step` too, are given the mini-batch's. A moving average that one
-of them keeps would else be moved by every micro-batch. An optimizer that has its closure compute the gradients again is
-refused: that would be those of the last micro-batch alone. A schedule of steps counts
-mini-batches, and so does the loader that a module finds; `num_training_batches` micro-batches.
+of them keeps would else be moved by every micro-batch. An optimizer that has its closure compute
+the gradients again is refused: that would be those of the last micro-batch alone. A schedule of
+steps counts mini-batches, and so does the loader that a module finds; `num_training_batches`
+micro-batches.
 """
 
 import functools
@@ -22,14 +23,14 @@ from typing import Literal, cast
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
-from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
-from pytorch_lightning.trainer.states import RunningStage
 from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.utils.data import DataLoader
 
 from twinrun.batches import tensors, with_tensors
 from twinrun.errors import TwinrunError
+from twinrun.parallel.counted_by_trainer import check_accumulated, count_micro_batches
 from twinrun.parallel.late_zero_grad import LateZeroGrad
+from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import EACH, MicroBatchLogs
 from twinrun.parallel.micro_batches import MicroBatches, computed_again, not_cut
 from twinrun.parallel.moved_tensors import MovedTensors
@@ -163,21 +164,25 @@ def accumulate(
         made[0].is_to_be_checked = True
         # Kept, since the loader may be made anew.
         asked[:] = asked or [(trainer.limit_train_batches, trainer.val_check_interval)]
-        _count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
+        count_micro_batches(trainer, len(loader), *asked[0], micro_batches)
         return made[0]
 
     exchange_for_trainer(data, cut)
     _watch_hooks(module, HooksOfSteps(made, micro_batches), LateZeroGrad(made))
     moved = MovedTensors(module, made)
-    _weigh(module, made, accumulated)
-    return WholeSteps(made, micro_batches, moved)
+    sizes = LoggedSizes()
+    _weigh(module, made, accumulated, MicroBatchLogs(module, made, sizes))
+    return WholeSteps(made, moved, sizes)
 
 
 def _weigh(
-    module: pl.LightningModule, made: list[MicroBatches], accumulated: int | Mapping[int, int]
+    module: pl.LightningModule,
+    made: list[MicroBatches],
+    accumulated: int | Mapping[int, int],
+    logs: MicroBatchLogs,
 ) -> None:
     """Have a module compute micro-batches, with the losses and logs of mini-batches."""
-    plain_step, logs = module.training_step, MicroBatchLogs(module, made)
+    plain_step = module.training_step
 
     # Lightning reads the signature of `training_step` to choose what it hands over.
     @functools.wraps(plain_step)
@@ -185,7 +190,7 @@ def _weigh(
         if module._current_fx_name != "training_step":  # a module may evaluate by it
             return plain_step(*arguments, **options)
         batches = made[0]
-        _check_accumulated(module.trainer, accumulated)
+        check_accumulated(module.trainer, accumulated)
         if batches.is_computed:
             raise computed_again(module.trainer.optimizers[0])
         batches.is_computed = True
@@ -231,19 +236,6 @@ def _weigh(
     module.on_after_backward = on_after_backward
 
 
-def _check_accumulated(trainer: pl.Trainer, told: int | Mapping[int, int]) -> None:
-    """Make sure that the Trainer accumulates as many micro-batches as it was told."""
-    if not isinstance(told, int):
-        told = told[max(epoch for epoch in told if epoch <= trainer.current_epoch)]
-    if trainer.accumulate_grad_batches != told:
-        raise TwinrunError(
-            f"accumulate: the module or a callback sets the Trainer's accumulate_grad_batches to "
-            f"{trainer.accumulate_grad_batches}, and it has to be {told} parts of mini-batches; "
-            f"say it by epoch under workloads.<name>.trainer.accumulate_grad_batches, such as "
-            f"{{0: 1, 4: 2}}, or say accumulate: 1"
-        )
-
-
 def _weighted(found: STEP_OUTPUT, factor: float) -> STEP_OUTPUT:
     # Micro-batches of one size add no operation to the step.
     if factor == 1 or found is None:
@@ -252,23 +244,6 @@ def _weighted(found: STEP_OUTPUT, factor: float) -> STEP_OUTPUT:
         return {**found, "loss": found["loss"] * factor}
     # ASSUME the loss is a mean over the samples.
     return found * factor
-
-
-def _count_micro_batches(
-    trainer: pl.Trainer,
-    batches: int,
-    limit: int | float,
-    interval: int | float,
-    micro_batches: int,
-) -> None:
-    """Have a Trainer, which counts micro-batches, do what it was told of mini-batches."""
-    if (limit, interval) == (1.0, 1.0) and isinstance(limit, float) and isinstance(interval, float):
-        return
-    # A part is rounded to whole mini-batches, as Lightning rounds it.
-    most = _parse_num_batches(RunningStage.TRAINING, batches, limit)
-    every = interval if isinstance(interval, int) else max(1, int(most * interval))
-    trainer.limit_train_batches = int(most * micro_batches)
-    trainer.val_check_interval = every * micro_batches
 
 
 def _watch_hooks(module: pl.LightningModule, steps: HooksOfSteps, late: LateZeroGrad) -> None:

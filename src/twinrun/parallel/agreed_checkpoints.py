@@ -83,13 +83,13 @@ class AgreedCheckpoints:
         """Return its RNG states for steps, what it saw of `batch_size`, and lengths of epochs."""
         return {
             "random": self._draws.states(),
-            "sizes": self._whole_batch.logs.state(),
+            "sizes": self._whole_batch.logs.sizes.state(),
             "lengths": list(self._sharded[0].lengths),
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take what `state` gave."""
         self._draws.take(state["random"])
-        self._whole_batch.logs.load(state["sizes"])
+        self._whole_batch.logs.sizes.load(state["sizes"])
         # Of the loaders that were made by then; the epoch's own is the last of them, here as there.
         self._sharded[0].lengths = list(state["lengths"])

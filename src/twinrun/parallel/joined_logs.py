@@ -20,6 +20,7 @@ import xxhash
 from torchmetrics import Metric
 
 from twinrun.errors import TwinrunError
+from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.workers import Workers
 
 # How a value is joined: a step's mean here, all else by Lightning, and metrics by torchmetrics.
@@ -58,10 +59,8 @@ class _Value:
     """This worker's, detached."""
     size: float
     """For how many samples it stands."""
-    given: float = 0
-    """The `batch_size` that `log` was given; 0 without one."""
-    is_constant: bool = False
-    """Whether that was the same before, of another number of samples: it counts none."""
+    given: float | None = None
+    """The `batch_size` that `log` was given, if it was."""
 
 
 class JoinedLogs:
@@ -76,15 +75,16 @@ class JoinedLogs:
         self._log = log
         self._noted: dict[tuple[object, ...], tuple[Note, _Value | None]] = {}
         self._partial: frozenset[tuple[object, ...]] = frozenset()
-        # By key: the first batch_size, for how many samples it was, and whether it is constant.
-        self._given: dict[tuple[object, ...], tuple[float, float, bool]] = {}
+        self.sizes = LoggedSizes()
+        """What every worker has seen of each `batch_size`, the same at all."""
 
     # A module may compile the step that logs.
     @torch.compiler.disable
     def note(self, name: str, value: Any, options: dict[str, Any], in_step: bool) -> None:
         """Note a call of `log` as of now: a step may change the tensor later."""
         kind = _kind(value, options, in_step)
-        dtype, size = None, options.get("batch_size") or 1
+        given = options.get("batch_size")
+        dtype, size = None, 1 if given is None else given
         if kind == "mean":
             value = torch.as_tensor(value)
         if isinstance(value, torch.Tensor):
@@ -102,24 +102,7 @@ class JoinedLogs:
         )
         while note.key in self._noted:
             note = replace(note, index=note.index + 1)
-        given = options.get("batch_size") or 0
-        self._noted[note.key] = (
-            note,
-            _Value(
-                value=value,
-                size=size,
-                given=given,
-                is_constant=self._is_constant(note, given, size),
-            ),
-        )
-
-    def _is_constant(self, note: Note, given: float, size: float) -> bool:
-        """Say whether a `batch_size` has been the same of shards of several sizes."""
-        first = self._given.setdefault(note.key, (given, size, False))
-        is_constant = first[2] or (given == first[0] and size not in (0, first[1]))
-        is_constant &= bool(given) and given == first[0]
-        self._given[note.key] = (*first[:2], is_constant)
-        return is_constant
+        self._noted[note.key] = note, _Value(value=value, size=size, given=given)
 
     def fingerprint(self) -> int:
         """Return a fingerprint of what is noted, values aside."""
@@ -128,14 +111,6 @@ class JoinedLogs:
     def notes(self) -> list[Note]:
         """Return what other workers need to know to log the same."""
         return [note for note, _ in self._noted.values()]
-
-    def state(self) -> list[tuple[list[Any], list[float]]]:
-        """Return what this worker has seen of each `batch_size`, as plain data."""
-        return [(list(key), [float(n) for n in seen]) for key, seen in self._given.items()]
-
-    def load(self, state: list[tuple[list[Any], list[float]]]) -> None:
-        """Take what `state` gave."""
-        self._given = {tuple(key): (a, b, bool(c)) for key, (a, b, c) in state}
 
     def complete(self, everyones: Sequence[Sequence[Note]]) -> None:
         """Note what only other workers noted, as of no samples, and all in one order.
@@ -162,26 +137,23 @@ class JoinedLogs:
         self._noted = {key: self._noted.get(key, (known[key], None)) for key in in_order}
 
     def means(self) -> torch.Tensor:
-        """Return what the means that are joined here are made of, (4k,) float64.
+        """Return what the means that are joined here are made of, (3k,) float64.
 
-        Of each the value, for how many samples it stands (0 if it was not logged), the `batch_size`
-        that `log` was given, and whether that counts no samples.
+        Of each the value, for how many samples it stands (0 if it was not logged), and the
+        `batch_size` that `log` was given (-1 without one).
         """
         found: list[float] = []
         for note, noted in self._noted.values():
             if note.kind == "mean":
                 # What stands for no sample may be NaN.
                 of = noted if noted is not None and noted.size else None
-                found += (
-                    [0.0] * 4
-                    if of is None
-                    else [float(of.value), of.size, of.given, float(of.is_constant)]
-                )
+                given = -1.0 if of is None or of.given is None else float(of.given)
+                found += [0.0, 0.0, -1.0] if of is None else [float(of.value), of.size, given]
         return torch.tensor(found, dtype=torch.float64)
 
     def hand_on(self, means: torch.Tensor) -> None:
-        """Log all that is noted, given what `means` gave at each worker, (N, 4k)."""
-        before, of_means = self._module._current_fx_name, iter(means.split(4, dim=1))
+        """Log all that is noted, given what `means` gave at each worker, (N, 3k)."""
+        before, of_means = self._module._current_fx_name, iter(means.split(3, dim=1))
         try:
             for note, noted in self._noted.values():
                 # Lightning keeps values by the hook in which they were logged.
@@ -195,12 +167,14 @@ class JoinedLogs:
             self._noted, self._partial = {}, frozenset()
 
     def _hand_on_mean(self, note: Note, noted: _Value | None, means: torch.Tensor) -> None:
-        values, shards, given, constant = means.contiguous().unbind(1)
-        if not shards.any():  # logged where no sample of the mini-batch is
+        values, shards, given = means.T.tolist()
+        if not any(shards):  # logged where no sample of the mini-batch is
             return
-        weights, size = _weights(shards, given, are_constant=bool(constant.any()))
-        total, sizes = torch.stack([values * weights, weights]).sum(1).tolist()
-        value = self._tensor(total / sizes, note, noted)
+        known = [None if size < 0 else size for size in given]
+        weights, size = self.sizes.weights(note.key, known, shards)
+        # A mean over nothing may be NaN.
+        parts = [value * of for value, of in zip(values, weights, strict=True) if of]
+        value = self._tensor(sum(parts) / sum(weights), note, noted)
         options = {**note.options, "batch_size": size, "sync_dist": False}
         self._log(note.name, value, **options)
 
@@ -224,29 +198,6 @@ class JoinedLogs:
         dtype = note.dtype if is_floating else torch.get_default_dtype()
         device = self._module.device if noted is None else noted.value.device
         return torch.tensor(value, dtype=dtype, device=device)
-
-
-def _weights(
-    shards: torch.Tensor, given: torch.Tensor, *, are_constant: bool
-) -> tuple[torch.Tensor, int]:
-    """Return the workers' parts of a mean, and for how much it counts in an epoch's.
-
-    A `batch_size` that `log` is given may count something, such as tokens, or be a number of the
-    config. Of the latter, which is the same of shards of any size, the shards' samples are the
-    weights, and mini-batches count alike, however many workers have samples of them.
-
-    Args:
-        shards: samples, (N,) float64.
-        given: the `batch_size` of each, (N,) float64; 0 where it was not given.
-        are_constant: a worker has seen that it counts nothing.
-    """
-    logged = shards > 0
-    if not given[logged].all():
-        return shards, int(shards.sum())
-    alike = [of[logged].unique().numel() == 1 for of in (given, shards)]
-    if are_constant or (alike[0] and not alike[1]):
-        return shards, int(given.max()) * len(given)
-    return given, int(given.sum())
 
 
 @contextmanager
@@ -284,7 +235,7 @@ def _kind(value: object, options: dict[str, Any], in_step: bool) -> Kind:
             if not in_step:
                 return "hook mean"
             # Lightning takes a batch_size for the weight, whatever it counts.
-            is_later = options.get("on_step") is False and not options.get("batch_size")
+            is_later = options.get("on_step") is False and options.get("batch_size") is None
             return "epoch mean" if is_later else "mean"
 
 

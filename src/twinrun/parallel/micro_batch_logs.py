@@ -16,6 +16,7 @@ import torch
 from torchmetrics import Metric
 
 from twinrun.parallel.log_arguments import log_arguments
+from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batches import MicroBatches
 
 # Hooks that are called for each micro-batch, of those in which Lightning allows to log.
@@ -40,25 +41,20 @@ class _Noted:
     """Tensors, or the metric of torchmetrics."""
     shards: list[int] = field(default_factory=list)
     """Samples of the micro-batches."""
-    sizes: list[int] = field(default_factory=list)
-    """The `batch_size` that it was given, where it was."""
+    sizes: list[float | None] = field(default_factory=list)
+    """The `batch_size` that each was given, where it was."""
     is_number: bool
     """Whether Lightning is to make the tensor."""
-
-    @property
-    def weights(self) -> list[float]:
-        """The micro-batches' parts of a mean."""
-        # A number that is the same for shards of any size counts no samples.
-        sizes = self.sizes if len(set(self.sizes)) > 1 else self.shards
-        return [size / sum(sizes) for size in sizes]
 
 
 class MicroBatchLogs:
     """Stands between a module and its log."""
 
-    def __init__(self, module: pl.LightningModule, made: Sequence[MicroBatches]) -> None:
+    def __init__(
+        self, module: pl.LightningModule, made: Sequence[MicroBatches], sizes: LoggedSizes
+    ) -> None:
         """Note what `module` logs from now on, in place of its `log`."""
-        self._module, self._made = module, made
+        self._module, self._made, self._sizes = module, made, sizes
         self._log: Callable[..., None] = module.log
         self._noted: dict[tuple[str, str, int], _Noted] = {}
         self._seen: list[tuple[str, str, int]] = []
@@ -83,7 +79,7 @@ class MicroBatchLogs:
             for key in [key for key in self._noted if key[0] in hooks]:
                 # Lightning keeps values by the hook in which they were logged.
                 self._module._current_fx_name = key[0]
-                self._hand_on(self._noted.pop(key))
+                self._hand_on(key)
         finally:
             self._module._current_fx_name = before
 
@@ -115,15 +111,18 @@ class MicroBatchLogs:
             value = torch.as_tensor(value, dtype=_dtype(value)).detach().clone()
         noted.values.append(value)
         noted.shards.append(self._made[0].shard)
-        if options.get("batch_size") is not None:
-            noted.sizes.append(options["batch_size"])
+        noted.sizes.append(options.get("batch_size"))
         # At once, where the plain training has it too.
         if self._made[0].is_last:
-            self._hand_on(self._noted.pop(key))
+            self._hand_on(key)
 
-    def _hand_on(self, noted: _Noted) -> None:
-        options = {**noted.options, "batch_size": sum(noted.sizes or noted.shards)}
-        self._log(noted.name, _joined(noted), **options)
+    def _hand_on(self, key: tuple[str, str, int]) -> None:
+        noted = self._noted.pop(key)
+        others = self._made[0].number - len(noted.shards)  # have not logged it
+        given = [*noted.sizes, *[None] * others]
+        weights, size = self._sizes.weights(key, given, [*noted.shards, *[0] * others])
+        joined = _joined(noted, weights[: len(noted.shards)])
+        self._log(noted.name, joined, **{**noted.options, "batch_size": size})
 
 
 def logged_of_parts(module: pl.LightningModule) -> list[str]:
@@ -132,7 +131,7 @@ def logged_of_parts(module: pl.LightningModule) -> list[str]:
     return logs.of_parts if isinstance(logs, MicroBatchLogs) else []
 
 
-def _joined(noted: _Noted) -> Any:
+def _joined(noted: _Noted, weights: Sequence[float]) -> Any:
     if isinstance(noted.values[-1], Metric):
         return noted.values[-1]
     values = torch.stack([value.squeeze() for value in noted.values])
@@ -145,9 +144,9 @@ def _joined(noted: _Noted) -> Any:
         case "sum":
             joined = values.sum()
         case _:
-            weights = values.new_tensor(noted.weights)
-            has_part = weights > 0  # a mean over no samples may be NaN
-            joined = (values[has_part] * weights[has_part]).sum()
+            parts = values.new_tensor([weight / sum(weights) for weight in weights])
+            has_part = parts > 0  # a mean over no samples may be NaN
+            joined = (values[has_part] * parts[has_part]).sum()
     return float(joined) if noted.is_number else joined
 
 

@@ -1,8 +1,8 @@
 """What steps move in a module: once for each micro-batch, where one batch moves it once.
 
 The vectors of spectral norm, a queue of keys, a codebook, an average of weights that a training
-step or a hook of the backward pass keeps: of micro-batches they become others. What an update changes does not count, nor do the
-statistics of batch normalisation, of which the advice speaks.
+step or a hook of the backward pass keeps: of micro-batches they become others. What an update
+changes does not count, nor do the statistics of batch normalisation, of which the advice speaks.
 """
 
 import functools
@@ -21,6 +21,7 @@ from twinrun.wording import some
 
 # Tensors by name, torch's count of what was written to each, and fingerprints of some.
 _Seen = tuple[dict[str, torch.Tensor], dict[str, int], dict[str, int]]
+
 
 class MovedTensors:
     """Looks at parameters and buffers from micro-batch to micro-batch, and keeps names."""

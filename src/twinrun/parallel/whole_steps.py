@@ -1,11 +1,13 @@
 """The trace of mini-batches that are cut into micro-batches."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
 from twinrun.parallel.counters_read import counters_read
+from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batch_logs import logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.moved_tensors import MovedTensors
@@ -16,9 +18,9 @@ from twinrun.trace.step_tracer import Tracer
 class WholeSteps(Tracer):
     """Traces steps as if the mini-batches had not been cut."""
 
-    def __init__(self, made: list[MicroBatches], number: int, moved: MovedTensors) -> None:
+    def __init__(self, made: list[MicroBatches], moved: MovedTensors, sizes: LoggedSizes) -> None:
         super().__init__()
-        self._made, self._number, self._moved = made, number, moved
+        self._made, self._moved, self._sizes = made, moved, sizes
         self._losses: list[torch.Tensor] = []
         self._is_ending = False
 
@@ -26,13 +28,13 @@ class WholeSteps(Tracer):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
         """Begin a step with its first micro-batch."""
-        step, index = divmod(batch_idx, self._number)
+        step, index = divmod(batch_idx, self._made[0].number)
         if index == 0 or not self._start:  # a training may be resumed between two of them
             self._losses = []
             # The Trainer converts each micro-batch and never sees the whole one.
             whole = trainer.precision_plugin.convert_input(self._made[0].whole)
             super().on_train_batch_start(trainer, pl_module, whole, step)
-        if index == self._number - 1 and self._is_ending:
+        if index == self._made[0].number - 1 and self._is_ending:
             trainer.should_stop, self._is_ending = True, False
 
     def on_train_batch_end(
@@ -46,8 +48,8 @@ class WholeSteps(Tracer):
         """End it with its last one; Lightning has divided each loss by their number."""
         loss = loss_of(outputs)
         self._losses += [] if loss is None else [loss]
-        step, index = divmod(batch_idx, self._number)
-        if index == self._number - 1:
+        step, index = divmod(batch_idx, self._made[0].number)
+        if index == self._made[0].number - 1:
             total = torch.stack(self._losses).sum() if self._losses else None
             super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
         elif trainer.should_stop:
@@ -64,5 +66,15 @@ class WholeSteps(Tracer):
         if readers := list(counters_read(module.trainer, module)):
             read = " and ".join(readers)
             yield f"in part, accumulate has the Trainer count micro-batches where {read}"
-        if (sentence := self._moved.sentence) is not None:
-            yield sentence
+        for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
+            if sentence is not None:
+                yield sentence
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tables so far, and what was seen of each `batch_size`."""
+        return {**super().state_dict(), "sizes": self._sizes.state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take what a checkpoint has of it."""
+        super().load_state_dict(state_dict)
+        self._sizes.load(state_dict["sizes"])

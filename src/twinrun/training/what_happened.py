@@ -21,7 +21,7 @@ from twinrun.batches import tensors
 from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.parallel.micro_batches import MicroBatches
-from twinrun.parallel.whole_steps import WholeSteps
+from twinrun.parallel.not_of_whole import of_parts
 from twinrun.process.compiler_cache import cache_used
 from twinrun.process.determinism import fp32_precisions, matmul_precision
 from twinrun.process.environment import Actual, Switches
@@ -177,12 +177,7 @@ class WhatHappened(pl.Callback):
             for name in before
             if after[name] != before[name]
         ]
-        tracers = [each for each in vars(trainer)["callbacks"] if isinstance(each, WholeSteps)]
-        self.departures += [
-            {"setting": "accumulate", "sentence": sentence, "in_part": True}
-            for tracer in tracers
-            for sentence in tracer.not_of_whole(pl_module)
-        ]
+        self.departures += of_parts(trainer, pl_module)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException

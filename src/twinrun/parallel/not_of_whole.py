@@ -1,0 +1,22 @@
+"""What of mini-batches that were cut is not that of the whole ones, for a run's record."""
+
+import pytorch_lightning as pl
+
+from twinrun.parallel.whole_batch import WholeBatch
+from twinrun.parallel.whole_steps import WholeSteps
+from twinrun.run_records import Departure
+
+
+def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]:
+    """Say what of mini-batches that were cut is not that of the whole ones."""
+    found: list[tuple[str, str | None]] = []
+    for each in vars(trainer)["callbacks"]:
+        if isinstance(each, WholeSteps):
+            found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
+        elif isinstance(each, WholeBatch):
+            found.append(("devices", each.logs.sizes.sentence("devices")))
+    return [
+        {"setting": setting, "sentence": sentence, "in_part": True}
+        for setting, sentence in found
+        if sentence is not None
+    ]
