@@ -77,7 +77,7 @@ def _taken(
     module: pl.LightningModule, optimizer: torch.optim.Optimizer
 ) -> dict[torch.Tensor, torch.Tensor]:
     """Take the gradients away from all parameters, and return them."""
-    parameters = {*module.parameters()}
+    parameters: set[torch.Tensor] = {*module.parameters()}
     for group in optimizer.param_groups:
         parameters.update(group["params"])
     found = {each: each.grad for each in parameters if each.grad is not None}
