@@ -506,6 +506,24 @@ def test_what_a_forward_pass_moves_is_named(module, named):
     assert found["sentence"].endswith(f"would move once: {named}")
 
 
+def test_gradients_are_zeroed_when_lightning_counts_from_another_micro_batch():
+    """Red before: never, of a training that Lightning had resumed between two of them."""
+    module, _, _ = trained(3, BeforeZeroGrad())
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    loop = module.trainer.fit_loop.epoch_loop.automatic_optimization
+    optimizer, seen = module.trainer.optimizers[0], len(module.seen)
+    found = []
+    for number, part in [(7, 0), (8, 1), (9, 2)]:
+        tracer._made[0].part = part
+        zero = loop._make_zero_grad_fn(number, optimizer)
+        found.append(zero is not None)
+        if zero is not None:
+            zero()
+    assert found == [False, False, True]
+    assert len(module.seen) == seen + 1
+    assert module.output.weight.grad is None
+
+
 class Manual(Small):
     def __init__(self):
         super().__init__()

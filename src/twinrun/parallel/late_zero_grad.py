@@ -43,6 +43,9 @@ class LateZeroGrad:
 
         def make(batch_idx: int, optimizer: torch.optim.Optimizer) -> Callable[[], None] | None:
             part = self._made[0].part
+            if (batch_idx - part) % self._made[0].number:
+                # Lightning has resumed between two of them, and counts from another one.
+                return plain(loop, batch_idx, optimizer)
             # By the number of the first one Lightning tells whether a step begins.
             zero = plain(loop, batch_idx - part, optimizer)
             if zero is None:

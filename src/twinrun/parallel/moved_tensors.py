@@ -31,7 +31,7 @@ class MovedTensors:
         self._module, self._made = module, made
         self._names: set[str] = set()
         self._suspects: set[str] = set()
-        self._epoch = -1
+        self._epoch = self._steps = -1
         self._is_thorough = False
         self._before: _Seen | None = None
         step = module.training_step
@@ -57,8 +57,10 @@ class MovedTensors:
 
     def _look(self) -> None:
         """Compare with what was seen where the micro-batch before this one began."""
-        # Behind the last one comes what moves once for a mini-batch.
-        if self._made[0].part != 0 and self._before is not None:
+        # Behind the last one comes what moves once for a mini-batch. An update within one is of a
+        # training that Lightning has resumed between two micro-batches.
+        steps, self._steps = self._steps, self._module.trainer.global_step
+        if self._made[0].part != 0 and self._before is not None and steps == self._steps:
             self._end(self._before)
         self._before = None if self._made[0].is_last else self._begin()
 
