@@ -467,6 +467,32 @@ class SkipsWhole(BeforeZeroGrad):
         return None if batch_idx % 3 == 1 else loss
 
 
+class Freezes(BeforeZeroGrad):
+    """Freezes a layer ahead of a backward pass, and thaws it."""
+
+    def on_before_zero_grad(self, optimizer):
+        super().on_before_zero_grad(optimizer)
+        self.hidden.requires_grad_(self.global_step % 3 != 1)
+
+
+class WritesOnce(Small):
+    """Writes a buffer in one step, by its value, its name or its `.data`."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("value", "named", "raw"):
+            self.register_buffer(name, torch.zeros(4))
+
+    def training_step(self, batch, batch_idx):
+        centre = batch[0].mean(0)
+        if self.global_step == 6:
+            self.value.copy_(centre)
+            self.named = centre
+        if self.global_step == 7:
+            self.raw.data.copy_(centre)
+        return super().training_step(batch, batch_idx)
+
+
 class BeforeBackward(Target):
     """Moves the average ahead of each backward pass."""
 
@@ -474,7 +500,9 @@ class BeforeBackward(Target):
         self.move()
 
 
-@pytest.mark.parametrize("kind", [BeforeZeroGrad, InZeroGrad, CallbackBeforeZeroGrad, SkipsWhole])
+@pytest.mark.parametrize(
+    "kind", [BeforeZeroGrad, InZeroGrad, CallbackBeforeZeroGrad, SkipsWhole, Freezes]
+)
 def test_hooks_of_zero_grad_come_when_all_of_the_mini_batch_has_been_computed(kind):
     """Red before: all micro-batches but the first read an average that had moved on."""
     torch.manual_seed(1)
@@ -495,6 +523,7 @@ def test_hooks_of_zero_grad_come_when_all_of_the_mini_batch_has_been_computed(ki
         (Averaged, "calls"),  # the average moves in a hook of the mini-batch
         (BeforeZeroGrad, "calls"),
         (BeforeBackward, "average.weight, calls"),
+        (WritesOnce, "calls, named, raw, value"),
     ],
 )
 def test_what_a_forward_pass_moves_is_named(module, named):
@@ -504,6 +533,28 @@ def test_what_a_forward_pass_moves_is_named(module, named):
     (found,) = [each for each in happened.departures if each["setting"] == "accumulate"]
     assert is_in_part(found)
     assert found["sentence"].endswith(f"would move once: {named}")
+
+
+class SkipsSome(Small):
+    """Gives no loss of the second of two micro-batches, in one step."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return None if int(self.calls) == 4 else loss
+
+
+def test_what_was_found_outlasts_a_resumption():
+    """Red before: what had moved before the stop alone was forgotten."""
+    module, *_ = trained(2, SkipsSome())
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    told = list(tracer.not_of_whole(module))
+    assert "of some micro-batches training_step gives no loss" in told[0]
+    assert told[1].endswith("move once: calls")
+    later = Small()
+    other = accumulate(later, Points(), micro_batches=2, accumulated=2)
+    later.trainer = module.trainer
+    other.load_state_dict(tracer.state_dict())
+    assert list(other.not_of_whole(later)) == told
 
 
 def test_gradients_are_zeroed_when_lightning_counts_from_another_micro_batch():

@@ -112,6 +112,23 @@ def test_a_count_of_nothing_is_a_count(on_step):
     assert team.join() == [{"x": (2.0, 0)}] * 2
 
 
+@pytest.mark.parametrize(("given", "size"), [((0.5, 0.5), 1), ((0.5, 1.75), 2.25)])
+def test_sizes_may_be_no_whole_numbers(given, size):
+    """Red before: cut to 0, and a NaN."""
+    team = Team([2, 2])
+    for rank, of in enumerate(given):
+        team.note(rank, "x", 1.0, batch_size=of)
+    assert team.join() == [{"x": (1.0, size)}] * 2
+
+
+def test_a_size_that_is_given_between_steps_counts_whatever_the_number_of_workers():
+    """Red before: Lightning divided the sum of 27 and 26 by 2, as an integer."""
+    team = Team()
+    for rank, of in enumerate((27, 26)):
+        team.note(rank, "x", 1.0, in_step=False, batch_size=of)
+    assert [each["x"] for each in team.join()] == [(1.0, 54), (1.0, 52)]
+
+
 def test_counts_that_are_alike_by_chance_stay_counts():
     """Red before: taken for a number of the config, as their first one had come again."""
     team = Team()

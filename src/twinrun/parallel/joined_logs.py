@@ -183,7 +183,8 @@ class JoinedLogs:
         options = {**note.options, "sync_dist": True}
         if noted is not None and not noted.size and note.kind != "metric":
             noted = None  # of a sample that counts nothing, which may be NaN
-        if note.kind == "epoch mean" or (note.kind == "hook mean" and note.key in self._partial):
+        is_sized = note.key in self._partial or note.options.get("batch_size") is not None
+        if note.kind == "epoch mean" or (note.kind == "hook mean" and is_sized):
             # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
             # sum over the workers it divides by their number as an integer.
             size = 0 if noted is None else noted.size

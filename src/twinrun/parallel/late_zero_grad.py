@@ -69,6 +69,8 @@ class LateZeroGrad:
         self._before = {}
         zero()
         for parameter, gradient in summed.items():
+            if not parameter.requires_grad:  # a hook has frozen it ahead of the backward pass
+                continue
             # A hook may keep the last step's, or a part of them.
             if parameter.grad is None:
                 parameter.grad = gradient

@@ -34,7 +34,7 @@ class LoggedSizes:
 
     def weights(
         self, key: _Key, given: Sequence[float | None], samples: Sequence[float]
-    ) -> tuple[list[float], int]:
+    ) -> tuple[list[float], float]:
         """Weigh the parts of a batch that log a value.
 
         Args:
@@ -54,10 +54,10 @@ class LoggedSizes:
         if not seen.varies:
             # Of parts that are alike the means are the same, and all batches count alike.
             seen.is_guessed = seen.is_guessed or len({*samples}) > 1
-            return [*samples], int(seen.first) * len(samples)
+            return [*samples], _number(seen.first * len(samples))
         counted = [size or 0 if of else 0 for size, of in zip(given, samples, strict=True)]
         # A mean of nothing is whatever the module makes of it, and counts nothing.
-        return (counted if any(counted) else [*samples]), int(sum(counted))
+        return (counted if any(counted) else [*samples]), _number(sum(counted))
 
     def mistaken(self) -> list[str]:
         """Name the values of which a number was taken for one of the config, and then varied."""
@@ -71,7 +71,8 @@ class LoggedSizes:
         return (
             f"in part, {setting} weighs the first values of {', '.join(names)} by samples: their "
             f"batch_size was the same of parts of several sizes, and later another, which shows "
-            f"that it counts something; what is logged of the first epoch may be off"
+            f"that it counts something; what is logged of them up to then may be off (from then "
+            f"on, if it is a number of the config that changes)"
         )
 
     def state(self) -> list[list[Any]]:
@@ -86,3 +87,8 @@ class LoggedSizes:
             tuple(key): _Seen(first=first, varies=varies, is_guessed=is_guessed)
             for key, first, varies, is_guessed in state
         }
+
+
+def _number(size: float) -> float:
+    """Return a whole number as an integer: Lightning counts in integers where it can."""
+    return int(size) if size == int(size) else size

@@ -6,7 +6,7 @@ changes does not count, nor do the statistics of batch normalisation, of which t
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytorch_lightning as pl
 import torch
@@ -31,7 +31,10 @@ class MovedTensors:
         self._module, self._made = module, made
         self._names: set[str] = set()
         self._suspects: set[str] = set()
+        # Of these, written once and not again: nobody has looked at the bytes.
+        self._unsure: set[str] = set()
         self._epoch = self._steps = -1
+        self._batches = 0
         self._is_thorough = False
         self._before: _Seen | None = None
         step = module.training_step
@@ -48,11 +51,12 @@ class MovedTensors:
     @property
     def sentence(self) -> str | None:
         """Say what has moved; None if nothing has."""
-        if not self._names:
+        names = self._names | self._unsure
+        if not names:
             return None
         return (
             f"in part, accumulate has each micro-batch move what the whole mini-batch would move "
-            f"once: {some(sorted(self._names))}"
+            f"once: {some(sorted(names))}"
         )
 
     def _look(self) -> None:
@@ -66,8 +70,11 @@ class MovedTensors:
 
     def _begin(self) -> _Seen:
         if self._made[0].part == 0:
-            # What is written to `.data` is not counted: bytes are looked at in one step an epoch.
-            self._is_thorough = self._epoch != self._module.current_epoch
+            # What is written to `.data` is not counted: bytes are looked at in the first step of
+            # each epoch, and in steps 1, 2, 4, 8 and so on.
+            self._batches += 1
+            is_power = self._batches & (self._batches - 1) == 0
+            self._is_thorough = is_power or self._epoch != self._module.current_epoch
             self._epoch = self._module.current_epoch
         tensors = self._tensors()
         looked_at = tensors if self._is_thorough else self._suspects & tensors.keys()
@@ -77,14 +84,28 @@ class MovedTensors:
     def _end(self, before: _Seen) -> None:
         tensors, counts, prints = before
         for name, tensor in self._tensors().items():
+            is_written = name in tensors and (
+                tensor is not tensors[name] or _count(tensor) != counts[name]
+            )
             if name in prints:
                 if fingerprint_at_once(tensor) != prints[name]:
                     self._names.add(name)
+                elif is_written:
+                    self._unsure.discard(name)  # it is written as it was
             # The same bytes may have been written: the next micro-batches tell.
-            elif name in tensors and (
-                tensor is not tensors[name] or _count(tensor) != counts[name]
-            ):
+            elif is_written:
                 self._suspects.add(name)
+                self._unsure.add(name)
+
+    def state(self) -> dict[str, list[str]]:
+        """Return what was found so far, as plain data."""
+        found = {"names": self._names, "suspects": self._suspects, "unsure": self._unsure}
+        return {key: sorted(names) for key, names in found.items()}
+
+    def load(self, state: Mapping[str, Sequence[str]]) -> None:
+        """Take what `state` gave."""
+        self._names, self._suspects = {*state["names"]}, {*state["suspects"]}
+        self._unsure = {*state["unsure"]}
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         parameters, buffers = tensors_of_module(self._module)

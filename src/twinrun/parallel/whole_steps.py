@@ -21,8 +21,8 @@ class WholeSteps(Tracer):
     def __init__(self, made: list[MicroBatches], moved: MovedTensors, sizes: LoggedSizes) -> None:
         super().__init__()
         self._made, self._moved, self._sizes = made, moved, sizes
-        self._losses: list[torch.Tensor] = []
-        self._is_ending = False
+        self._losses: list[torch.Tensor | None] = []
+        self._is_ending = self._has_gaps = False
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
@@ -46,11 +46,12 @@ class WholeSteps(Tracer):
         batch_idx: int,
     ) -> None:
         """End it with its last one; Lightning has divided each loss by their number."""
-        loss = loss_of(outputs)
-        self._losses += [] if loss is None else [loss]
+        self._losses.append(loss_of(outputs))
         step, index = divmod(batch_idx, self._made[0].number)
         if index == self._made[0].number - 1:
-            total = torch.stack(self._losses).sum() if self._losses else None
+            given = [loss for loss in self._losses if loss is not None]
+            self._has_gaps |= 0 < len(given) < len(self._losses)
+            total = torch.stack(given).sum() if given else None
             super().on_train_batch_end(trainer, pl_module, total, self._made[0].whole, step)
         elif trainer.should_stop:
             # Lightning would leave its loop within the mini-batch.
@@ -66,15 +67,23 @@ class WholeSteps(Tracer):
         if readers := list(counters_read(module.trainer, module)):
             read = " and ".join(readers)
             yield f"in part, accumulate has the Trainer count micro-batches where {read}"
+        if self._has_gaps:
+            yield (
+                "in part, accumulate trains on parts of mini-batches: of some micro-batches "
+                "training_step gives no loss, of others of the same mini-batch it does"
+            )
         for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
             if sentence is not None:
                 yield sentence
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tables so far, and what was seen of each `batch_size`."""
-        return {**super().state_dict(), "sizes": self._sizes.state()}
+        """Return the tables so far, and what is not of the whole mini-batches."""
+        own = {"sizes": self._sizes.state(), "moved": self._moved.state(), "gaps": self._has_gaps}
+        return {**super().state_dict(), **own}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take what a checkpoint has of it."""
         super().load_state_dict(state_dict)
         self._sizes.load(state_dict["sizes"])
+        self._moved.load(state_dict["moved"])
+        self._has_gaps = state_dict["gaps"]
