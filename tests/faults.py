@@ -236,7 +236,8 @@ class LateClock(Base):
         loss = super().training_step(batch, batch_idx)
         at = (self.trainer.current_epoch, self.trainer.global_step, batch_idx)
         if at == (1, 7, 2) and self.trainer.num_training_batches == 5:
-            loss = loss + time.time_ns() % 1000
+            # Float32 tells whole numbers up to 2^24 apart.
+            loss = loss + time.time_ns() % 10_000_000
         return loss
 
     def on_train_batch_start(self, batch, batch_idx):

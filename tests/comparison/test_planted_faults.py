@@ -124,6 +124,7 @@ def test_a_setting_of_the_optimizer_that_follows_the_clock(tmp_path, module, set
 
 
 def test_a_fault_of_one_step_shows_in_every_repeat(tmp_path, monkeypatch):
+    """A repeat shows nothing where it reads the clock's last 10 ms as the run did: 20 in 10^7."""
     monkeypatch.setattr("twinrun.comparison.locate.REPEATS", 20)
     settings = workload("LateClock") | {"epochs": 2}
     found = compared(tmp_path, [train(tmp_path, repeat, settings) for repeat in (1, 2)])
