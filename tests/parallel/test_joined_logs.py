@@ -259,6 +259,24 @@ def test_a_metric_that_some_leave_out_is_refused_by_name():
         team.join()
 
 
+@pytest.mark.parametrize("steps", [[(4, None)], [(4, 4), (None, None)]])
+def test_a_size_that_is_given_at_some_calls_alone_is_refused_by_name(steps):
+    """Red before: Lightning said that it was logged twice, which nobody did."""
+    team = Team()
+
+    def join(given):
+        for rank, size in enumerate(given):
+            options = {} if size is None else {"batch_size": size}
+            team.note(rank, "x", 1.0, on_step=False, **options)
+        team.join()
+
+    *before, last = steps
+    for given in before:
+        join(given)
+    with pytest.raises(TwinrunError, match="training_step logs x with a batch_size at some calls"):
+        join(last)
+
+
 class Overrides(Small):
     def log(self, name, value, *arguments, **options):
         super().log(f"own_{name}", value, *arguments, **options)

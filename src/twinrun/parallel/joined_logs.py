@@ -75,6 +75,7 @@ class JoinedLogs:
         self._log = log
         self._noted: dict[tuple[object, ...], tuple[Note, _Value | None]] = {}
         self._partial: frozenset[tuple[object, ...]] = frozenset()
+        self._kinds: dict[tuple[object, ...], Kind] = {}
         self.sizes = LoggedSizes()
         """What every worker has seen of each `batch_size`, the same at all."""
 
@@ -152,10 +153,22 @@ class JoinedLogs:
         return torch.tensor(found, dtype=torch.float64)
 
     def hand_on(self, means: torch.Tensor) -> None:
-        """Log all that is noted, given what `means` gave at each worker, (N, 3k)."""
+        """Log all that is noted, given what `means` gave at each worker, (N, 3k).
+
+        Raises:
+            TwinrunError: at every worker, if a mean is given a `batch_size` at some calls alone.
+        """
         before, of_means = self._module._current_fx_name, iter(means.split(3, dim=1))
         try:
             for note, noted in self._noted.values():
+                # The one is joined here and the other by Lightning, which would call it two logs.
+                call = note.hook, note.name, note.index
+                if {self._kinds.setdefault(call, note.kind), note.kind} == {"mean", "epoch mean"}:
+                    raise TwinrunError(
+                        f"devices: {note.hook} logs {note.name} with a batch_size at some calls "
+                        f"and without one at others, where on_step=False; give it at all or at "
+                        f"none, or train with devices: 1"
+                    )
                 # Lightning keeps values by the hook in which they were logged.
                 self._module._current_fx_name = note.hook
                 if note.kind == "mean":
