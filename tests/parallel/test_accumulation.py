@@ -361,6 +361,28 @@ def test_counts_give_the_weights_of_what_is_logged():
     assert {n: found[n] for n in told} == pytest.approx({n: metrics[n] for n in told}, rel=1e-12)
 
 
+class CountsOtherwise(Small):
+    """Gives its counts as scalars of other libraries."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.log("numpy", loss, on_epoch=True, batch_size=np.int64(len(batch[0])))
+        self.log("torch", loss, on_epoch=True, batch_size=torch.tensor(len(batch[0])))
+        return loss
+
+
+def test_what_a_checkpoint_holds_of_sizes_is_plain():
+    """Red before: a scalar of NumPy's, of which weights_only may know nothing."""
+    torch.manual_seed(1)
+    _, _, metrics = trained(1, CountsOtherwise())
+    torch.manual_seed(1)
+    module, _, found = trained(3, CountsOtherwise())
+    (tracer,) = [each for each in module.trainer.callbacks if isinstance(each, WholeSteps)]
+    kept = [first for _, first, _, _ in tracer.state_dict()["sizes"]]
+    assert [type(first) for first in kept] == [float, float]
+    assert found == pytest.approx(metrics, rel=1e-12)
+
+
 class LogsMetric(Small):
     """Logs a metric of torchmetrics at each step, and one that has no value of a step."""
 

@@ -111,7 +111,9 @@ class MicroBatchLogs:
             value = torch.as_tensor(value, dtype=_dtype(value)).detach().clone()
         noted.values.append(value)
         noted.shards.append(self._made[0].shard)
-        noted.sizes.append(options.get("batch_size"))
+        size = options.get("batch_size")
+        # A tensor or a scalar of NumPy's would be no plain data in a checkpoint.
+        noted.sizes.append(None if size is None else float(size))
         # At once, where the plain training has it too.
         if self._made[0].is_last:
             self._hand_on(key)
