@@ -150,6 +150,36 @@ def test_numbers_of_numpy_go_on(tmp_path):
     assert_resumed(tmp_path, [7], kills=[8], module=Best)
 
 
+class KeepsItsLoss(Small):
+    """Writes an object into each checkpoint, as darts does."""
+
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["loss_fn"] = torch.nn.MSELoss()
+
+
+class Judge(pl.Callback):
+    """Its state is an object."""
+
+    def state_dict(self):
+        return {"by": torch.nn.MSELoss()}
+
+    def load_state_dict(self, state_dict):
+        pass
+
+
+@pytest.mark.parametrize(
+    "given, where",
+    [
+        ({"module": KeepsItsLoss}, "under 'loss_fn' of the checkpoint"),
+        ({"callbacks": [Judge()]}, "in the state of Judge"),
+    ],
+)
+def test_the_place_of_what_is_no_data_is_named(tmp_path, given, where):
+    """Red before: no word of where it is."""
+    _, _, (said, *_) = fit(tmp_path, in_epoch=every(1), kill=3, **given)
+    assert f"keeps more than data (torch.nn.modules.loss.MSELoss), {where}" in said
+
+
 class Opened(Dataset):
     """Opens its file where it is first read."""
 

@@ -180,3 +180,14 @@ def test_runs_whose_data_were_written_to_meanwhile_are_no_pair(tmp_path):
     assert summary["reason"] == (
         f"{path} was written to while repeat 2 trained on it: the runs are no pair"
     )
+
+
+def test_other_packages_are_named(tmp_path):
+    """Red before: two hashes, which nobody can look up."""
+    changes = {
+        "environment.identity.distributions": "other",
+        "environment.packages": {"einops": "0.8.2"},
+    }
+    first = write_run(tmp_path, 1, changes={"environment.packages": {"einops": "0.8.1"}})
+    summary, *_ = compared(tmp_path, first, write_run(tmp_path, 2, changes=changes))
+    assert "(einops 0.8.1 and 0.8.2): the runs are no pair" in summary["reason"]

@@ -358,6 +358,19 @@ def test_an_upgrade_is_named(made, monkeypatch):
     assert reason.startswith("torch has become 99, from ")
 
 
+def test_packages_of_other_versions_are_named(made, monkeypatch):
+    """Red before: "distributions has become (a hash), from (a hash)"."""
+    run = artifacts.read_json(RUN)
+    run["environment"]["packages"] = environment.distributions() | {"msgspec": "0", "plug": "1"}
+    artifacts.write_json(RUN, run)
+    identity = environment.present_identity() | {"distributions": "another"}
+    monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
+    (reason,) = stale_reasons([RUN], made)
+    there = environment.distributions()["msgspec"]
+    said = f"what is installed has changed (msgspec 0 and {there}, plug 1 and none) since {RUN}"
+    assert reason.startswith(said)
+
+
 @pytest.mark.parametrize(
     ("gpu", "recorded", "driver", "changed"),
     [

@@ -1,10 +1,13 @@
 """Write Lightning's checkpoint, completed by what it does not hold."""
 
+import io
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 
 from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
@@ -37,7 +40,32 @@ def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
     whole[key]["whole"] = saving.state
     trainer.strategy.checkpoint_io.save_checkpoint(whole, path)
     # Before it replaces an older one: `fit` loads it with weights_only=True.
-    left_out.add_left_out(path, as_data(path), trainer.lightning_module, key=key)
+    try:
+        written = as_data(path)
+    except TwinrunError as error:
+        raise TwinrunError(f"{error}{_where(whole)}") from None
+    left_out.add_left_out(path, written, trainer.lightning_module, key=key)
+
+
+def _where(checkpoint: Mapping[str, Any]) -> str:
+    """Say which entry of a checkpoint holds more than data, where it is a small one."""
+    held = {f", in the state of {name}": state for name, state in checkpoint["callbacks"].items()}
+    for key, entry in checkpoint.items():
+        if key not in ("callbacks", "state_dict", "optimizer_states"):
+            held[f", under {key!r} of the checkpoint"] = entry
+    return next((where for where, entry in held.items() if not _is_read(entry)), "")
+
+
+def _is_read(value: object) -> bool:
+    """Say whether torch reads a value as data alone."""
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    try:
+        torch.load(file, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError):
+        return False
+    return True
 
 
 def complete(

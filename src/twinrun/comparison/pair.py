@@ -6,6 +6,7 @@ Repeats must share everything; of another variant or seed only what is computed 
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from twinrun.process.imported_code import other_distributions
 from twinrun.run_files import left_network
 from twinrun.run_records import FailedRun, RunManifest, TensorEntry
 
@@ -34,6 +35,7 @@ def why_no_pair(first: RunManifest, second: RunManifest, *, across: bool) -> str
         path, left, right = unequal
         shown = [_shown(value) for value in (left, right)]
         found = f"{path} is {shown[0]} in {key} {first[key]} and {shown[1]} in {key} {second[key]}"
+        found += _packages(path, first, second)
         # The last of an identity: of repeats all else is equal, but perhaps for the code.
         if across or not path.startswith("tensors."):
             return f"{found}: the runs are no pair"
@@ -58,13 +60,23 @@ def other_conditions(manifests: Sequence[RunManifest | FailedRun]) -> str | None
         if written := _written(found):
             return f"{written} {found['workload']}/{found['variant']}/seed{found['seed']} trained"
     for found in finished[1:]:
-        identities = [_where(manifest) for manifest in (finished[0], found)]
+        pair = (finished[0], found)
+        identities = [_where(manifest) for manifest in pair]
         unequal = next(_unequal(identities[0], identities[1]), None)
         if unequal is not None:
             path, left, right = unequal
-            runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in (finished[0], found)]
-            return f"{path} is {_shown(left)} in {runs[0]} and {_shown(right)} in {runs[1]}"
+            runs = [f"{m['workload']}/{m['variant']}/seed{m['seed']}" for m in pair]
+            said = f"{path} is {_shown(left)} in {runs[0]} and {_shown(right)} in {runs[1]}"
+            return f"{said}{_packages(path, *pair)}"
     return None
+
+
+def _packages(path: str, first: RunManifest, second: RunManifest) -> str:
+    """Name the versions behind two hashes of what was installed; nothing of another value."""
+    if path != "environment.distributions":
+        return ""
+    named = other_distributions(*(run["environment"]["packages"] for run in (first, second)))
+    return f" ({named})" if named else ""
 
 
 def _written(manifest: RunManifest | FailedRun) -> str | None:

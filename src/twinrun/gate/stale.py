@@ -25,7 +25,12 @@ from twinrun.process.environment import (
 )
 from twinrun.process.import_log import lay_beside, logged
 from twinrun.process.importable import modules_in
-from twinrun.process.imported_code import Imported, changed_since
+from twinrun.process.imported_code import (
+    Imported,
+    changed_since,
+    distributions,
+    other_distributions,
+)
 from twinrun.process.launching import environment_of
 from twinrun.run_files import left_network, overwritten, read_ended, variant_of
 from twinrun.run_records import DataEntry
@@ -188,9 +193,15 @@ def _changes(
         had = environment["identity"].get(key)
         # What a run did not record cannot be said to have changed.
         if had not in (None, value):
-            yield key, f"{key} has become {value}, from {had},"
+            yield key, _become(key, had, value, environment["packages"])
     if is_here:
         yield from _changed_variables(environment, recorded.ours, identity)
+
+
+def _become(key: str, had: str, value: str, packages: Mapping[str, str]) -> str:
+    if key == "distributions" and (named := other_distributions(packages, distributions())):
+        return f"what is installed has changed ({named})"
+    return f"{key} has become {value}, from {had},"
 
 
 def _hash_of(data: Path) -> str:

@@ -28,6 +28,9 @@ from twinrun.process.import_record import (
 )
 
 
+MOST_NAMED = 5  # distributions of other versions
+
+
 class ImportedFile(TypedDict):
     """A file that a process has imported."""
 
@@ -136,6 +139,18 @@ def _version_of(distribution: metadata.Distribution, name: str, version: str) ->
     )
     digest = hashlib.sha256("\n".join(files).encode()).hexdigest()
     return f"{version} (files {digest[:12]})"
+
+
+def other_distributions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Name the first distributions whose versions differ; nothing where all are the same.
+
+    >>> other_distributions({"a": "1", "b": "1", "c": "1"}, {"a": "2", "c": "1", "d": "1"})
+    'a 1 and 2, b 1 and none, d none and 1'
+    """
+    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    said = [f"{name} {before.get(name, 'none')} and {now.get(name, 'none')}" for name in names]
+    more = [f"and {len(said) - MOST_NAMED} more"] if len(said) > MOST_NAMED else []
+    return ", ".join([*said[:MOST_NAMED], *more])
 
 
 def distributions_hash(found: dict[str, str] | None = None) -> str:
