@@ -168,7 +168,7 @@ class Judge(pl.Callback):
 
 
 @pytest.mark.parametrize(
-    "given, where",
+    ("given", "where"),
     [
         ({"module": KeepsItsLoss}, "under 'loss_fn' of the checkpoint"),
         ({"callbacks": [Judge()]}, "in the state of Judge"),

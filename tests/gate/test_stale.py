@@ -45,7 +45,7 @@ def made(tmp_path, monkeypatch):
             "environment": {
                 "identity": identity,
                 "context": CONTEXT | {"host": environment.this_host()},
-                "packages": {},
+                "packages": environment.distributions(),
             },
         },
     )
@@ -273,9 +273,13 @@ TIMING = "results/timings/determinism_w.json"
 def timed(made, **changes):
     """Have the gate rest on a timing too, made here and now but for changes of its environment."""
     identity = environment.present_identity() | changes
-    here = {"identity": identity, "context": CONTEXT | {"host": environment.this_host()}}
+    here = {
+        "identity": identity,
+        "context": CONTEXT | {"host": environment.this_host()},
+        "packages": environment.distributions(),
+    }
     code = {"sister": {"file": "sister.py", "sha256": hash_of_file("sister.py")}}
-    write_summary(made / TIMING, workload="w", environment=here | {"packages": {}}, code=code)
+    write_summary(made / TIMING, workload="w", environment=here, code=code)
     found = read_outcome(made / "results/gate.json")
     write_outcome(made / "results/gate.json", {**found, "timings": [TIMING]})
 
@@ -363,6 +367,7 @@ def test_packages_of_other_versions_are_named(made, monkeypatch):
     run = artifacts.read_json(RUN)
     run["environment"]["packages"] = environment.distributions() | {"msgspec": "0", "plug": "1"}
     artifacts.write_json(RUN, run)
+    write_checksums((made / RUN).with_name(CHECKSUMS), [made / RUN])
     identity = environment.present_identity() | {"distributions": "another"}
     monkeypatch.setattr("twinrun.gate.stale.present_identity", lambda **_: identity)
     (reason,) = stale_reasons([RUN], made)

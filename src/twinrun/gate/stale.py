@@ -192,7 +192,7 @@ def _changes(
             continue
         had = environment["identity"].get(key)
         # What a run did not record cannot be said to have changed.
-        if had not in (None, value):
+        if had is not None and had != value:
             yield key, _become(key, had, value, environment["packages"])
     if is_here:
         yield from _changed_variables(environment, recorded.ours, identity)

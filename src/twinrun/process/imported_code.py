@@ -27,7 +27,6 @@ from twinrun.process.import_record import (
     relative,
 )
 
-
 MOST_NAMED = 5  # distributions of other versions
 
 
