@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.process.determinism import capture, restore
 from twinrun.process.imported_code import hash_of_file
+from twinrun.training.switched import SETTERS
 from twinrun.training.what_happened import WhatHappened
 
 
@@ -93,6 +95,63 @@ def test_threads_that_the_module_sets_are_said(tmp_path):
     happened = fitted(tmp_path, SetsThreads(), Points(size=70, seed=1))
     sentence = "threads became 1 in the training, from 2"
     assert happened.departures == [{"setting": "threads", "sentence": sentence}]
+
+
+set_num_threads = torch.set_num_threads  # as `from torch import set_num_threads` has it
+
+
+class OneThreadInEachStep(Small):
+    def on_train_batch_start(self, batch, batch_idx):
+        set_num_threads(1)
+
+    def on_train_batch_end(self, *_):
+        set_num_threads(2)
+
+
+class OneThreadForAnOperation(Small):
+    def training_step(self, batch, batch_idx):
+        torch.set_num_threads(1)
+        loss = super().training_step(batch, batch_idx)
+        torch.set_num_threads(2)
+        return loss
+
+
+class AnyBackwardPass(Small):
+    def backward(self, loss, *args, **kwargs):
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(not before)
+        super().backward(loss, *args, **kwargs)
+        torch.use_deterministic_algorithms(before)
+
+
+class ThreadsOfAnotherThread(Small):
+    def training_step(self, batch, batch_idx):
+        other = threading.Thread(target=torch.set_num_threads, args=(1,))
+        other.start()
+        other.join()
+        torch.set_num_threads(torch.get_num_threads())
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (OneThreadInEachStep, ["threads was 1 for a part of the training, and 2 for the rest"]),
+        (OneThreadForAnOperation, ["threads was 1 for a part of the training, and 2 for the rest"]),
+        (
+            AnyBackwardPass,
+            ["deterministic was True for a part of the training, and False for the rest"],
+        ),
+        (ThreadsOfAnotherThread, []),
+    ],
+)
+@pytest.mark.usefixtures("restored")
+def test_switches_that_a_step_sets_and_puts_back_are_said(tmp_path, module, said):
+    """Red before: nothing was said, and a matrix's `threads: 2` was equal, on one thread."""
+    setters = [getattr(owner, name) for owner, name in SETTERS]
+    happened = fitted(tmp_path, module(), Points(size=70, seed=1))
+    assert [each["sentence"] for each in happened.departures] == said
+    assert [getattr(owner, name) for owner, name in SETTERS] == setters
 
 
 class ByHand(Small):

@@ -23,12 +23,12 @@ from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.not_of_whole import of_parts
 from twinrun.process.compiler_cache import cache_used
-from twinrun.process.determinism import fp32_precisions, matmul_precision
 from twinrun.process.environment import Actual, Switches
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure
 from twinrun.trace.fingerprints import is_plain
+from twinrun.training.switched import Switched, switches
 from twinrun.training.without_numbers import without_numbers
 from twinrun.training.write_run import tensors_of
 
@@ -57,6 +57,7 @@ class WhatHappened(pl.Callback):
         self._before = switches()
         self._is_noted = False
         self._forms, self._layouts = OptimizerForms(), Layouts()
+        self._switched = Switched()
         self._laid_out: set[tuple[object, ...] | None] = set()
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -106,6 +107,7 @@ class WhatHappened(pl.Callback):
         }
         self.actual, self._before = actual, now
         self.departures = [*_departures(actual, self._variant), *_of_variables(self._variant)]
+        self._switched.start()
         # A hook of optimizers would have compiled and captured steps done in parts.
         if self._variant.compile != "step" and not self._variant.cuda_graph:
             self._forms.start()
@@ -126,6 +128,10 @@ class WhatHappened(pl.Callback):
                 self._laid_out.add(strides)
                 laid_out = lay_out_batch(batch, self._variant.layout)
                 self._layouts.note_batch(laid_out, self._variant.layout)
+
+    def on_train_batch_end(self, *_: object, **__: object) -> None:
+        """Look at torch's switches, which a module may put back behind the step."""
+        self._switched.look()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Note whether the epoch was whole; find what the first one has imported."""
@@ -160,6 +166,7 @@ class WhatHappened(pl.Callback):
         """Say what the module has changed under way."""
         before, after = dict(self._before), dict(switches())
         self._forms.stop()
+        self._switched.stop()
         self._layouts.note_module(pl_module, self._variant.layout)
         cache = cache_used()
         is_shared = cache is not None and not cache["is_own"]
@@ -177,13 +184,19 @@ class WhatHappened(pl.Callback):
             for name in before
             if after[name] != before[name]
         ]
+        self.departures += [
+            _departure(name, f"was {value} for a part of the training, and {before[name]} for the rest")
+            for name, value in self._switched.found.items()
+            if after[name] == before[name]
+        ]
         self.departures += of_parts(trainer, pl_module)
 
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Take the hooks of optimizers away."""
+        """Take the hooks of optimizers away, and the watch over switches."""
         self._forms.stop()
+        self._switched.stop()
 
 
 def _strides(batch: object) -> tuple[object, ...] | None:
@@ -206,23 +219,6 @@ def _batch_norm_of(module: torch.nn.Module) -> str:
     if torch.nn.SyncBatchNorm in kinds:
         return "synchronised"
     return "joined" if any(issubclass(kind, _BatchNorm) for kind in kinds) else "none"
-
-
-def switches() -> Switches:
-    """Read what torch is set to in this process."""
-    return {
-        "threads": torch.get_num_threads(),
-        "interop_threads": torch.get_num_interop_threads(),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
-        "matmul_precision": matmul_precision() or _fp32_precisions(),
-    }
-
-
-def _fp32_precisions() -> str:
-    """Name the switches that replace the precision of products, where they are set."""
-    found = fp32_precisions().items()
-    return ", ".join(f"{name}={value}" for name, value in found if value != "none")
 
 
 def _workers_of(loader: object) -> int | None:
