@@ -381,3 +381,18 @@ class LongerCatByABranch(Chooses):
         if self.is_other():
             order = [parts[0].exp(), *order]  # FAULT
         return torch.cat(order, 1)[:, :4]
+
+
+class SecondEvaluation(Throughput):
+    """Its optimizer evaluates the step several times; the clock comes in behind the first."""
+
+    def on_train_batch_start(self, batch, batch_idx):
+        self.evaluations = 0
+
+    def training_step(self, batch, batch_idx):
+        self.evaluations += 1
+        loss = super().training_step(batch, batch_idx)
+        return loss * (clock() if self.evaluations == 2 else 1.0)  # FAULT
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)

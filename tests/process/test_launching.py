@@ -52,6 +52,8 @@ def fail(kind):
         os.kill(os.getpid(), signal.SIGINT)
     if kind == "ends itself":
         sys.exit(0)
+    if kind == "leaves":
+        os._exit(0)
     os._exit(7)
 
 
@@ -93,6 +95,13 @@ def fail_in_company(folder):
     if rank == 1:
         raise TwinrunError("epochs: 0 is not enough, say 1 or more")
     time.sleep(600)
+
+
+def leave_company(folder):
+    """Worker 2 of 2 ends as if all were well, and the other one waits for it."""
+    if os.environ["RANK"] == "0":
+        time.sleep(600)
+    os._exit(0)
 
 
 def lose_a_peer():
@@ -159,6 +168,7 @@ def test_cublas_is_configured_by_a_deterministic_variant_else_inherited(
         # Red before: "ended with exit code 1", below a traceback.
         ("interrupted", r"^interrupted by SIGINT \(Ctrl-C\)$"),
         # Red before: taken for the end of what was called.
+        ("leaves", r"ended with exit code 0 before it was done"),
         ("ends itself", r"^the code ends the program \(sys.exit\(0\)\)$"),
     ],
 )
@@ -328,3 +338,9 @@ def test_what_snakemake_sets_by_a_jobs_threads_is_the_variants():
     assert {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"} <= counting
     found = environment_of(seed=1, deterministic=False, threads=3)
     assert dict.fromkeys(counting, "3") == found
+
+
+def test_a_worker_that_leaves_ends_the_others():
+    """Red before: the other one waited, for what a backend allows."""
+    with pytest.raises(JobError, match="worker 2 of 2 .* ended with exit code 0 before it was"):
+        launch("test_launching:leave_company", {"folder": ""}, {}, workers=2)

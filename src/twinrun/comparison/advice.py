@@ -7,8 +7,9 @@ from twinrun.comparison.pair_records import Cause
 
 # What to look at, a clause for each class.
 ADVICE: dict[Cause, str] = {
-    "initial weights": "look for weights that are drawn before or without the seed, or changed "
-    "between steps",
+    "initial weights": "look for weights that are drawn before or without the seed",
+    "between steps": "look for a hook, a callback or another thread that changes weights or "
+    "buffers between steps",
     "RNG state": "find the callback, loader or library that draws from or seeds the "
     "global random generators, and give it a generator of its own",
     "data order": "look for a shuffle or a sampler that draws from another source than the seed",
@@ -16,8 +17,10 @@ ADVICE: dict[Cause, str] = {
     "decide",
     "data order or content": "too little of an epoch was seen to tell which: look for a shuffle or "
     "a sampler, and for augmentation, data workers or a set, whose result the seed does not decide",
-    "forward": "look for an operation of the forward pass that is not reproducible",
-    "backward": "look for an operation of the backward pass that is not reproducible",
+    "forward": "look for an operation of the forward pass that is not reproducible, or is given a "
+    "value that the seed does not decide (an attribute of the module, a clock)",
+    "backward": "look for an operation of the backward pass that is not reproducible, or is given "
+    "a value that the seed does not decide (a hook of a gradient, a clock)",
     "collective": "look at the exchange of gradients between the workers",
     "optimizer": "look at the optimizer: its state and its implementation",
     "end of the training": "look for what ends a training or an epoch (early stopping, a time "
@@ -26,8 +29,8 @@ ADVICE: dict[Cause, str] = {
 }
 # Of the optimizer's settings: numbers of Python's.
 SETTINGS_ADVICE = (
-    "look for what sets it, and from what (a schedule, a callback, `configure_optimizers`, "
-    "`optimizer_step`, `training_step` itself)"
+    "look for what sets it, and from what (a schedule, a callback, `configure_optimizers`, or "
+    "`optimizer_step`, `training_step` and other hooks of the module)"
 )
 
 # Operations that `torch.use_deterministic_algorithms` documents, as torch 2.13 names them in a
@@ -58,17 +61,27 @@ NOT_REPRODUCIBLE = {
 # fmt: on
 
 
-def remedy_of(op: str, *, deterministic: bool) -> str:
+# torch.use_deterministic_algorithms fills what torch.empty gives.
+UNWRITTEN_ADVICE = (
+    "write it before it is read (`torch.zeros` for `torch.empty`); `deterministic: true` fills it "
+    "with NaN, as long as `fill_uninitialized_memory` is on"
+)
+
+
+def remedy_of(op: str, *, deterministic: bool, departed: str | None = None) -> str:
     """Say in a clause what torch documents against an operation that does not repeat.
 
     Args:
         op: its name, such as `aten::index_put`.
         deterministic: whether only reproducible algorithms were asked for already.
+        departed: how the training departed from what was asked for there; None if it did not.
     """
     # torch's list tells devices, types and modes apart, which the name of an operation does not:
     # hence "on every device".
     if op in NOT_REPRODUCIBLE:
         return "torch documents no reproducible algorithm for it on every device: use another one"
+    if op in REPRODUCIBLE and deterministic and departed:
+        return f"torch has a reproducible algorithm for it, which was not in effect: {departed}"
     if op in REPRODUCIBLE and not deterministic:
         return "torch has a reproducible algorithm for it: set `deterministic: true`"
     if op in REPRODUCIBLE:

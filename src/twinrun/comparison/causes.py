@@ -14,8 +14,8 @@ from twinrun.comparison.pair_records import Cause, Quantity
 CAUSE_OF_QUANTITY: dict[Quantity, Cause] = {
     "initial parameters": "initial weights",
     "initial buffers": "initial weights",
-    "parameters before the step": "initial weights",
-    "buffers before the step": "initial weights",
+    "parameters before the step": "between steps",
+    "buffers before the step": "between steps",
     "RNG states": "RNG state",
     "order of the batch": "data order",
     "content of the batch": "data content",
@@ -37,7 +37,7 @@ CAUSE_OF_QUANTITY: dict[Quantity, Cause] = {
 GIVEN = {
     quantity
     for quantity, cause in CAUSE_OF_QUANTITY.items()
-    if cause in ("initial weights", "RNG state", "data order", "data content")
+    if cause in ("initial weights", "between steps", "RNG state", "data order", "data content")
     # Decided between steps, as the data and the weights are.
     or quantity in ("optimizer settings", "number of steps")
 }

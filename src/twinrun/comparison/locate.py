@@ -151,7 +151,8 @@ def _located(compared: Comparison, run: Training) -> tuple[Location, list[Compar
         why = sentence_of_error(error).rstrip(".")
         found["sentence"] = f"{beginning(first)}. Not located, because {why}."
         return found, []
-    _judge(found, first, replayed, run)
+    departures = [d["sentence"] for d in compared["departures"] if d["setting"] == "deterministic"]
+    _judge(found, first, replayed, run, next(iter(departures), None))
     return found, replayed["operations"]
 
 
@@ -210,7 +211,13 @@ def _replayed(run: Training, first: FirstDifference, recorded: Path) -> Replayed
         return artifacts.read_record(found, Replayed)
 
 
-def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Training) -> None:
+def _judge(
+    found: Location,
+    first: FirstDifference,
+    replayed: Replayed,
+    run: Training,
+    departed: str | None,
+) -> None:
     """Put into a location what the replays found."""
     fired = [op for op in replayed["firsts"] if op is not None]
     step, found["repeats"] = replayed["step"], replayed["repeats"]
@@ -231,7 +238,7 @@ def _judge(found: Location, first: FirstDifference, replayed: Replayed, run: Tra
     phase = "optimizer" if op["phase"] == AFTER else op["phase"]
     found["cause"], found["step"] = "RNG state" if op["draws"] else phase, step
     found["sentence"] = sentence_of(
-        op, step=step, fired=len(same), repeats=found["repeats"], run=run
+        op, step=step, fired=len(same), repeats=found["repeats"], run=run, departed=departed
     )
     if len(fired) > len(same):
         others = plural(len(fired) - len(same), "other")

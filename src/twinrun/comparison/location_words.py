@@ -3,7 +3,7 @@
 Does without torch.
 """
 
-from twinrun.comparison.advice import remedy_of
+from twinrun.comparison.advice import UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
 from twinrun.comparison.ulps import MOST_ULP
@@ -24,8 +24,19 @@ UNTRACED = f"{OUTSIDE}, another thread"
 AT_RESUMPTION = "What a checkpoint does not hold may be the cause of what differs behind it."
 
 
-def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Training) -> str:
-    """Say which operation made the runs diverge, how far, how often, and what to do."""
+def sentence_of(
+    op: Operation, *, step: int, fired: int, repeats: int, run: Training, departed: str | None
+) -> str:
+    """Say which operation made the runs diverge, how far, how often, and what to do.
+
+    Args:
+        op: the operation.
+        step: that was done again.
+        fired: in how many repeats.
+        repeats: how many there were.
+        run: of the training.
+        departed: how the runs departed from `deterministic`; None if they did not.
+    """
     name = f"{_name(op, run)},"
     how_often = f"in {fired} of {repeats} repeats of step {count(step)}"
     if op["differs_in"] == "operations":
@@ -51,11 +62,13 @@ def sentence_of(op: Operation, *, step: int, fired: int, repeats: int, run: Trai
             f"another one of the tensors that the step starts with (a weight, a buffer, a part of "
             f"the batch), or one from outside of what is traced ({UNTRACED})."
         )
+    if op["differs_in"] == "unwritten":
+        return f"{name} read memory that nobody had written {how_often}: {UNWRITTEN_ADVICE}."
     if op["draws"]:
         return (
             f"{name} drew other random numbers {how_often}: seed its generator from the run's seed."
         )
-    remedy = remedy_of(op["op"], deterministic=run.variant.deterministic)
+    remedy = remedy_of(op["op"], deterministic=run.variant.deterministic, departed=departed)
     return f"{name} gave other values from equal inputs {how_often}{_size(op)}; {remedy}."
 
 
@@ -70,8 +83,8 @@ def sentence_without(first: FirstDifference, replayed: Replayed, run: Training) 
             unseen = f", a step that was not traced, from {count(first['since'])} on"
         found = (
             f"Step {count(step)}, done {repeats} times from its start, gave {same} every time: the "
-            f"cause lies outside of the replayed step (a schedule, a callback, something between "
-            f"steps{unseen}), or it is a race that did not happen again."
+            f"cause lies outside of the replayed step (a schedule, a callback, a value that the "
+            f"module keeps in an attribute{unseen}), or it is a race that did not happen again."
         )
     elif replayed["beyond_the_pair"]:
         found = (

@@ -163,7 +163,7 @@ class Slice:
             for maker, position in self._makers(region, index)
         ]
         if any(flow.is_allocation for flow, _ in makers):
-            return DifferenceOrigin(index=index, differs_in="outputs")  # it reads what nobody wrote
+            return DifferenceOrigin(index=index, differs_in="unwritten")
         # An operation gave the very same in both processes: the record's read another tensor.
         if any(flow.writes[position].content == use.content for flow, position in makers):
             return chosen

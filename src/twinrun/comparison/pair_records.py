@@ -35,6 +35,7 @@ Quantity = Literal[
 # The class of its cause.
 Cause = Literal[
     "initial weights",
+    "between steps",
     "RNG state",
     "data order",
     "data content",
@@ -161,19 +162,18 @@ class Comparison(TypedDict):
     not_fingerprinted: list[str]
     """Classes of objects in the batches that could not be looked into, and so not compared."""
     not_compared: list[str]
-    """Tensors that a run may have trained and that are no parameters, and so not compared."""
+    """Tensors that a run may have trained and that are no parameters: not compared."""
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
     traced: NotRequired[str]
     """Which steps were traced, in a clause; absent where all were."""
     same_as_seeds: list[int]
-    """Other seeds of which a run ends in the same parameters and buffers: the seed decides
-    nothing."""
+    """Other seeds of which a run ends in the same weights: the seed decides nothing."""
     runs: list[str]
     """Folders of the runs, the first first."""
 
 
-DiffersIn: TypeAlias = Literal["outputs", "inputs", "tensors", "operations"]
+DiffersIn: TypeAlias = Literal["outputs", "inputs", "tensors", "operations", "unwritten"]
 
 
 class Operation(TypedDict):
@@ -197,7 +197,7 @@ class Operation(TypedDict):
     """Whether it drew other random numbers."""
     differs_in: DiffersIn
     """`outputs` of equal inputs, `inputs` that no operation before it made, other `tensors` of
-    those that both processes have, or other operations."""
+    those that both processes have, memory that is `unwritten`, or other operations."""
     numbers: NotRequired[list[str]]
     """An argument that is no tensor, as it was in each process; absent where none differs."""
     elements: NotRequired[int]

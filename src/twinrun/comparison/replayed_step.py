@@ -88,6 +88,9 @@ class Replayer(pl.Callback):
 
         @functools.wraps(step)  # Lightning passes what the step's signature asks for
         def saved_step(batch: object, *index: object) -> object:
+            # Of a closure that an optimizer calls several times, behind its last backward pass.
+            if pl_module.automatic_optimization:
+                self._set_phase("forward")
             return step(batch, *([start["batch_idx"]] if index else []))
 
         # An instance's own attribute: the class stays as it is.

@@ -25,7 +25,7 @@ from twinrun.errors import TwinrunError, sentence_of
 from twinrun.process import messages
 from twinrun.process.import_record import record_imports
 from twinrun.process.machine_faults import is_machine_fault
-from twinrun.process.messages import FailureMessage, Message, ProgressMessage
+from twinrun.process.messages import DoneMessage, FailureMessage, Message, ProgressMessage
 from twinrun.process.parent import STARTED_BY, end_with_parent
 
 # What torch.distributed says where another worker has gone, by its backends: gloo's and NCCL's
@@ -101,6 +101,7 @@ def _work(function: str) -> NoReturn:
             is_machine_fault=is_machine_fault(error),
         )
         sys.exit(1)
+    _send(DoneMessage())
     sys.exit(0)
 
 

@@ -23,7 +23,11 @@ class FailureMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Whether the machine failed, not what was computed; see `machine_faults`."""
 
 
-Message = ProgressMessage | FailureMessage
+class DoneMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """That what was called has come to its end."""
+
+
+Message = ProgressMessage | FailureMessage | DoneMessage
 
 
 def written(message: Message) -> bytes:

@@ -24,7 +24,7 @@ from twinrun.errors import JobError, TwinrunError
 from twinrun.process import messages
 from twinrun.process.job import note, say
 from twinrun.process.machine import SET_BY_US
-from twinrun.process.messages import FailureMessage, ProgressMessage
+from twinrun.process.messages import DoneMessage, FailureMessage, ProgressMessage
 from twinrun.process.parent import STARTED_BY, this_process
 
 POLL_SECONDS = 0.1
@@ -73,7 +73,8 @@ class WorkerProcess:
             raise AssertionError("both were asked for as pipes")
         self.process, self.output = process, process.stdout
         self.errors: list[FailureMessage] = []
-        self.was_killed = False
+        self.was_killed = self._is_at_end = False
+        self.is_done = False
         self._unread = b""
         with contextlib.suppress(BrokenPipeError):  # it died early; its exit code says more
             process.stdin.write(json.dumps(msgspec.to_builtins(arguments)).encode())
@@ -85,7 +86,11 @@ class WorkerProcess:
 
     def has_failed(self) -> bool:
         """Say whether it sent an error or ended with one."""
-        return bool(self.errors) or self.process.poll() not in (None, 0)
+        return bool(self.errors) or self.process.poll() not in (None, 0) or self.has_left()
+
+    def has_left(self) -> bool:
+        """Say whether it ended as if all were well, and is not done (`os._exit(0)`)."""
+        return self._is_at_end and self.process.poll() == 0 and not self.is_done
 
     def read(self) -> bool:
         """Take what it has said; False when there is no more."""
@@ -96,8 +101,11 @@ class WorkerProcess:
             if isinstance(message, ProgressMessage):
                 say(message.text)
                 note(message.text)
+            elif isinstance(message, DoneMessage):
+                self.is_done = True
             else:
                 self.errors.append(message)
+        self._is_at_end = not data
         return bool(data)
 
     def read_rest(self) -> None:
@@ -106,6 +114,7 @@ class WorkerProcess:
         with contextlib.suppress(BlockingIOError):
             while self.read():
                 pass
+        self._is_at_end = True
 
     def kill(self) -> None:
         """End it, if it still runs, and in any case what it has started."""
@@ -208,7 +217,7 @@ def failure_of(function: str, workers: Sequence[WorkerProcess]) -> TwinrunError 
     dead = [
         rank
         for rank, worker in enumerate(workers)
-        if worker.process.returncode and not worker.was_killed
+        if (worker.process.returncode or worker.has_left()) and not worker.was_killed
         # srun speaks for all: that one was killed, though the others have said that it is gone.
         if not worker.errors or worker.process.returncode > SIGNALLED
     ]
@@ -233,6 +242,7 @@ def _death(function: str, rank: int, workers: Sequence[WorkerProcess]) -> str:
     who = function if len(workers) == 1 else f"worker {rank + 1} of {len(workers)} of {function}"
     ended_by = _signal_of(workers[rank])
     if ended_by is None:
-        return f"{who} ended with exit code {workers[rank].process.returncode}"
+        too_early = "" if workers[rank].process.returncode else " before it was done (os._exit?)"
+        return f"{who} ended with exit code {workers[rank].process.returncode}{too_early}"
     why = ", as the system does when memory runs out" if ended_by == signal.SIGKILL else ""
     return f"{who} was ended by {ended_by.name}{why}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, remedy_of
+from twinrun.comparison.advice import ADVICE, SETTINGS_ADVICE, UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.conditions import is_behind_resumption, resumptions
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Operation
@@ -21,6 +21,8 @@ from twinrun.verdicts.rows import VerdictRow
 OF_A_CHANGE: Mapping[Cause, str] = {
     "initial weights": "the setting decides the initial weights: look at what draws them in "
     "`__init__`, `setup` or `configure_model`",
+    "between steps": "weights or buffers change between steps under this setting: look for a hook "
+    "or a callback that changes them",
     "RNG state": "other random numbers are drawn under this setting: look for a callback, a loader "
     "or a layer that draws from the global generators, and give it one of its own",
     "data order": "the batches come in another order: look at the sampler, and at the source of "
@@ -44,9 +46,16 @@ OF_PARTS = (
     "a mini-batch is computed in parts, for which batch normalisation, dropout and a loss that is "
     "no mean over the samples give something else"
 )
+# Where the step was done again, and no operation was found.
+REPLAYED = "no operation of that step was seen to do it, done again"
+BESIDE = (
+    ": look outside of the step (a schedule, a callback, a value that the module keeps in an "
+    "attribute), and at what is not torch's in it (a clock, a set, NumPy, another thread)"
+)
 # Causes that lie in what a training is given, and so in its own code.
 OWN_CODE: tuple[Cause, ...] = (
     *("data content", "data order", "data order or content", "RNG state", "initial weights"),
+    "between steps",
 )
 
 
@@ -75,7 +84,14 @@ def _origin(results: Results, row: VerdictRow) -> Iterator[Sentence]:
     firsts = [(f, p) for p in pairs_of(results, row) if (f := p["first_difference"]) is not None]
     if firsts:
         first, pair = min(firsts, key=lambda found: found[0]["step"])
-        says = f"the runs of {row['variant']} diverge {clause_of(first)}: {look_at(first)}"
+        says = f"the runs of {row['variant']} diverge {clause_of(first)}: "
+        again = [
+            found["repeats"]
+            for found in results.locations
+            if (found["study"], found["workload"], found["variant"]) == names
+            and found["seed"] == pair["seed"]
+        ]
+        says += f"{REPLAYED} {plural(again[0], 'time')}{BESIDE}" if any(again) else look_at(first)
         if is_behind_resumption(pair):
             resumed = listed(resumptions(pair))
             says += f"; it may also be what a checkpoint does not hold: {resumed}"
@@ -90,6 +106,8 @@ def look_at(first: FirstDifference) -> str:
 def _operation(op: Operation, variant: str, *, is_strict: bool) -> str:
     where = f" at {op['source']}" if op["source"] else f" in {op['module']}" if op["module"] else ""
     says = f"the runs of {variant} diverge at `{op['op']}`{where} ({op['phase']})"
+    if op["differs_in"] == "unwritten":
+        return f"{says}, which reads memory that nobody has written: {UNWRITTEN_ADVICE}"
     if op["draws"]:
         return f"{says}, which draws other random numbers: seed its generator from the run's seed"
     if op["differs_in"] == "operations":

@@ -8,6 +8,7 @@ from twinrun.formatting import measure, plural
 from twinrun.report.measured_sizes import measured
 from twinrun.report.results import ReportedComparison, Results
 from twinrun.report.sentence import Sentence, listed, sentence, setting
+from twinrun.report.why_mended import doubt_of
 from twinrun.timing.ratio_words import interval_of_time, meaning
 from twinrun.verdicts.rows import VerdictRow
 
@@ -115,14 +116,24 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
     )
     how, cost = _how_much(results, mended.row), _cost(results, first, mended)
     cost = f"; {cost}" if cost else ""
-    if otherwise == {"deterministic": True}:
-        what = f"{listed(first.differing)} do" if first.is_equal else "training does"
-        says = f"{what} not repeat under {first.name}; {MENDED}{how}{cost}"
+    is_determinism = otherwise == {"deterministic": True}
+    doubt = doubt_of(
+        results,
+        first.row["workload"],
+        pairs=pairs_of(results, first.row),
+        variants=(first.name, mended.name),
+        is_determinism=is_determinism,
+    )
+    if is_determinism:
+        what, do = (listed(first.differing), "do") if first.is_equal else ("training", "does")
+        says = f"{what} {do} not repeat under {first.name}"
+        says += f", and {do} under {mended.name}" if doubt else f"; {MENDED}"
+        says += f"{how}{cost}"
     else:
         settings = ", ".join(setting(key, value) for key, value in otherwise.items())
         settings = f" ({settings})" if settings else ""
         says = f"{REPEATS} under {mended.name}{settings}{how}, and not under {first.name}{cost}"
-    return 0, sentence(mended.row, says)
+    return 0, sentence(mended.row, f"{says}; but {doubt}" if doubt else says)
 
 
 def _set_otherwise(results: Results, broken: str, whole: str) -> dict[str, object]:

@@ -185,7 +185,9 @@ class WhatHappened(pl.Callback):
             if after[name] != before[name]
         ]
         self.departures += [
-            _departure(name, f"was {value} for a part of the training, and {before[name]} for the rest")
+            _departure(
+                name, f"was {value} for a part of the training, and {before[name]} for the rest"
+            )
             for name, value in self._switched.found.items()
             if after[name] == before[name]
         ]
