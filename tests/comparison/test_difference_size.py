@@ -100,7 +100,7 @@ def moved():
     ("planted", "cause"),
     [
         ((0, "initial", "encoder.bias"), "initial weights"),
-        ((2, "before", None), "initial weights"),
+        ((2, "before", None), "between steps"),
         ((2, "random", "numpy"), "RNG state"),
         ((2, "random_after", "torch"), "RNG state"),
         ((2, "batch", None), "data content"),

@@ -15,8 +15,8 @@ from twinrun.comparison.tables import INITIAL, QUANTITIES
 
 # What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
-    ("before", None, "parameters before the step", "initial weights"),
-    ("buffers_before", None, "buffers before the step", "initial weights"),
+    ("before", None, "parameters before the step", "between steps"),
+    ("buffers_before", None, "buffers before the step", "between steps"),
     ("random", "numpy", "RNG states", "RNG state"),
     ("batch", None, "content of the batch", "data content"),
     ("random_after", "torch", "RNG states after the step", "RNG state"),

@@ -240,13 +240,18 @@ def test_what_no_operation_decides_is_not_replayed(
     ],
 )
 def test_the_sentence_says_what_to_do(changes, sentence):
-    assert sentence_of(OP | changes, step=1, fired=3, repeats=20, run=TRAINING) == sentence
+    assert (
+        sentence_of(OP | changes, step=1, fired=3, repeats=20, run=TRAINING, departed=None)
+        == sentence
+    )
 
 
 @pytest.mark.parametrize(("ulp", "words"), [(999_999, " by up to 999,999 ULP"), (1_000_000, "")])
 def test_a_million_ulp_and_more_say_nothing_and_are_left_out(ulp, words):
     """Red before: "by up to 1.00×10⁶ ULP", which verdicts and tables leave out."""
-    said = sentence_of(OP | {"max_ulp": ulp}, step=1, fired=3, repeats=20, run=TRAINING)
+    said = sentence_of(
+        OP | {"max_ulp": ulp}, step=1, fired=3, repeats=20, run=TRAINING, departed=None
+    )
     assert f"4,464 of 32,000 elements{words}; " in said
 
 
@@ -303,9 +308,9 @@ def test_a_cause_outside_of_the_step_may_lie_in_one_that_was_not_traced():
     replayed = {"step": 20, "repeats": 2, "quantity": "loss", "differed": 0, "beyond_the_pair": 0}
     replayed |= {"firsts": [None, None], "elsewhere": [None, None], "operations": []}
     first = FIRST | {"quantity": "loss", "tensor": None, "step": 20}
-    assert "between steps), or it is a race" in sentence_without(first, replayed, TRAINING)
+    assert "keeps in an attribute), or it is a race" in sentence_without(first, replayed, TRAINING)
     found = sentence_without(first | {"since": 11}, replayed, TRAINING)
-    assert "something between steps, a step that was not traced, from 11 on), or it" in found
+    assert "keeps in an attribute, a step that was not traced, from 11 on), or it" in found
 
 
 def test_the_remedies_are_of_operations_that_torch_has():
@@ -317,3 +322,7 @@ def test_the_remedies_are_of_operations_that_torch_has():
     assert "it was asked for" in remedy_of("aten::index_put", deterministic=True)
     assert "no reproducible" in remedy_of("aten::histc", deterministic=False)
     assert "no remedy" in remedy_of("aten::add", deterministic=False)
+    # Red before: "it was asked for: report it", of a module that switches it off.
+    off = "deterministic is False, where the variant says True"
+    said = remedy_of("aten::index_put", deterministic=True, departed=off)
+    assert said.endswith(f"which was not in effect: {off}")

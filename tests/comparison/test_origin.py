@@ -43,8 +43,8 @@ def seldom(*case):
     [
         ("Backward", "gradients", "backward", "aten::mul"),
         ("Forward", "loss", "forward", "aten::mul"),
-        # Red before: in the backward pass.
-        ("SecondEvaluation", "buffers", "forward", "aten::mul"),
+        # Red before: in the optimizer step.
+        ("SecondEvaluation", "loss", "forward", "aten::mul"),
         seldom("Transferred", "loss", "forward", "aten::mul"),
         seldom("BeforeNorm", "buffers", "forward", "aten::mul"),
         ("OptimizerStep", "parameters", "optimizer", "aten::add_"),

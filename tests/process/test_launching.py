@@ -342,5 +342,5 @@ def test_what_snakemake_sets_by_a_jobs_threads_is_the_variants():
 
 def test_a_worker_that_leaves_ends_the_others():
     """Red before: the other one waited, for what a backend allows."""
-    with pytest.raises(JobError, match="worker 2 of 2 .* ended with exit code 0 before it was"):
+    with pytest.raises(JobError, match=r"worker 2 of 2 .* ended with exit code 0 before it was"):
         launch("test_launching:leave_company", {"folder": ""}, {}, workers=2)

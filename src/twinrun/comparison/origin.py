@@ -10,6 +10,7 @@ What goes through Python can be followed only where a number comes back as it wa
 elsewhere the operation that is given another number is the origin.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -148,8 +149,15 @@ class Slice:
         # Beside inputs that differ, too: the learning rate beside gradients.
         if any(not self._readers(pair, index) for pair in step.numbers):
             return DifferenceOrigin(index=index, differs_in="inputs", is_number=True)
-        is_handed_on = reads or step.numbers
-        return None if is_handed_on else DifferenceOrigin(index=index, differs_in="outputs")
+        if reads or step.numbers:  # it handed them on
+            return None
+        # What nobody wrote has one fingerprint, whatever lies there.
+        is_unwritten = any(map(self._is_unwritten, step.flow.reads, itertools.repeat(index)))
+        return DifferenceOrigin(index=index, differs_in="unwritten" if is_unwritten else "outputs")
+
+    def _is_unwritten(self, use: Use, before: int) -> bool:
+        makers = (maker for region in use.regions for maker, _ in self._makers(region, before))
+        return any(self._steps[maker].flow.is_allocation for maker in makers)
 
     def _entry(self, index: int, use: Use) -> DifferenceOrigin:
         """Return how an operation came by something that no operation made differ."""
@@ -162,7 +170,7 @@ class Slice:
             for region in use.regions
             for maker, position in self._makers(region, index)
         ]
-        if any(flow.is_allocation for flow, _ in makers):
+        if self._is_unwritten(use, index):
             return DifferenceOrigin(index=index, differs_in="unwritten")
         # An operation gave the very same in both processes: the record's read another tensor.
         if any(flow.writes[position].content == use.content for flow, position in makers):
