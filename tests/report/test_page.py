@@ -370,6 +370,35 @@ class TestMissingParts:
             assert f"{workload}: data not identified." in page.text
         assert "on test data" not in page.text
 
+    def test_a_metric_may_have_any_name(self, own_example):
+        """Red before: it gave the columns their names, and was gone."""
+        for path in files_of(own_example, "run.json"):
+            edit(path, lambda run: run.update(metrics={"variant": 1.0}))
+        source = Page(own_example.report()).source
+        assert re.search(r"<th scope=.row.>variant</th><td class=.number.>1(\.0+)?</td>", source)
+        heads = '<th scope="col" class="number">nondeterministic</th>'
+        assert f'<th scope="col">Metric</th>{heads}' in source
+
+    def test_pairs_that_begin_otherwise_differ_at_no_step(self, own_example):
+        """Red before: "They diverged at step 0 of 95 (epoch 0)", and "0 of 64 parameters"."""
+        first = {"repeat": 2, "epoch": 0, "step": 0, "quantity": "initial buffers"}
+        first |= {"tensor": "norm.mean", "cause": "initial weights"}
+
+        def begin_otherwise(seeds):
+            for seed in seeds:
+                seed["first_difference"] = {**seed["first_difference"], **first}
+                seed["parameters"] |= {"tensors_differing": 0, "elements_differing": 0}
+                seed["buffers"] |= {"elements": 64, "elements_differing": 3}
+
+        named = "comparisons/reproducibility/denoiser/nondeterministic.json"
+        (path,) = files_of(own_example, named)
+        edit(path, begin_otherwise)
+        text = Page(own_example.report()).text
+        assert "3 of 64 numbers in buffers, and no parameter." in text
+        assert "They diverged before the first step: the initial buffers of norm.mean" in text
+        assert "diverges before the first step" in text
+        assert "at step 0" not in text
+
     def test_runs_of_other_environments_and_other_data_are_told(self, own_example):
         path = files_of(own_example, "run.json")[0]
 

@@ -3,6 +3,8 @@
 Does without torch.
 """
 
+import re
+
 from twinrun.comparison.advice import UNWRITTEN_ADVICE, remedy_of
 from twinrun.comparison.difference_words import clause_of
 from twinrun.comparison.pair_records import FirstDifference, Operation, Replayed
@@ -130,7 +132,10 @@ def _name(op: Operation, run: Training) -> str:
 def _is_short(op: Operation) -> bool:
     if "numbers" not in op:
         return False
-    return len(op["numbers"]) == 2 and all(len(number) <= 40 for number in op["numbers"])
+    # Of a tensor of many elements its fingerprint stands there.
+    are_values = all(re.fullmatch("[0-9a-f]{16}", number) is None for number in op["numbers"])
+    is_pair = len(op["numbers"]) == 2 and are_values
+    return is_pair and all(len(number) <= 40 for number in op["numbers"])
 
 
 def _size(op: Operation) -> str:

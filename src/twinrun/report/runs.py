@@ -161,19 +161,15 @@ def without_dataset(results: Results) -> list[str]:
 def metrics(results: Results, study: str, workload: str) -> list[dict[str, object]]:
     """Return the range of each metric of the tested networks, a row a metric, by variant."""
     runs = results.runs_of_study(study, workload)
-    table = pd.DataFrame(
-        [
-            # What a network that is NaN is right in, it is right in by chance.
-            {"variant": run["variant"], **({} if run["no_result"] else run["metrics"])}
-            for run in runs
-        ]
-    )
-    # The column of the variant alone: nothing was logged on test data.
-    if table.empty or len(table.columns) == 1:
+    # What a network that is NaN is right in, it is right in by chance.
+    measured = [{} if run["no_result"] else run["metrics"] for run in runs]
+    # The variants are no column: a metric may have any name.
+    table = pd.DataFrame(measured, index=[run["variant"] for run in runs])
+    if table.empty:
         return []
     # In the order of the config, in which the baseline is first.
-    ranges = table.groupby("variant", sort=False).agg(["min", "max"])
+    ranges = table.groupby(level=0, sort=False).agg(["min", "max"])
     return [
         {"name": name, "ranges": {v: tuple(ranges.loc[v, name]) for v in ranges.index}}
-        for name in table.columns[1:]
+        for name in table.columns
     ]
