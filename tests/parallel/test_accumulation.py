@@ -9,7 +9,8 @@ from example_trainings import VARIANT
 from pytorch_lightning.plugins.environments import LightningEnvironment
 from small import OneLoader, Points, Small
 from torch.utils.data import DataLoader
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, SumMetric
+from torchmetrics.aggregation import RunningMean
 from tracing import rows_of
 
 from twinrun.config.definitions import TrainerArguments, Variant
@@ -515,6 +516,16 @@ class WritesOnce(Small):
         return super().training_step(batch, batch_idx)
 
 
+class EverySecondCall(Target):
+    """Counts its calls in Python and moves its average at every second one, as DQN does."""
+
+    def training_step(self, batch, batch_idx):
+        self.count = getattr(self, "count", 0) + 1
+        if self.count % 2 == 0:
+            self.move()
+        return super().training_step(batch, batch_idx)
+
+
 class BeforeBackward(Target):
     """Moves the average ahead of each backward pass."""
 
@@ -545,6 +556,8 @@ def test_hooks_of_zero_grad_come_when_all_of_the_mini_batch_has_been_computed(ki
         (Averaged, "calls"),  # the average moves in a hook of the mini-batch
         (BeforeZeroGrad, "calls"),
         (BeforeBackward, "average.weight, calls"),
+        # Red before: of two micro-batches the last one was not looked at.
+        (EverySecondCall, "average.weight, calls"),
         (WritesOnce, "calls, named, raw, value"),
     ],
 )
@@ -715,6 +728,70 @@ class ReadsCounters(Small):
 class ReadsTotal(pl.Callback):
     def on_train_batch_end(self, trainer, *_):
         self.batch_idx = trainer.fit_loop.total_batch_idx
+
+
+class ByHandOfTheTrainer(Small):
+    """Asks the Trainer how many batches make an update."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.logged = outputs["loss"] * self.trainer.accumulate_grad_batches
+
+
+def clamp(tensor):
+    tensor.grad.clamp_(-0.1, 0.1)
+
+
+class Clamps(Small):
+    """Clamps gradients in hooks, each of another kind."""
+
+    def __init__(self):
+        super().__init__()
+        weight, bias = self.hidden.parameters()
+        weight.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+        bias.register_post_accumulate_grad_hook(clamp)
+
+
+class Aggregates(Small):
+    """Has torchmetrics add up its losses."""
+
+    def __init__(self):
+        super().__init__()
+        self.sum, self.running, self.mean = SumMetric(), RunningMean(3), MeanMetric()
+        self.weighed = MeanMetric()
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.sum.update(loss)
+        self.running.update(loss)
+        self.mean.update(loss)
+        self.weighed.update(loss, len(batch[0]))
+        self.log("mean", self.mean, on_step=False, on_epoch=True)
+        self.log("weighed", self.weighed, on_step=False, on_epoch=True)
+        self.log("sum", self.sum, on_step=False, on_epoch=True)
+        self.log("running", self.running, on_step=False, on_epoch=True)
+        return loss
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (ByHandOfTheTrainer, "where ByHandOfTheTrainer reads accumulate_grad_batches"),
+        (
+            Clamps,
+            "has hooks of gradients (hidden.weight, hidden.bias) see those of each micro-batch",
+        ),
+        (
+            Aggregates,
+            "join what it is given of each micro-batch (logged as mean, running, sum): what",
+        ),
+    ],
+)
+def test_what_sees_micro_batches_is_named(module, said):
+    """Red before: nothing was said, and weights or logged values were others."""
+    module, *_ = trained(2, module())
+    happened = WhatHappened(Variant(**VARIANT), TrainerArguments())
+    happened.on_train_end(module.trainer, module)
+    assert any(said in found["sentence"] for found in happened.departures if is_in_part(found))
 
 
 def test_who_reads_what_counts_micro_batches_is_named():

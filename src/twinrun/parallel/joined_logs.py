@@ -21,6 +21,7 @@ from torchmetrics import Metric
 
 from twinrun.errors import TwinrunError
 from twinrun.parallel.logged_sizes import LoggedSizes
+from twinrun.parallel.seen_of_parts import Aggregated
 from twinrun.parallel.workers import Workers
 
 # How a value is joined: a step's mean here, all else by Lightning, and metrics by torchmetrics.
@@ -78,6 +79,8 @@ class JoinedLogs:
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self.sizes = LoggedSizes()
         """What every worker has seen of each `batch_size`, the same at all."""
+        self.aggregated = Aggregated()
+        """The metrics of torchmetrics that join numbers of a step."""
 
     # A module may compile the step that logs.
     @torch.compiler.disable
@@ -93,6 +96,8 @@ class JoinedLogs:
             value, dtype = value if keeps else value.detach().clone(), value.dtype
         if in_step:
             size = self._workers.shard
+            if isinstance(value, Metric):
+                self.aggregated.note(name, value)
         note = Note(
             hook=self._module._current_fx_name,
             name=name,

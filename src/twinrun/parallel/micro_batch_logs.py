@@ -18,6 +18,7 @@ from torchmetrics import Metric
 from twinrun.parallel.log_arguments import log_arguments
 from twinrun.parallel.logged_sizes import LoggedSizes
 from twinrun.parallel.micro_batches import MicroBatches
+from twinrun.parallel.seen_of_parts import Aggregated
 
 # Hooks that are called for each micro-batch, of those in which Lightning allows to log.
 EACH = ("training_step", "on_before_backward", "backward")
@@ -59,6 +60,8 @@ class MicroBatchLogs:
         self._noted: dict[tuple[str, str, int], _Noted] = {}
         self._seen: list[tuple[str, str, int]] = []
         self._of_parts: set[str] = set()
+        self.aggregated = Aggregated()
+        """The metrics of torchmetrics that join numbers."""
         module.log = self._note
 
     @property
@@ -105,6 +108,7 @@ class MicroBatchLogs:
         of = _Noted(name=name, options=options, is_number=is_number)
         noted = self._noted.setdefault(key, of)
         if is_metric:
+            self.aggregated.note(name, value)
             if options.get("on_step") is not False and value._forward_cache is not None:
                 self._of_parts.add(name)
         else:  # a copy, as of now: a step may change the tensor later
@@ -125,6 +129,12 @@ class MicroBatchLogs:
         weights, size = self._sizes.weights(key, given, [*noted.shards, *[0] * others])
         joined = _joined(noted, weights[: len(noted.shards)])
         self._log(noted.name, joined, **{**noted.options, "batch_size": size})
+
+
+def aggregated_by(module: pl.LightningModule) -> set[str]:
+    """Name the metrics of torchmetrics that join numbers of each micro-batch."""
+    logs = getattr(module.log, "__self__", None)
+    return logs.aggregated.names if isinstance(logs, MicroBatchLogs) else set()
 
 
 def logged_of_parts(module: pl.LightningModule) -> list[str]:

@@ -42,9 +42,13 @@ class MovedTensors:
         # Lightning reads the signature of `training_step` to choose what it hands over.
         @functools.wraps(step)
         def training_step(*arguments: object, **options: object) -> STEP_OUTPUT:
-            if module._current_fx_name == "training_step":  # a module may evaluate by it
+            is_own = module._current_fx_name == "training_step"  # a module may evaluate by it
+            if is_own:
                 self._look()
-            return step(*arguments, **options)
+            outputs = step(*arguments, **options)
+            if is_own and self._made[0].is_last:
+                self._end_of_last()
+            return outputs
 
         module.training_step = training_step
 
@@ -66,7 +70,17 @@ class MovedTensors:
         steps, self._steps = self._steps, self._module.trainer.global_step
         if self._made[0].part != 0 and self._before is not None and steps == self._steps:
             self._end(self._before)
-        self._before = None if self._made[0].is_last else self._begin()
+        is_whole = self._made[0].is_last and self._made[0].part == 0
+        self._before = None if is_whole else self._begin()
+
+    def _end_of_last(self) -> None:
+        """Compare with where the last micro-batch began, before what moves once comes.
+
+        What counts its calls, to move at every second one, may move in the last ones alone.
+        """
+        if self._before is not None:
+            self._end(self._before)
+            self._before = None
 
     def _begin(self) -> _Seen:
         if self._made[0].part == 0:

@@ -2,6 +2,8 @@
 
 import pytorch_lightning as pl
 
+from twinrun.parallel.counters_read import divided_by_devices
+from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.whole_steps import WholeSteps
 from twinrun.run_records import Departure
@@ -15,6 +17,11 @@ def of_parts(trainer: pl.Trainer, module: pl.LightningModule) -> list[Departure]
             found += [("accumulate", sentence) for sentence in each.not_of_whole(module)]
         elif isinstance(each, WholeBatch):
             found.append(("devices", each.logs.sizes.sentence("devices")))
+            seen = seen_of_parts(
+                module, each.logs.aggregated.names, setting="devices", part="shard"
+            )
+            found += [("devices", sentence) for sentence in seen]
+            found += [("devices", each_read) for each_read in divided_by_devices(trainer, module)]
     return [
         {"setting": setting, "sentence": sentence, "in_part": True}
         for setting, sentence in found

@@ -8,9 +8,10 @@ import torch
 
 from twinrun.parallel.counters_read import counters_read
 from twinrun.parallel.logged_sizes import LoggedSizes
-from twinrun.parallel.micro_batch_logs import logged_of_parts
+from twinrun.parallel.micro_batch_logs import aggregated_by, logged_of_parts
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.moved_tensors import MovedTensors
+from twinrun.parallel.seen_of_parts import seen_of_parts
 from twinrun.returned_loss import loss_of
 from twinrun.trace.step_tracer import Tracer
 
@@ -72,6 +73,8 @@ class WholeSteps(Tracer):
                 "in part, accumulate trains on parts of mini-batches: of some micro-batches "
                 "training_step gives no loss, of others of the same mini-batch it does"
             )
+        aggregated = aggregated_by(module)
+        yield from seen_of_parts(module, aggregated, setting="accumulate", part="micro-batch")
         for sentence in (self._moved.sentence, self._sizes.sentence("accumulate")):
             if sentence is not None:
                 yield sentence
