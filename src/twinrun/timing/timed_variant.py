@@ -30,8 +30,7 @@ from twinrun.timing.fit import Fit
 from twinrun.timing.initial_state import MOST_BATCHES, InitialState
 from twinrun.timing.summary import SwitchesHad
 from twinrun.timing.trainer_loop import TrainerLoop
-from twinrun.training.switched import switches
-from twinrun.training.what_happened import departures_of_switches
+from twinrun.training.switched import departures_of_switches, switches
 
 WARM_UP_CALLS = 2  # after those that compile or allocate
 

@@ -8,12 +8,19 @@ the end of a step.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
+from twinrun.config.definitions import Variant
 from twinrun.process.determinism import fp32_precisions, matmul_precision
 from twinrun.process.environment import Switches
+from twinrun.run_records import Departure
+
+ONLY_WARNS = (
+    "is set with warn_only=True by the module: an operation without a reproducible algorithm "
+    "warns, and is done all the same"
+)
 
 # Where they are looked up when they are called. torch.use_deterministic_algorithms and its brothers
 # call the second, by whatever name they are called.
@@ -40,6 +47,32 @@ def _fp32_precisions() -> str:
     """Name the switches that replace the precision of products, where they are set."""
     found = fp32_precisions().items()
     return ", ".join(f"{name}={value}" for name, value in found if value != "none")
+
+
+def departure(setting: str, what: str) -> Departure:
+    """Say of a setting how a training departs from it."""
+    return {"setting": setting, "sentence": f"{setting} {what}"}
+
+
+def departures_of_switches(
+    actual: Mapping[str, object] | Switches, variant: Variant
+) -> list[Departure]:
+    """Return each of torch's switches that is not as the variant says."""
+    found = other_than_asked({**actual}, variant, ("threads", "deterministic"))
+    if variant.deterministic and actual["deterministic"] and actual["warn_only"]:
+        found.append(departure("deterministic", ONLY_WARNS))
+    return found
+
+
+def other_than_asked(
+    actual: Mapping[str, object], variant: Variant, names: Sequence[str]
+) -> list[Departure]:
+    """Return each of these settings that is not as the variant says."""
+    return [
+        departure(name, f"is {actual[name]}, where the variant says {getattr(variant, name)}")
+        for name in names
+        if actual[name] != getattr(variant, name)
+    ]
 
 
 class Switched:

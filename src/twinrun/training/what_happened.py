@@ -5,7 +5,6 @@ seed. A manifest that repeats the settings would not notice.
 """
 
 import os
-from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 import pytorch_lightning as pl
@@ -23,19 +22,20 @@ from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.parallel.micro_batches import MicroBatches
 from twinrun.parallel.not_of_whole import of_parts
 from twinrun.process.compiler_cache import cache_used
-from twinrun.process.environment import Actual, Switches
+from twinrun.process.environment import Actual
 from twinrun.process.imported_code import ImportedFile, imported_files
 from twinrun.process.machine import ARITHMETIC, NO_ARITHMETIC
 from twinrun.run_records import Departure
 from twinrun.trace.fingerprints import is_plain
-from twinrun.training.switched import Switched, switches
+from twinrun.training.switched import (
+    Switched,
+    departure,
+    departures_of_switches,
+    other_than_asked,
+    switches,
+)
 from twinrun.training.without_numbers import without_numbers
 from twinrun.training.write_run import tensors_of
-
-ONLY_WARNS = (
-    "is set with warn_only=True by the module: an operation without a reproducible algorithm "
-    "warns, and is done all the same"
-)
 
 
 class WhatHappened(pl.Callback):
@@ -180,12 +180,12 @@ class WhatHappened(pl.Callback):
             self.actual["optimizer"] = sorted(self._forms.found)
             self.actual["layout"] = sorted(self._layouts.found) + unseen
         self.departures += [
-            _departure(name, f"became {after[name]} in the training, from {before[name]}")
+            departure(name, f"became {after[name]} in the training, from {before[name]}")
             for name in before
             if after[name] != before[name]
         ]
         self.departures += [
-            _departure(
+            departure(
                 name, f"was {value} for a part of the training, and {before[name]} for the rest"
             )
             for name, value in self._switched.found.items()
@@ -232,55 +232,31 @@ def _attribute(loader: object, name: str) -> int | None:
     return getattr(getattr(loader, "_loader", loader), name, None)
 
 
-def _departure(setting: str, what: str) -> Departure:
-    return {"setting": setting, "sentence": f"{setting} {what}"}
-
-
 def _departures(actual: Actual, variant: Variant) -> list[Departure]:
     """Return each setting of the variant that the training does not have."""
     found = [
         *departures_of_switches(actual, variant),
-        *_other(actual, variant, ("precision", "devices", "accumulate")),
+        *other_than_asked(actual, variant, ("precision", "devices", "accumulate")),
     ]
     others = [n for n in actual["data_workers"] if n != variant.data_workers]
     if others:
         is_and_asked = f"is {others[0]}, where the variant says {variant.data_workers}"
-        found.append(_departure("data_workers", f"{is_and_asked}: the data module decides it"))
+        found.append(departure("data_workers", f"{is_and_asked}: the data module decides it"))
     kept = actual["persistent_workers"]
     if kept != variant.persistent_workers:
         is_and_asked = f"is {kept}, where the variant says {variant.persistent_workers}"
-        found.append(
-            _departure("persistent_workers", f"{is_and_asked}: the data module decides it")
-        )
+        found.append(departure("persistent_workers", f"{is_and_asked}: the data module decides it"))
     # torch names a GPU by its maker: cuda, mps, xpu.
     if (actual["accelerator"] == "cpu") != (variant.accelerator == "cpu"):
         is_and_asked = f"is {actual['accelerator']}, where the variant says {variant.accelerator}"
-        found.append(_departure("accelerator", is_and_asked))
+        found.append(departure("accelerator", is_and_asked))
     return found
-
-
-def departures_of_switches(
-    actual: Mapping[str, object] | Switches, variant: Variant
-) -> list[Departure]:
-    """Return each of torch's switches that is not as the variant says."""
-    found = _other({**actual}, variant, ("threads", "deterministic"))
-    if variant.deterministic and actual["deterministic"] and actual["warn_only"]:
-        found.append(_departure("deterministic", ONLY_WARNS))
-    return found
-
-
-def _other(actual: Mapping[str, object], variant: Variant, names: Sequence[str]) -> list[Departure]:
-    return [
-        _departure(name, f"is {actual[name]}, where the variant says {getattr(variant, name)}")
-        for name in names
-        if actual[name] != getattr(variant, name)
-    ]
 
 
 def _of_variables(variant: Variant) -> list[Departure]:
     """Return the variant's environment variables that the module has changed."""
     return [
-        _departure(
+        departure(
             "environment", f"has {name}={os.environ.get(name)}, where the variant says {value}"
         )
         for name, value in variant.environment.items()
