@@ -262,6 +262,24 @@ class ChangesLate(Regression):
         return super().training_step(batch, batch_idx)
 
 
+class Forgets(Regression):
+    """Has its optimizer begin anew in the third epoch."""
+
+    def on_train_epoch_start(self):
+        if self.current_epoch == 2:
+            self.trainer.optimizers[0].state.clear()
+
+
+def test_an_optimizer_that_forgets_between_epochs_begins_anew(tmp_path):
+    """Red before: refused, as if training_step itself had done it."""
+    with traced_only():
+        module, *_, speed = fitted(Forgets, POINTS, tmp_path, is_watched=False, compile="step")
+    plain, *_ = fitted(Forgets, POINTS, tmp_path)
+    assert speed.in_parts is None
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(module.state_dict()[name], value, rtol=1e-4, atol=1e-6)
+
+
 class BranchesLate(Regression):
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)["loss"]

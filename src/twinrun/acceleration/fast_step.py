@@ -111,6 +111,8 @@ class FastStep:
             if trained not in self._used:
                 return "plain"
             whole = self._make_whole(optimizer, trained)
+        if whole.lacks_state:
+            return "plain"
         self._whole = whole
         return "whole"
 

@@ -71,6 +71,7 @@ class WholeStep:
         # Tensors that stay, since a replay writes to the addresses that its capture saw.
         self._kept = [(p, torch.zeros_like(p) if p.grad is None else p.grad) for p in trained]
         self._update = Update(optimizer, trained, variant)
+        self._states = len(optimizer.state)
         self._logged = logged
         self.compiled: Compiled | None = None
         self._graph: CudaGraph[tuple[object, Logged]] | None = None
@@ -97,6 +98,11 @@ class WholeStep:
             and len(parameters) == len(self.parameters)
             and all([a is b for a, b in zip(parameters, self.parameters, strict=True)])  # noqa: C419
         )
+
+    @property
+    def lacks_state(self) -> bool:
+        """Whether some of the optimizer's state is gone, which a plain step makes anew."""
+        return len(self.optimizer.state) < self._states
 
     def __call__(self, batch: object, index: int) -> object:
         """Do a step and return what `training_step` returns, without its graph.
