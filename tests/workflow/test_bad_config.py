@@ -140,4 +140,7 @@ def test_a_variant_with_more_threads_than_cores_is_refused_not_clipped(project, 
     target = "results/runs/factorization/nondeterministic/seed1/repeat1/run.json"
     done = project.snakemake(target, config=demo_config, cores="1", check=1)
     assert "needs 2 threads but was given 1" in done.text
+    # Red before: by the job itself, behind all that came ahead of it.
+    assert "Rehearsing" not in done.text
+    assert "localrule" not in done.text
     assert not (project.directory / target).exists()

@@ -21,6 +21,7 @@ from twinrun.errors import TwinrunError
 from twinrun.process.environment import planned_identity
 from twinrun.process.gpus import count_gpus
 from twinrun.process.import_log import state_of
+from twinrun.process.job import require_threads
 from twinrun.process.parent import name_workflow
 from twinrun.process.planned_code import hash_of_code, modules_beside
 from twinrun.process.python_path import check_python

@@ -20,6 +20,19 @@ def check_environment():
             raise WorkflowError(str(error)) from None
 
 
+def check_threads():
+    """Refuse to begin where a training would be given fewer threads than its bits depend on."""
+    # Snakemake lowers what a job asks for to its own cores; a cluster's machines have others.
+    if workflow.executor_plugin.name != "local":
+        return
+    trainings = of_script("train", workflow.dag.needrun_jobs())
+    needed = max((job.params.run["cores"] for job in trainings), default=0)
+    try:
+        require_threads(needed, granted=workflow.cores)
+    except TwinrunError as error:
+        raise WorkflowError(str(error)) from None
+
+
 def rehearse_workloads():
     """Take one step of all that the config's workloads do; on Slurm on a node, as they will."""
     trainings = of_script("train", workflow.dag.jobs)[:1]
