@@ -20,7 +20,7 @@ def run(variant, fit, *, seed=1, host="example", **changes):
         "seed": seed,
         "repeat": 1,
         "steps": 3120,
-        "seconds": {**SECONDS, "fit": fit, **seconds},
+        "seconds": {**SECONDS, "fit": fit, "epochs": [fit], **seconds},
         "environment": {"context": {**CONTEXT, "host": host}},
         "proof": None,
         "resumed_at": [],
@@ -54,6 +54,16 @@ def test_compilation_makes_a_training_slower_whose_steps_are_faster():
         "with them 2 min 27 s and 1 min 56 s); compiling 26.7 s of it; alone on the machine; the "
         "proof of its steps took 31.0 s apart, made once and remembered"
     )
+
+
+def test_what_no_step_can_make_faster_is_said():
+    """Red before: of a training that is all validation, nothing was said of it."""
+    measured = two(38.8, 8.3, compiling=29.3, epochs=[30.5], of_both={"epochs": [0.3]})[1]
+    assert (
+        "; compiling 29.3 s of it; validation and the ends of epochs 8.30 s and 8.00 s of it; "
+        in (measured)
+    )
+    assert "validation" not in two()[1]
 
 
 def test_a_faster_training_is_one():

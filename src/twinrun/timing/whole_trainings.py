@@ -34,13 +34,15 @@ class WholeTrainings:
     waited: list[float | None]
     """Of each, as in `RunSeconds`."""
     fit: float
-    """The median of `fit`, with all that is in it; the next four are medians, too."""
+    """The median of `fit`, with all that is in it; the next five are medians, too."""
     tracing: float | None
     """Of it the fingerprints; None where that is not known of all."""
     untraced: float | None
     """Of `fit` without them; None likewise."""
     compiling: float
     """Of it torch's compiler."""
+    beside_steps: float
+    """Of it what is no training step: validation, the ends of epochs."""
     others: float
     """The most cores that were busy with other processes, of any of the trainings."""
     cores: int | None
@@ -88,6 +90,7 @@ def whole_trainings(
         tracing=median(known) if len(known) == len(tracing) else None,
         untraced=median(untraced) if len(untraced) == len(of_runs) else None,
         compiling=median(of["compiling"] for of in of_runs),
+        beside_steps=median(max(of["fit"] - sum(of["epochs"]), 0.0) for of in of_runs),
         others=max(of["others"] for of in of_runs),
         cores=runs[0]["environment"]["context"]["cores"],
         proof=max(proofs, default=None),

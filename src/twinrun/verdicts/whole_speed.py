@@ -25,6 +25,8 @@ from twinrun.verdicts.rows import Answer, Verdict
 
 WHOLE_FASTER = "Was the whole training faster than {baseline}'s, as both ran?"
 
+MUCH = 0.2  # of a training: above, what is no training step is said
+
 Ended = Evidence[RunManifest | FailedRun]
 Group = dict[str, list[Ended]]
 
@@ -158,6 +160,9 @@ def in_words(own: WholeTrainings, base: WholeTrainings) -> str:
     if own.compiling or base.compiling:
         of_it = _both(own.compiling, base.compiling) if base.compiling else seconds(own.compiling)
         parts.append(f"compiling {of_it} of it")
+    if base.beside_steps > MUCH * base.fit:  # which no faster step makes shorter
+        beside = _both(own.beside_steps, base.beside_steps)
+        parts.append(f"validation and the ends of epochs {beside} of it")
     if not is_known:
         parts.append("fingerprints in it")
     parts.append(_company(own, base))
