@@ -18,6 +18,8 @@ class BatchPrints:
         """Of each sample, (N,) uint64."""
         self.kinds: dict[str, int] = {}
         """By which hash these were taken, by their columns."""
+        self.kind = 0
+        """Of a batch that is the shards of several workers; else 0: by which hash, shows itself."""
         self.on_host: int | None = None
         """Of all of it as on a CPU, at the step that is fingerprinted on the host."""
         self._whole: Print = 0
@@ -44,5 +46,5 @@ class BatchPrints:
         found = value_of(self._whole)
         if found != self.whole and self._samples is not None:
             self.samples = value_of(self._samples)
-            self.kinds["samples"] = kind_of(self._samples)
-        self.whole, self.kinds["batch"] = found, kind_of(self._whole)
+            self.kinds["samples"] = self.kind or kind_of(self._samples)
+        self.whole, self.kinds["batch"] = found, self.kind or kind_of(self._whole)

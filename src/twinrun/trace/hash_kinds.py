@@ -1,6 +1,6 @@
 """By which hash the fingerprints of each step were taken: see `step_fingerprints`.
 
-Kept is what changes, and of a run on a CPU nothing. Does without torch.
+Kept is what changes, and of a run of one worker on a CPU nothing. Does without torch.
 """
 
 from collections.abc import Mapping
@@ -17,6 +17,8 @@ HASHED = (
 KIND = np.dtype([("step", "i8"), ("quantity", "i8"), ("kind", "u8")])
 ARRAY = "hash_kinds"
 ON_HOST = len(HASHED)  # instead of a quantity: not a kind, but a batch's fingerprint
+
+_SHARDS = 2**16  # and the number of workers: see `kind_of_shards`
 
 
 class HashKinds:
@@ -84,3 +86,16 @@ def batch_on_host(arrays: Mapping[str, np.ndarray], steps: np.ndarray) -> dict[i
         return {}
     found = arrays[ARRAY][arrays[ARRAY][:, 1] == ON_HOST]
     return {int(step): int(value) for step, _, value in found if step in steps}
+
+
+def kind_of_shards(workers: int) -> int:
+    """Return the kind of a batch that is the shards of so many workers, one after another.
+
+    They say nothing of a whole mini-batch, nor of the shards of another number of workers.
+    """
+    return _SHARDS + workers
+
+
+def are_of_shards(kinds: np.ndarray) -> np.ndarray:
+    """Say which of the kinds of batches are those of shards, (S,) bool."""
+    return (kinds > _SHARDS) & (kinds < 2 * _SHARDS)
