@@ -39,6 +39,32 @@ def put_together(shards: Sequence[object], sizes: Sequence[int]) -> tuple[object
         return [*shards], False
 
 
+def counted_by_lightning(batch: object, sizes: Sequence[int], *, is_whole: bool) -> int:
+    """Return what Lightning takes for the size of a mini-batch: the length of its first tensor.
+
+    Args:
+        batch: as `put_together` gave it.
+        sizes: how many samples each shard holds.
+        is_whole: whether it was put together.
+
+    Returns:
+        0 if it holds no tensor. Of shards what the whole one's first tensor would have: as many
+        steps as the longest where time is first, else as many rows as all of them.
+    """
+    parts = [batch] if is_whole else cast(Sequence[object], batch)
+    found = [
+        next((leaf for _, leaf in leaves(part) if isinstance(leaf, torch.Tensor)), None)
+        for part in parts
+    ]
+    tensors = [tensor for tensor in found if tensor is not None]
+    if len(tensors) < len(parts):
+        return 0
+    lengths = [tensor.size(0) if tensor.ndim else 1 for tensor in tensors]
+    seconds = [tensor.size(1) if tensor.ndim > 1 else 0 for tensor in tensors]
+    is_time_first = not is_whole and lengths != [*sizes] and seconds == [*sizes]
+    return max(lengths) if is_time_first else sum(lengths)
+
+
 def _joined(parts: Sequence[Any], sizes: Sequence[int], *, is_whole: bool = False) -> object:
     first = parts[0]
     if len(parts) == 1:

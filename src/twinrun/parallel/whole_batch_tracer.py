@@ -6,7 +6,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.batches import with_tensors
-from twinrun.parallel.joined_batch import put_together
+from twinrun.parallel.joined_batch import counted_by_lightning, put_together
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
 from twinrun.trace.hash_kinds import kind_of_shards
@@ -34,6 +34,7 @@ class WholeBatchTracer(Tracer):
             # Not by what they are: None may be a shard, too.
             shards = [each for each, size in zip(found, self._workers.sizes, strict=True) if size]
             whole, is_whole = put_together(shards, sizes)
+            self._whole_batch.counted = counted_by_lightning(whole, sizes, is_whole=is_whole)
             self._batch.kind = 0 if is_whole else kind_of_shards(self._workers.count)
             super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
 
