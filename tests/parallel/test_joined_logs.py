@@ -166,9 +166,9 @@ def test_mini_batches_count_as_lightning_counts_them(given, on_step):
     found = team.join(counted=10)
     assert [each["x"][1] for each in found] == [10, 10]
     assert [each["of one"][1] for each in found] == [4, 4]
-    for name, expected in (("x", 2.1), ("of one", 1.5)):
+    for name, expected in (("x", 2.1), ("of one", 1.5)):  # a number is kept in float32
         mean = sum(each[name][0] for each in found) / 2
-        assert mean == pytest.approx(expected, rel=1e-12)
+        assert mean == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -148,19 +148,20 @@ def _same(parts: Sequence[Any], sizes: Sequence[int]) -> object:
 def _joined_list(parts: Sequence[Sequence[Any]], sizes: Sequence[int], *, is_whole: bool) -> object:
     """Join lists or tuples: of samples one behind the other, of columns each by itself."""
     first = parts[0]
+    make = tuple if isinstance(first, tuple) else list
     are_samples = [len(part) for part in parts] == [*sizes]
     items = [item for part in parts for item in part]
     if are_samples and (len({*sizes}) > 1 or all(isinstance(i, str | bytes) for i in items)):
-        return type(first)(items)
+        return make(items)
     if any(len(part) != len(first) for part in parts):
         raise _Apart
     may_be_samples = are_samples and holds_samples(items, is_whole=is_whole)
     try:
-        columns = type(first)(_joined(of, sizes) for of in zip(*parts, strict=True))
+        columns = make(_joined(of, sizes) for of in zip(*parts, strict=True))
     except _Apart:
         if not may_be_samples:
             raise
-        return type(first)(items)
+        return make(items)
     # As many columns as samples: either may be meant.
     if may_be_samples:
         raise _Apart
