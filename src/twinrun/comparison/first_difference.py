@@ -17,7 +17,7 @@ from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run, known_of
 from twinrun.run_records import PER_STEP, RunManifest
-from twinrun.trace.hash_kinds import are_of_shards, kinds_of
+from twinrun.trace.hash_kinds import UNLIKE_ROWS, are_of_shards, kinds_of
 from twinrun.trace.setting_values import settings_at
 
 # What quantities are called where another word than their own is clearer; see `causes`.
@@ -254,6 +254,11 @@ def _kind_of_data(first: Run, second: Run, index: int) -> Cause:
     # Beyond the samples that a run keeps a step has none.
     is_kept = len(own) > 0 and bool(sizes[is_of_epoch].all())
     is_traced = len(second.steps) == second.manifest["steps"]
+    # Padded to what is beside it, a sample is not known again in another batch.
+    runs = ((run, run.steps["step"][run.steps["epoch"] == epoch]) for run in (first, second))
+    is_kept &= not any(
+        kinds_of(run.fingerprints, UNLIKE_ROWS, of.to_numpy()).any() for run, of in runs
+    )
     is_seen = is_kept and is_traced and epoch <= second.manifest["whole_epochs"]
     return "data content" if is_seen else "data order or content"
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 from twinrun.trace.fingerprints import Print, fingerprint_tree
+from twinrun.trace.hash_kinds import UNLIKE_ROWS
 from twinrun.trace.pending import Pending, kind_of, value_of
-from twinrun.trace.samples import prints_of_samples
+from twinrun.trace.samples import prints_of_samples, widths
 from twinrun.trace.step_fingerprints import StepFingerprints
 
 
@@ -22,6 +23,7 @@ class BatchPrints:
         """Of a batch that is the shards of several workers; else 0: by which hash, shows itself."""
         self.on_host: int | None = None
         """Of all of it as on a CPU, at the step that is fingerprinted on the host."""
+        self._widths: dict[str, tuple[int, ...] | None] = {}
         self._whole: Print = 0
         self._samples: np.ndarray | Pending[np.ndarray] | None = None
 
@@ -35,7 +37,15 @@ class BatchPrints:
         # Full-batch training has the same one in every step.
         is_new = isinstance(self._whole, Pending) or self._whole != self.whole
         self._samples = prints_of_samples(batch) if is_new else None
+        if is_new:
+            self._note_rows(batch)
         return opaque
+
+    def _note_rows(self, batch: object) -> None:
+        """Note once rows turn out to be padded to what is beside them, or something else has."""
+        for path, width in widths(batch).items():
+            if width is None or self._widths.setdefault(path, width) != width:
+                self.kinds[UNLIKE_ROWS] = 1
 
     def pending(self) -> list[object]:
         """Return what must be fetched."""
