@@ -1,6 +1,7 @@
 """Mini-batches put together of shards, whatever a collate function has made of these."""
 
-from collections import UserDict, namedtuple
+from collections import OrderedDict, UserDict, namedtuple
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -21,6 +22,20 @@ from twinrun.trace.hash_kinds import are_of_shards, kinds_of
 
 KINDS = ("padded", "time first", "padded, time first", "concatenated", "lists")
 Pair = namedtuple("Pair", ["x", "y"])
+
+
+@dataclass
+class Record:
+    x: torch.Tensor
+    more: dict
+
+
+class Encoded(UserDict):
+    """A mapping with an attribute, as tokenizers give it."""
+
+    def __init__(self, ids, ratio):
+        super().__init__(ids=ids)
+        self.ratio = ratio
 
 
 def halves(make, sizes=(3, 2)):
@@ -45,8 +60,11 @@ def rows(samples):
         lambda of: rows(of).T.reshape(5, -1, 1).expand(-1, -1, 6),
         lambda of: (rows(of), tuple(f"text {i}" for i in of), [f"name {i}" for i in of]),
         lambda of: (rows(of), rows(of).numpy()),
-        lambda of: Pair(rows(of), rows(of)[:, 0]),
-        lambda of: UserDict(x=rows(of), y=rows(of)[:, 0]),
+        lambda of: Pair(rows(of), [f"name {i}" for i in of]),
+        lambda of: UserDict(x=rows(of), y=tuple(f"name {i}" for i in of)),
+        lambda of: OrderedDict(x=rows(of), y=tuple(f"name {i}" for i in of)),
+        lambda of: Record(rows(of), {"y": rows(of)[:, 0]}),
+        lambda of: Encoded(rows(of), 0.5),
         lambda of: rows(of).to_sparse(),
         lambda of: {"images": [torch.ones(3, 4 + i, 5) for i in of]},
         lambda of: (tuple(torch.ones(3, 4 + i) for i in of), [{"box": rows(range(i))} for i in of]),

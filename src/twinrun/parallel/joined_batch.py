@@ -7,13 +7,15 @@ entries in every shard, the first or the second; where the shards of anything do
 so, the mini-batch is not put together.
 """
 
-from collections.abc import Sequence
+import copy
+from collections import UserDict
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from twinrun.batches import PLAIN, leaves, with_tensors
+from twinrun.batches import PLAIN, attributes, leaves, with_tensors
 from twinrun.trace.batch_lists import holds_samples
 from twinrun.trace.fingerprints import described
 
@@ -78,12 +80,20 @@ def _joined(parts: Sequence[Any], sizes: Sequence[int], *, is_whole: bool = Fals
         return _same(parts, sizes) if axis is None else np.concatenate(parts, axis=axis)
     if isinstance(first, PLAIN):
         return _same(parts, sizes)
-    if type(first) is dict:
-        if any([*part] != [*first] for part in parts):
-            raise _Apart
-        return {key: _joined([part[key] for part in parts], sizes) for key in first}
     if type(first) in (list, tuple):
         return _joined_list(parts, sizes, is_whole=is_whole)
+    if any(map(attributes, parts)):
+        return _joined_object(parts, sizes)
+    if isinstance(first, dict | UserDict):
+        if any([*part] != [*first] for part in parts):
+            raise _Apart
+        made = copy.copy(first)
+        for key in first:
+            made[key] = _joined([part[key] for part in parts], sizes)
+        return made
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        make = cast(Callable[..., object], type(first))
+        return make(*(_joined(of, sizes) for of in zip(*parts, strict=True)))
     return _joined_object(parts, sizes)
 
 
@@ -169,7 +179,7 @@ def _joined_list(parts: Sequence[Sequence[Any]], sizes: Sequence[int], *, is_who
 
 
 def _joined_object(parts: Sequence[object], sizes: Sequence[int]) -> object:
-    """Join tensors in containers of other classes (named tuples, mappings, graphs)."""
+    """Join the tensors that objects of other classes hold (graphs, records)."""
     held = [[*leaves(part)] for part in parts]
     if len({tuple(path for path, _ in each) for each in held}) > 1:
         raise _Apart
