@@ -15,7 +15,7 @@ from example_trainings import HERE, VARIANT, WORKLOAD, arguments
 from twinrun import artifacts
 from twinrun.comparison.conditions import conditions
 from twinrun.comparison.difference_words import clause_of
-from twinrun.parallel.joined_batch import put_together
+from twinrun.parallel.joined_batch import counted_by_lightning, put_together
 from twinrun.process.launching import environment_of, launch
 from twinrun.trace.fingerprints import fingerprint_tree
 from twinrun.trace.hash_kinds import are_of_shards, kinds_of
@@ -114,6 +114,38 @@ def test_a_matrix_of_as_many_features_as_samples_has_rows():
     (whole, is_whole), expected = halves(lambda of: torch.rand(1, 3).expand(len(of), 3) * 0, (3, 3))
     assert is_whole
     assert whole.shape == expected.shape
+
+
+@pytest.mark.parametrize("second", [["c", "d"], ["c"]])
+def test_texts_of_all_shards_are_those_of_one_worker(second):
+    """One worker alone has them in one list; of two, those of the first alone counted."""
+    shards = [
+        {"ids": torch.arange(2), "texts": ("a", "b"), "names": ["a", "b"]},
+        {"ids": torch.arange(2, 2 + len(second)), "texts": tuple(second), "names": second},
+    ]
+    whole, is_whole = put_together(shards, [2, len(second)])
+    assert is_whole
+    assert whole["texts"] == ("a", "b", *second)
+    assert whole["names"] == ["a", "b", *second]
+    assert whole["ids"].tolist() == list(range(2 + len(second)))
+
+
+@pytest.mark.parametrize(
+    ("shards", "expected"),
+    [
+        ([torch.ones(2, 3, 4), torch.ones(2, 5, 4)], 4),  # padded
+        ([torch.ones(7, 2, 4), torch.ones(9, 2, 4)], 9),  # with time first
+        ([torch.arange(14).reshape(7, 2), torch.arange(18).reshape(9, 2)], 9),
+        # Points of as many features as a shard has samples; red before: 9, the larger shard's.
+        ([torch.ones(7, 2), torch.ones(9, 2)], 16),
+        ([torch.ones(7), torch.ones(9)], 16),
+        ([None, torch.ones(9)], 0),
+    ],
+)
+def test_of_shards_the_size_is_what_lightning_takes_for_it(shards, expected):
+    batch, is_whole = put_together(shards, [2, 2])
+    assert not is_whole
+    assert counted_by_lightning(batch, [2, 2], is_whole=is_whole) == expected
 
 
 @pytest.mark.parametrize("how", KINDS)

@@ -63,7 +63,9 @@ def counted_by_lightning(batch: object, sizes: Sequence[int], *, is_whole: bool)
         return 0
     lengths = [tensor.size(0) if tensor.ndim else 1 for tensor in tensors]
     seconds = [tensor.size(1) if tensor.ndim > 1 else 0 for tensor in tensors]
-    is_time_first = not is_whole and lengths != [*sizes] and seconds == [*sizes]
+    # As in `_dimension`: of a matrix of fractions the second dimension is that of features.
+    may_be_time = all(tensor.ndim > 2 or not _is_floating(tensor) for tensor in tensors)
+    is_time_first = may_be_time and not is_whole and seconds == [*sizes] != lengths
     return max(lengths) if is_time_first else sum(lengths)
 
 
