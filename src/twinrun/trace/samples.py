@@ -107,7 +107,7 @@ def prints_of_samples(batch: object) -> np.ndarray | Pending[np.ndarray]:
 def widths(batch: object) -> dict[str, tuple[int, ...] | None]:
     """Return the shapes of what is made of samples as rows, by path, without their number.
 
-    None of a tensor or array that has rows and not one for each sample. Items of lists are left
+    None for a tensor or array that has rows and not one for each sample. Items of lists are left
     out: each is as large as it is by itself, whatever is beside it.
     """
     found = list(_walk(batch, "", None))
