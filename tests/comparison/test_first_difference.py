@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 import torch
 from comparing import compared
-from example_runs import STEPS_PER_EPOCH, with_settings, write_run
+from example_runs import STEPS_PER_EPOCH, seal, with_settings, write_run
 
+from twinrun import artifacts
 from twinrun.comparison.causes import CAUSE_OF_QUANTITY, CAUSES
+from twinrun.comparison.conditions import conditions
 from twinrun.comparison.first_difference import WORDS
 from twinrun.comparison.pair_records import Cause, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES
+from twinrun.comparison.trace_words import SHARDS_APART
+from twinrun.trace.hash_kinds import KIND, UNLIKE_ROWS, HashKinds, kind_of_shards
+from twinrun.trace.spool import Spool
 
 # What is planted at step 2, in the order of cause and effect; what is named, and its class.
 CASCADE = [
@@ -140,6 +145,60 @@ def test_of_an_epoch_that_was_not_whole_other_samples_may_be_another_order(
     summary, _, _ = compared(tmp_path, *runs)
     found = summary["first_difference"]
     assert (found["quantity"], found["cause"]) == ("content of the batch", cause)
+
+
+def noted_as(run, quantity, kind, step):
+    """Write a kind of a quantity from a step on."""
+    arrays = artifacts.read_arrays(run.with_name("fingerprints.npz"))
+    kinds = HashKinds(Spool(KIND))
+    kinds.note(step, {quantity: kind})
+    artifacts.write_arrays(run.with_name("fingerprints.npz"), arrays | kinds.arrays())
+    seal(run.parent)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("of", "quantity", "step", "cause"),
+    [
+        ((2,), UNLIKE_ROWS, 3, "data order or content"),
+        ((1,), UNLIKE_ROWS, 2, "data order or content"),
+        ((2,), UNLIKE_ROWS, 4, "data content"),  # in the next epoch
+        ((1, 2), "samples", 1, "data order or content"),
+        ((2,), "samples", 2, "data content"),
+    ],
+)
+def test_samples_that_are_padded_to_others_are_not_called_other_ones(
+    tmp_path, of, quantity, step, cause
+):
+    """Red before: padded to another length a sample in another batch was another content."""
+    kind = 1 if quantity == UNLIKE_ROWS else kind_of_shards(2)
+    runs = []
+    for n, samples in ((1, SAMPLES), (2, SAMPLES + 900)):
+        planted = [(1, "batch", None)] if n == 2 else []
+        run = write_run(tmp_path, n, samples=samples, planted=planted)
+        runs.append(noted_as(run, quantity, kind, step) if n in of else run)
+    found = compared(tmp_path, *runs)[0]["first_difference"]
+    assert (found["quantity"], found["cause"]) == ("content of the batch", cause)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "tensor", "cause"),
+    [
+        ("random_after", "torch", "data not compared"),
+        ("loss", None, "data not compared"),
+        ("gradients", "head.weight", "data not compared"),
+        ("before", None, "between steps"),
+        ("parameters", "head.weight", "optimizer"),
+    ],
+)
+def test_beside_shards_that_make_no_batch_the_data_are_not_known(tmp_path, quantity, tensor, cause):
+    runs = [write_run(tmp_path, n, planted=[(2, quantity, tensor)] * (n == 2)) for n in (1, 2)]
+    noted_as(runs[1], "batch", kind_of_shards(2), 2)
+    found = compared(tmp_path, *runs)[0]
+    first = found["first_difference"]
+    assert (first["step"], first["cause"]) == (2, cause)
+    assert "since" not in first
+    assert SHARDS_APART.format(steps="5 steps") in conditions(found)
 
 
 @pytest.mark.parametrize(

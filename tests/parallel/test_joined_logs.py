@@ -40,7 +40,7 @@ class Team:
     def note(self, rank, name, value, in_step=True, **options):
         self.logs[rank].note(name, value, options, in_step)
 
-    def join(self):
+    def join(self, counted=0):
         if len({logs.fingerprint() for logs in self.logs}) > 1:
             # As they are sent.
             sent = pickle.dumps([logs.notes() for logs in self.logs])
@@ -49,7 +49,7 @@ class Team:
                 logs.complete(everyones)
         means = torch.stack([logs.means() for logs in self.logs])
         for logs in self.logs:
-            logs.hand_on(means)
+            logs.hand_on(means, counted)
         return [
             {name: (float(v), o.get("batch_size")) for name, v, o in handed}
             for handed in self.handed
@@ -178,6 +178,22 @@ def test_a_number_that_turns_out_to_count_something_is_named():
         later = LoggedSizes()
         later.load(logs.sizes.state())
         assert later.mistaken() == ["x"]
+
+
+@pytest.mark.parametrize("on_step", [True, False])
+@pytest.mark.parametrize("given", [torch.tensor(1.5, dtype=torch.float64), 1.5])
+def test_mini_batches_count_as_lightning_counts_them(given, on_step):
+    """Red before: 5 of it, samples, where one worker counts the rows of the first tensor."""
+    team = Team()
+    for rank in range(2):
+        team.note(rank, "x", given * (rank + 1), on_step=on_step)
+    team.note(1, "of one", given, on_step=on_step)
+    found = team.join(counted=10)
+    assert [each["x"][1] for each in found] == [10, 10]
+    assert [each["of one"][1] for each in found] == [4, 4]
+    for name, expected in (("x", 2.1), ("of one", 1.5)):  # a number is kept in float32
+        mean = sum(each[name][0] for each in found) / 2
+        assert mean == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -16,8 +16,9 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 from twinrun.config.definitions import Variant
 from twinrun.errors import TwinrunError
 from twinrun.parallel.same_data import check_same_data
-from twinrun.parallel.team import join_team
+from twinrun.parallel.team import check_same_parameters, join_team
 from twinrun.parallel.whole_batch import WholeBatch
+from twinrun.parallel.workers import Workers
 from twinrun.process.determinism import restore_rng_states, rng_states
 
 
@@ -222,3 +223,14 @@ def test_what_cannot_be_looked_at_or_may_differ_is_no_other_data():
     check_same_data(InTurn(0, 2, sent := []), "val_dataloader", [loader("a")])
     check_same_data(InTurn(1, 2, sent), "val_dataloader", [loader("b")])
     check_same_data(InTurn(0, 2, []), "val_dataloader", None)
+
+
+def test_the_refusal_of_parameters_that_differ_names_gradients_of_ones_own():
+    """Red before: to who calls `torch.autograd.grad` it named optimizers and weights alone."""
+
+    class Two(Workers):
+        def collect(self, value):
+            return [value, {**value, "output.bias": 1}]
+
+    with pytest.raises(TwinrunError, match=r"output\.bias of worker 2 .*torch\.autograd\.grad"):
+        check_same_parameters(Small(), Two(0, 2))

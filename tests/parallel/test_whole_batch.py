@@ -23,7 +23,6 @@ from twinrun import artifacts
 from twinrun.errors import TwinrunError
 from twinrun.parallel.exchange_times import covered
 from twinrun.parallel.whole_batch import WholeBatch
-from twinrun.parallel.whole_batch_tracer import put_together
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.launching import environment_of, launch
 
@@ -419,30 +418,6 @@ def test_gradients_on_a_gpu_are_weighted_and_timed(tmp_path):
         assert whole_batch.seconds() == 0
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_shares_are_put_together():
-    left = {"x": torch.zeros(3, 2), "y": [torch.zeros(3), 7]}
-    right = {"x": torch.ones(2, 2), "y": [torch.ones(2), 7]}
-    whole = put_together([left, right])
-    assert whole["x"].tolist() == [[0, 0]] * 3 + [[1, 1]] * 2
-    assert whole["y"][0].tolist() == [0, 0, 0, 1, 1]
-    assert whole["y"][1] == 7
-    assert put_together([["a", "b"], ["c"]]) == ["a", "b", "c"]
-    assert put_together([[1, 2], [3]]) == [[1, 2], [3]]
-
-
-@pytest.mark.parametrize("second", [["c", "d"], ["c"]])
-def test_texts_of_all_shards_are_those_of_one_worker(second):
-    """One worker alone has them in one list; of two, those of the first alone counted."""
-    shards = [
-        {"ids": torch.arange(2), "texts": ("a", "b"), "names": ["a", "b"]},
-        {"ids": torch.arange(2, 2 + len(second)), "texts": tuple(second), "names": second},
-    ]
-    whole = put_together(shards)
-    assert whole["texts"] == ("a", "b", *second)
-    assert whole["names"] == ["a", "b", *second]
-    assert whole["ids"].tolist() == list(range(2 + len(second)))
 
 
 def test_time_covered_by_overlapping_intervals_counts_once():

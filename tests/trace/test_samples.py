@@ -5,9 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from collating import collate
 
+from twinrun.trace.batch_prints import BatchPrints
 from twinrun.trace.fingerprints import fingerprint_tree
+from twinrun.trace.hash_kinds import UNLIKE_ROWS
 from twinrun.trace.samples import fingerprint_samples
+from twinrun.trace.step_fingerprints import StepFingerprints
 
 SIZE = 6
 
@@ -156,3 +160,26 @@ def test_a_list_that_holds_itself_ends():
     batch = [torch.ones(2)]
     batch.append(batch)
     assert len(fingerprint_samples(batch)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("how", "is_unlike"),
+    [
+        ("padded", [False, True, True]),  # to the same length as long as nothing says otherwise
+        ("time first", [True, True, True]),
+        ("padded, time first", [True, True, True]),
+        ("concatenated", [True, True, True]),
+        ("lists", [False, False, False]),
+        (None, [False, False, False]),
+    ],
+)
+def test_samples_that_depend_on_what_is_beside_them_are_noted(how, is_unlike):
+    prints, found = BatchPrints(), []
+    for longest in (5, 7, 7):
+        lengths = [4, 3, longest, 4, 3, 4]
+        samples = [(torch.rand(length, 4), torch.rand(1)) for length in lengths]
+        batch = (torch.rand(6, 4), torch.rand(6)) if how is None else collate(how, samples)
+        prints.look_at(batch, StepFingerprints())
+        prints.make()
+        found.append(bool(prints.kinds.get(UNLIKE_ROWS)))
+    assert found == is_unlike

@@ -15,8 +15,10 @@ ADVICE: dict[Cause, str] = {
     "data order": "look for a shuffle or a sampler that draws from another source than the seed",
     "data content": "look for augmentation, data workers or a set whose result the seed does not "
     "decide",
-    "data order or content": "too little of an epoch was seen to tell which: look for a shuffle or "
+    "data order or content": "what was seen does not tell which: look for a shuffle or "
     "a sampler, and for augmentation, data workers or a set, whose result the seed does not decide",
+    "data not compared": "whether both were given the same mini-batches is not known, since the "
+    "shards of several workers could not be put together",
     "forward": "look for an operation of the forward pass that is not reproducible, or is given a "
     "value that the seed does not decide (an attribute of the module, a clock)",
     "backward": "look for an operation of the backward pass that is not reproducible, or is given "

@@ -45,7 +45,7 @@ GIVEN = {
 # `collective` alone: it takes several workers.
 CAUSES = (
     *dict.fromkeys(CAUSE_OF_QUANTITY.values()),
-    *("data order or content", "collective", "not traced"),
+    *("data order or content", "data not compared", "collective", "not traced"),
 )
 # Quantities that a step takes over from those before it: where these were not traced, any cause in
 # them may be theirs.
@@ -58,6 +58,8 @@ TAKEN_OVER: tuple[Quantity, ...] = (
 )
 # Likewise, where the gradients of several steps make an update.
 GATHERED: tuple[Quantity, ...] = ("workers' own gradients", "gradients")
+# What another batch changes first in its step.
+OF_THE_BATCH: tuple[Quantity, ...] = ("RNG states after the step", "buffers", "loss", *GATHERED)
 
 
 def cause_of(quantity: Quantity, *, workers: int = 1) -> Cause:

@@ -2,8 +2,9 @@
 
 One step of each run has those of a CPU (see `trace.step_fingerprints`), so that a run on a GPU and
 one on a CPU are compared there in everything but single samples; at others in what is hashed alike
-everywhere, such as losses and RNG states, and in the sampled elements of the parameters. Does
-without torch.
+everywhere, such as losses and RNG states, and in the sampled elements of the parameters. A batch
+that is the shards of several workers, which nobody could put together, is compared with the shards
+of as many workers alone. Does without torch.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from twinrun.trace.hash_kinds import batch_on_host, kinds_of
+from twinrun.trace.hash_kinds import are_of_shards, batch_on_host, kinds_of
 
 Arrays = Mapping[str, np.ndarray]
 BATCH = "batch"
@@ -31,6 +32,12 @@ def are_comparable(first: Arrays, second: Arrays, column: str, steps: np.ndarray
         ways = (_known_on_host(arrays, steps) for arrays in (first, second))
         alike |= np.logical_and(*ways)
     return alike
+
+
+def are_shards_apart(first: Arrays, second: Arrays, steps: np.ndarray) -> np.ndarray:
+    """Say of each step whether batches cannot be compared since one is shards, (S,) bool."""
+    kinds = [are_of_shards(kinds_of(arrays, BATCH, steps)) for arrays in (first, second)]
+    return np.logical_or(*kinds) & ~are_comparable(first, second, BATCH, steps)
 
 
 def batches(first: Arrays, second: Arrays, steps: pd.DataFrame, others: pd.DataFrame) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from twinrun import artifacts, run_files
-from twinrun.comparison.comparable import whole_steps, with_gaps
+from twinrun.comparison.comparable import with_gaps
 from twinrun.comparison.first_difference import first_difference
 from twinrun.comparison.happened import departures_of, not_to_be_believed, without_effect_in_part
 from twinrun.comparison.outputs import logged_values, predictions, test_metrics
@@ -35,7 +35,8 @@ from twinrun.comparison.tensors import (
     compare_tensors,
     counts,
 )
-from twinrun.comparison.trace_words import HASHED_APART, traced_clause
+from twinrun.comparison.trace_words import traced_clause
+from twinrun.comparison.unlike_prints import apart_clauses
 from twinrun.process.compiler_cache import sharing
 from twinrun.run_records import RunManifest
 
@@ -202,18 +203,9 @@ def _note_steps(
     if len(set(steps)) > 1:
         compared["steps_of_runs"] = steps
     traced = traced_clause(run_files.variant_of(manifests[0]).traced, *steps)
-    clauses = [traced, None if compared["first_difference"] else _hashed_apart(tables)]
+    clauses = [traced, *apart_clauses(tables, differs=compared["first_difference"] is not None)]
     if any(clauses):
         compared["traced"] = "; ".join(filter(None, clauses))
-
-
-def _hashed_apart(tables: Sequence[Run]) -> str | None:
-    """Say that most steps were not compared whole, where runs took their fingerprints unlike."""
-    for other in tables[1:]:
-        size = min(len(tables[0].steps), len(other.steps))
-        if size and not whole_steps(known_of(tables[0], other, size)).all():
-            return HASHED_APART
-    return None
 
 
 def _compared_tensors(tables: Sequence[Run]) -> tuple[list[ComparedTensors], pd.DataFrame]:

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from twinrun import run_files
-from twinrun.comparison.causes import GATHERED, TAKEN_OVER, cause_of
-from twinrun.comparison.comparable import are_comparable, whole_steps
+from twinrun.comparison.causes import GATHERED, OF_THE_BATCH, TAKEN_OVER, cause_of
+from twinrun.comparison.comparable import are_comparable, are_shards_apart, whole_steps
 from twinrun.comparison.kept_steps import row_of
 from twinrun.comparison.pair_records import Cause, FirstDifference, Quantity
 from twinrun.comparison.tables import INITIAL, QUANTITIES, SAMPLES, Run, known_of
 from twinrun.run_records import PER_STEP, RunManifest
+from twinrun.trace.hash_kinds import UNLIKE_ROWS, are_of_shards, kinds_of
 from twinrun.trace.setting_values import settings_at
 
 # What quantities are called where another word than their own is clearer; see `causes`.
@@ -66,9 +67,12 @@ def first_difference(
             return _found(second, WORDS[key], tensor=tensor, workers=workers)
     equal = steps[[f"{quantity}_equal" for quantity in QUANTITIES]].to_numpy()
     known = known_of(first, second, len(steps))
+    # Where shards are not to be compared the step was seen all the same.
+    apart = are_shards_apart(first.fingerprints, second.fingerprints, steps["step"].to_numpy())
+    whole = whole_steps({**known, "batch": known["batch"] | apart})
     if equal.all():
         # Asked only here: a step that differs explains another number of steps, not the reverse.
-        return _of_number(first, second, steps[whole_steps(known)], workers=workers)
+        return _of_number(first, second, steps[whole], workers=workers)
     # argmax of booleans finds the first True. The columns must be bool: in an array of objects
     # ~True is -2.
     index = int((~equal).any(axis=1).argmax())
@@ -90,7 +94,11 @@ def first_difference(
         words = WORDS[quantity]
         found = _found(second, words, row=steps.iloc[index], tensor=tensor, workers=workers)
     over = TAKEN_OVER + (GATHERED if _gathers(first.manifest) else ())
-    return _with_gap(found, steps, index, whole_steps(known)[: index + 1], over)
+    found = _with_gap(found, steps, index, whole[: index + 1], over)
+    # An earlier batch was followed by equal steps: it was not that.
+    if apart[index] and found["quantity"] in OF_THE_BATCH and "since" not in found:
+        found["cause"] = "data not compared"
+    return found
 
 
 def _gathers(manifest: RunManifest) -> bool:
@@ -224,7 +232,9 @@ def _kind_of_data(first: Run, second: Run, index: int) -> Cause:
     arrays = first.fingerprints, second.fingerprints
     # Up to here both have the same steps; of its own later ones a run has the same hash.
     steps = first.steps["step"].to_numpy()[: index + 1]
-    if not are_comparable(*arrays, "samples", steps).all():
+    # In shards that were not put together a sample may be padded to the longest one beside it.
+    of_shards = are_of_shards(kinds_of(second.fingerprints, "samples", steps)).any()
+    if of_shards or not are_comparable(*arrays, "samples", steps).all():
         return "data order or content"
     own, other = (_samples_of_step(run, index) for run in (first, second))
     # `samples` is a sum of fingerprints, so it forgets the order.
@@ -244,6 +254,11 @@ def _kind_of_data(first: Run, second: Run, index: int) -> Cause:
     # Beyond the samples that a run keeps a step has none.
     is_kept = len(own) > 0 and bool(sizes[is_of_epoch].all())
     is_traced = len(second.steps) == second.manifest["steps"]
+    # Padded to what is beside it, a sample is not known again in another batch.
+    runs = ((run, run.steps["step"][run.steps["epoch"] == epoch]) for run in (first, second))
+    is_kept &= not any(
+        kinds_of(run.fingerprints, UNLIKE_ROWS, of.to_numpy()).any() for run, of in runs
+    )
     is_seen = is_kept and is_traced and epoch <= second.manifest["whole_epochs"]
     return "data content" if is_seen else "data order or content"
 

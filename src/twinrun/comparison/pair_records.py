@@ -1,7 +1,6 @@
 """What is said of a pair, field by field: comparisons and locations, a reader and a writer each.
 
-They are JSON that is checked against these types where it is written and where it is read. The
-tables beside them are CSV, for readers and figures. Does without torch.
+They are JSON, checked against these types where it is written and read. Does without torch.
 """
 
 from pathlib import Path
@@ -44,6 +43,7 @@ Cause = Literal[
     "optimizer",
     "end of the training",
     "data order or content",
+    "data not compared",
     "collective",
     "not traced",
 ]
@@ -166,7 +166,7 @@ class Comparison(TypedDict):
     departures: list[Departure]
     """Where a training was not as its variant says, each once."""
     traced: NotRequired[str]
-    """Which steps were traced, in a clause; absent where all were."""
+    """Which steps were traced, and what of them was compared, in a clause; absent where all was."""
     same_as_seeds: list[int]
     """Other seeds of which a run ends in the same weights: the seed decides nothing."""
     runs: list[str]

@@ -10,6 +10,11 @@ HASHED_APART = (
     "others losses, RNG states and sampled parameters"
 )
 
+SHARDS_APART = (
+    "the batches of {steps} not compared, since the shards of several workers could not be put "
+    "together to a whole mini-batch"
+)
+
 
 def traced_clause(traced: TracedSteps, *steps: int) -> str | None:
     """Say which steps of trainings were traced; None where all were.

@@ -20,7 +20,7 @@ import xxhash
 from torchmetrics import Metric
 
 from twinrun.errors import TwinrunError
-from twinrun.parallel.logged_sizes import LoggedSizes
+from twinrun.parallel.logged_sizes import LoggedSizes, number
 from twinrun.parallel.seen_of_parts import Aggregated
 from twinrun.parallel.workers import Workers
 
@@ -75,7 +75,9 @@ class JoinedLogs:
         self._module = module
         self._log = log
         self._noted: dict[tuple[object, ...], tuple[Note, _Value | None]] = {}
-        self._partial: frozenset[tuple[object, ...]] = frozenset()
+        # Of what some workers alone noted, for how many samples of the mini-batch it stands.
+        self._partial: dict[tuple[object, ...], int] = {}
+        self._counted = 0
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self.sizes = LoggedSizes()
         """What every worker has seen of each `batch_size`, the same at all."""
@@ -136,7 +138,14 @@ class JoinedLogs:
                     f"torchmetrics, for which they wait for each other; log it at all workers, or "
                     f"train with devices: 1"
                 )
-        self._partial = frozenset(partial)
+        self._partial = {
+            key: sum(
+                size
+                for notes, size in zip(everyones, self._workers.sizes, strict=True)
+                if key in map(_key, notes)
+            )
+            for key in partial
+        }
         # Lightning forgets the first step's values of a hook that it thinks has begun again.
         hooks = [key[0] for key in known]
         in_order = sorted(known, key=lambda key: hooks.index(key[0]))
@@ -157,12 +166,17 @@ class JoinedLogs:
                 found += [0.0, 0.0, -1.0] if of is None else [float(of.value), of.size, given]
         return torch.tensor(found, dtype=torch.float64)
 
-    def hand_on(self, means: torch.Tensor) -> None:
-        """Log all that is noted, given what `means` gave at each worker, (N, 3k).
+    def hand_on(self, means: torch.Tensor, counted: int = 0) -> None:
+        """Log all that is noted.
+
+        Args:
+            means: what `means` gave at each worker, (N, 3k).
+            counted: what Lightning takes for the size of the mini-batch; 0 where that is not known.
 
         Raises:
             TwinrunError: at every worker, if a mean is given a `batch_size` at some calls alone.
         """
+        self._counted = counted or sum(self._workers.sizes)
         before, of_means = self._module._current_fx_name, iter(means.split(3, dim=1))
         try:
             for note, noted in self._noted.values():
@@ -182,7 +196,7 @@ class JoinedLogs:
                     self._hand_on_own(note, noted)
         finally:
             self._module._current_fx_name = before
-            self._noted, self._partial = {}, frozenset()
+            self._noted, self._partial = {}, {}
 
     def _hand_on_mean(self, note: Note, noted: _Value | None, means: torch.Tensor) -> None:
         values, shards, given = means.T.tolist()
@@ -190,6 +204,9 @@ class JoinedLogs:
             return
         known = [None if size < 0 else size for size in given]
         weights, size = self.sizes.weights(note.key, known, shards)
+        if not any(size is not None for size in known):
+            # Of all mini-batches Lightning takes the mean by what it takes for their sizes.
+            size = number(self._counted * size / sum(self._workers.sizes))
         # A mean over nothing may be NaN.
         parts = [value * of for value, of in zip(values, weights, strict=True) if of]
         value = self._tensor(sum(parts) / sum(weights), note, noted)
@@ -201,6 +218,10 @@ class JoinedLogs:
         options = {**note.options, "sync_dist": True}
         if noted is not None and not noted.size and note.kind != "metric":
             noted = None  # of a sample that counts nothing, which may be NaN
+        samples = sum(self._workers.sizes)
+        if note.kind == "epoch mean" and self._counted != samples:
+            self._hand_on_counted(note, noted, samples)
+            return
         is_sized = note.key in self._partial or note.options.get("batch_size") is not None
         if note.kind == "epoch mean" or (note.kind == "hook mean" and is_sized):
             # Of an epoch's values Lightning takes the mean weighted by these sizes, whose
@@ -211,6 +232,16 @@ class JoinedLogs:
         if noted is None and note.dtype is not None:
             value = self._tensor(value, note, noted)
         self._log(note.name, value, **options)
+
+    def _hand_on_counted(self, note: Note, noted: _Value | None, samples: int) -> None:
+        """Log a part of a mean of which Lightning would count something else than samples."""
+        of = self._partial.get(note.key, samples)
+        # A whole number, and the same at all workers: they divide its sum by their number.
+        size = round(self._counted * of / samples) if of else 0
+        value = 0.0 if noted is None else noted.value * (noted.size * self._workers.count / of)
+        if noted is None and note.dtype is not None:
+            value = self._tensor(value, note, noted)
+        self._log(note.name, value, **{**note.options, "sync_dist": True, "batch_size": size})
 
     def _tensor(self, value: float, note: Note, noted: _Value | None) -> torch.Tensor:
         is_floating = note.dtype is not None and note.dtype.is_floating_point

@@ -54,10 +54,10 @@ class LoggedSizes:
         if not seen.varies:
             # Of parts that are alike the means are the same, and all batches count alike.
             seen.is_guessed = seen.is_guessed or len({*samples}) > 1
-            return [*samples], _number(seen.first * len(samples))
+            return [*samples], number(seen.first * len(samples))
         counted = [size or 0 if of else 0 for size, of in zip(given, samples, strict=True)]
         # A mean of nothing is whatever the module makes of it, and counts nothing.
-        return (counted if any(counted) else [*samples]), _number(sum(counted))
+        return (counted if any(counted) else [*samples]), number(sum(counted))
 
     def mistaken(self) -> list[str]:
         """Name the values of which a number was taken for one of the config, and then varied."""
@@ -89,6 +89,6 @@ class LoggedSizes:
         }
 
 
-def _number(size: float) -> float:
+def number(size: float) -> float:
     """Return a whole number as an integer: Lightning counts in integers where it can."""
     return int(size) if size == int(size) else size

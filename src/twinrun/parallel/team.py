@@ -137,6 +137,9 @@ def check_same_parameters(module: pl.LightningModule, workers: Workers) -> None:
             if other[name] != own[name]:
                 raise TwinrunError(
                     f"devices: {name} of worker {rank + 1} is not that of worker 1 after the "
-                    f"training; neither the optimizer's step nor a change of weights in the "
-                    f"forward pass (max_norm of an embedding, say) may depend on a worker's shard"
+                    f"training; neither the optimizer's step, nor a change of weights in the "
+                    f"forward pass (max_norm of an embedding, say), nor gradients that a module "
+                    f"computes by itself (by torch.autograd.grad, or by a backward pass "
+                    f"of its own: nothing sums them over the workers) may depend on a worker's "
+                    f"shard"
                 )

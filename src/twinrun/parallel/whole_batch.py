@@ -53,6 +53,9 @@ class WholeBatch(pl.Callback):
         """A fingerprint of every worker's gradients of the last step, before they were summed."""
         self.own_kind = 0
         """By which hash: see `trace.hash_kinds`."""
+        self.counted = 0
+        """What Lightning takes for the size of the mini-batch under way, at the first worker; 0
+        where that is not known."""
         self._workers = workers
         self._sharded = sharded
         self._stop = stop
@@ -270,8 +273,9 @@ class WholeBatch(pl.Callback):
         called = 0 if self._statistics is None else self._statistics.called()
         # What comes next has a length that they must agree upon.
         agreed = [*divmod(self.logs.fingerprint(), 2**32), *divmod(called, 2**32)]
-        seen = self._workers.gather(torch.tensor([*own, *agreed], dtype=torch.float64))
-        *are_same_logs, first, second = (seen == seen[:1]).all(0).tolist()[len(own) :]
+        told = [*own, self.counted]
+        seen = self._workers.gather(torch.tensor([*told, *agreed], dtype=torch.float64))
+        *are_same_logs, first, second = (seen == seen[:1]).all(0).tolist()[len(told) :]
         if not (first and second):
             raise TwinrunError(
                 "devices: workers called different layers of batch normalisation in one step, "
@@ -285,7 +289,7 @@ class WholeBatch(pl.Callback):
         found = self._workers.gather(more) if len(more) else more.expand(self._workers.count, 0)
         if self._statistics is not None:
             self._statistics.update(found[:, : len(statistics)])
-        self.logs.hand_on(found[:, len(statistics) :])
+        self.logs.hand_on(found[:, len(statistics) :], int(seen[0, len(own)]))
         return seen[:, : len(own)]
 
 

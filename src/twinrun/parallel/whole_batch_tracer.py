@@ -1,15 +1,15 @@
 """The steps of several workers traced as one: batch and loss are those of the whole mini-batch."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from twinrun.batches import with_tensors
+from twinrun.parallel.joined_batch import counted_by_lightning, put_together
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers
+from twinrun.trace.hash_kinds import kind_of_shards
 from twinrun.trace.step_tracer import Tracer
 
 
@@ -24,13 +24,18 @@ class WholeBatchTracer(Tracer):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        """Take the mini-batch's fingerprint, its shards put together."""
+        """Take the mini-batch's fingerprint, its shards put together, or else one after another."""
         # On the host, since it is pickled and sent by gloo.
         own = with_tensors(batch, torch.Tensor.cpu)
         # A worker whose shard is empty holds a sample that is another one's.
         found = self._workers.collect(own if self._workers.shard else None)
         if found:
-            whole = put_together([shard for shard in found if shard is not None])
+            sizes = [size for size in self._workers.sizes if size]
+            # Not by what they are: None may be a shard, too.
+            shards = [each for each, size in zip(found, self._workers.sizes, strict=True) if size]
+            whole, is_whole = put_together(shards, sizes)
+            self._whole_batch.counted = counted_by_lightning(whole, sizes, is_whole=is_whole)
+            self._batch.kind = 0 if is_whole else kind_of_shards(self._workers.count)
             super().on_train_batch_start(trainer, pl_module, whole, batch_idx)
 
     def on_before_optimizer_step(
@@ -70,33 +75,3 @@ class WholeBatchTracer(Tracer):
         """Take them; from Lightning's checkpoint, which is the first worker's, none of it."""
         if self._workers.is_first:
             super().load_state_dict(state_dict)
-
-
-def put_together(shards: Sequence[object]) -> object:
-    """Join the shards of a mini-batch: tensors along the first dimension, texts one after another.
-
-    Shards of unlike structure come back as they are.
-    """
-    flattened = [tree_flatten(shard, is_leaf=_are_texts) for shard in shards]
-    structure = flattened[0][1]
-    if any(found != structure for _, found in flattened):
-        return list(shards)
-    leaves = zip(*(leaves for leaves, _ in flattened), strict=True)
-    return tree_unflatten([_joined(parts) for parts in leaves], structure)
-
-
-def _are_texts(value: object) -> bool:
-    """Say whether a value is a column of texts, one of each sample, as torch collates them."""
-    if type(value) not in (list, tuple) or not isinstance(value, Sequence):
-        return False
-    return bool(value) and all(isinstance(item, str | bytes) for item in value)
-
-
-def _joined(parts: Sequence[object]) -> object:
-    if all(isinstance(part, torch.Tensor) and part.ndim for part in parts):
-        return torch.cat([part for part in parts if isinstance(part, torch.Tensor)])
-    if all(map(_are_texts, parts)):
-        texts = [text for part in parts if isinstance(part, Sequence) for text in part]
-        return tuple(texts) if isinstance(parts[0], tuple) else texts
-    # ASSUME what is no tensor with rows, and no column of texts, is the same in all shards.
-    return parts[0]

@@ -31,6 +31,9 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "`__getitem__`, seed one for each index",
     "data order or content": "the samples are others, or come in another order: look at the "
     "sampler and at what your dataset draws in `__getitem__`",
+    "data not compared": "what the workers were given in parts cannot be put together, and so not "
+    "be compared with the whole mini-batch (a collate function that pads or concatenates): where "
+    "the loss depends on what a sample is padded to, it is another one",
     "forward": "the forward pass computes otherwise",
     "backward": "the backward pass computes otherwise",
     "collective": "the workers' gradients are summed otherwise",
@@ -183,6 +186,8 @@ def of_cell(cell: MatrixCell) -> str | None:
     if (says := by_itself(cell)) is not None:
         return says
     said = OF_A_CHANGE[cause]
+    if cause == "data not compared":
+        return f"{said}; and {OF_PARTS}"
     if cause in ("forward", "backward", "collective"):
         if any(f"{setting}:" in cell["label"] for setting in IN_PARTS):
             return f"{said}: {OF_PARTS}"

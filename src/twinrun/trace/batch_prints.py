@@ -3,8 +3,9 @@
 import numpy as np
 
 from twinrun.trace.fingerprints import Print, fingerprint_tree
+from twinrun.trace.hash_kinds import UNLIKE_ROWS
 from twinrun.trace.pending import Pending, kind_of, value_of
-from twinrun.trace.samples import prints_of_samples
+from twinrun.trace.samples import prints_of_samples, widths
 from twinrun.trace.step_fingerprints import StepFingerprints
 
 
@@ -18,8 +19,11 @@ class BatchPrints:
         """Of each sample, (N,) uint64."""
         self.kinds: dict[str, int] = {}
         """By which hash these were taken, by their columns."""
+        self.kind = 0
+        """Of a batch that is the shards of several workers; else 0: by which hash, shows itself."""
         self.on_host: int | None = None
         """Of all of it as on a CPU, at the step that is fingerprinted on the host."""
+        self._widths: dict[str, tuple[int, ...] | None] = {}
         self._whole: Print = 0
         self._samples: np.ndarray | Pending[np.ndarray] | None = None
 
@@ -33,7 +37,15 @@ class BatchPrints:
         # Full-batch training has the same one in every step.
         is_new = isinstance(self._whole, Pending) or self._whole != self.whole
         self._samples = prints_of_samples(batch) if is_new else None
+        if is_new:
+            self._note_rows(batch)
         return opaque
+
+    def _note_rows(self, batch: object) -> None:
+        """Note once rows turn out to be padded to what is beside them, or something else has."""
+        for path, width in widths(batch).items():
+            if width is None or self._widths.setdefault(path, width) != width:
+                self.kinds[UNLIKE_ROWS] = 1
 
     def pending(self) -> list[object]:
         """Return what must be fetched."""
@@ -44,5 +56,5 @@ class BatchPrints:
         found = value_of(self._whole)
         if found != self.whole and self._samples is not None:
             self.samples = value_of(self._samples)
-            self.kinds["samples"] = kind_of(self._samples)
-        self.whole, self.kinds["batch"] = found, kind_of(self._whole)
+            self.kinds["samples"] = self.kind or kind_of(self._samples)
+        self.whole, self.kinds["batch"] = found, self.kind or kind_of(self._whole)

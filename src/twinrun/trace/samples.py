@@ -104,6 +104,24 @@ def prints_of_samples(batch: object) -> np.ndarray | Pending[np.ndarray]:
     )
 
 
+def widths(batch: object) -> dict[str, tuple[int, ...] | None]:
+    """Return the shapes of what is made of samples as rows, by path, without their number.
+
+    None for a tensor or array that has rows and not one for each sample. Items of lists are left
+    out: each is as large as it is by itself, whatever is beside it.
+    """
+    found = list(_walk(batch, "", None))
+    size = _number_of_samples(found)
+    return {
+        leaf.path: tuple(leaf.value.shape[1:]) if rows == size else None
+        for leaf in found
+        if (leaf.item is None or leaf.item.length != size)
+        and isinstance(leaf.value, torch.Tensor | np.ndarray)
+        and (rows := num_rows(leaf.value)) is not None
+        and not (isinstance(leaf.value, torch.Tensor) and leaf.value.is_nested)
+    }
+
+
 def _looked_at(value: object) -> object | Pending[object]:
     if not isinstance(value, torch.Tensor | np.ndarray):
         return value
