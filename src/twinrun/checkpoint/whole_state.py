@@ -6,13 +6,19 @@ in the dtype of its parameter, whatever it had.
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
+from twinrun import artifacts
 from twinrun.checkpoint.looks import UNSEEN, digest, look
+from twinrun.checkpoint.plain_data import as_data
+from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.unsaved_state import OURS
+from twinrun.plain_tensors import bare
 
 
 def whole_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, str]:
@@ -51,22 +57,42 @@ def load_optimizers(trainer: pl.Trainer, states: Sequence[dict[str, Any]]) -> No
                 own |= {key: _as_saved(own[key], held[key]) for key in own.keys() & held.keys()}
 
 
+@contextmanager
+def saving(trainer: pl.Trainer, module: pl.LightningModule, path: Path) -> Iterator["Saving"]:
+    """Yield what notices what hooks change; no file of it is left behind.
+
+    Args:
+        trainer: of the training.
+        module: that is trained.
+        path: of the checkpoint that is going to be written.
+
+    Raises:
+        OSError: if the weights cannot be written beside it.
+    """
+    beside = path.with_name(f"{path.name}.before")
+    try:
+        yield Saving(trainer, module, beside)
+    finally:
+        artifacts.remove(beside)
+
+
 class Saving:
     """Notices what the hooks that save a checkpoint change, and takes it back."""
 
-    def __init__(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Look at what there is, and copy the weights if somebody has such a hook."""
+    def __init__(self, trainer: pl.Trainer, module: pl.LightningModule, beside: Path) -> None:
+        """Look at what there is, and write the weights to a file if somebody has such a hook.
+
+        A copy in memory would be needed by all, for the few whose hook changes them.
+        """
         self._trainer, self._module = trainer, module
         owners = (module, vars(trainer).get("datamodule"), *vars(trainer)["callbacks"])
         hooks = (getattr(type(owner), "on_save_checkpoint", None) for owner in owners)
         names = (getattr(hook, "__module__", None) or "twinrun." for hook in hooks)
         self._is_watched = not all(name.startswith(OURS) for name in names)
         self.state = whole_state(trainer, module)
-        self._kept = (
-            {name: tensor.detach().clone() for name, tensor in self._tensors()}
-            if self._is_watched
-            else {}
-        )
+        self._beside = beside
+        if self._is_watched:
+            save_straight({name: bare(t.detach()) for name, t in self._tensors()}, beside)
 
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         yield from self._module.named_parameters()
@@ -78,9 +104,10 @@ class Saving:
             return None
         changed = unlike(self.state, whole_state(self._trainer, self._module))
         if changed is not None:
+            kept = as_data(self._beside)
             with torch.no_grad():
                 for name, tensor in self._tensors():
-                    tensor.copy_(self._kept.get(name, tensor))
+                    tensor.copy_(kept.get(name, tensor))
         return changed
 
 
