@@ -1,5 +1,6 @@
 """What a checkpoint takes of memory while it is written: no copy of what is trained."""
 
+import copy
 import pickle
 import tracemalloc
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from twinrun.checkpoint import resumable
 from twinrun.checkpoint.straight import save_straight
+from twinrun.checkpoint.whole_state import load_optimizers
 
 FULL = Path("/dev/full")
 WIDTH = 1024
@@ -107,3 +109,73 @@ def test_a_full_disk_is_told_from_a_fault():
 def test_a_value_that_cannot_be_written_keeps_its_error(tmp_path):
     with pytest.raises((AttributeError, pickle.PicklingError), match="local"):
         save_straight({"weight": torch.zeros(2), "made": lambda: 0}, tmp_path / "file")
+
+
+class Holder:
+    """Stands for a Trainer whose one optimizer is loaded."""
+
+    def __init__(self, module, optimizer):
+        self.lightning_module, self.optimizers, self.strategy = module, [optimizer], self
+
+    def load_optimizer_state_dict(self, checkpoint):
+        self.optimizers[0].load_state_dict(*checkpoint["optimizer_states"])
+
+
+def stepped(**options):
+    module = torch.nn.Linear(WIDTH, WIDTH)
+    optimizer = torch.optim.Adam(module.parameters(), **options)
+    module(torch.ones(1, WIDTH)).square().mean().backward()
+    optimizer.step()
+    return module, optimizer
+
+
+def moments_of(optimizer):
+    return [state["exp_avg"] for state in optimizer.state.values()]
+
+
+def test_the_states_of_optimizers_are_loaded_into_what_there_is():
+    """Red before: they were copied beside, and of Adam's that is twice the weights."""
+    module, optimizer = stepped()
+    saved = [copy.deepcopy(optimizer.state_dict())]
+    own = moments_of(optimizer)
+    for moment in own:
+        moment.zero_()
+    with Copies() as copies:
+        load_optimizers(Holder(module, optimizer), saved)
+    assert copies.bytes < BYTES / 8
+    assert [id_of(each) for each in moments_of(optimizer)] == [id_of(each) for each in own]
+    optimizer.step()  # writes to none that may be loaded again
+    for moment in moments_of(optimizer):
+        assert moment.any()
+    load_optimizers(Holder(module, optimizer), saved)
+    for moment, state in zip(moments_of(optimizer), saved[0]["state"].values(), strict=True):
+        assert torch.equal(moment, state["exp_avg"])
+        assert id_of(moment) != id_of(state["exp_avg"])
+
+
+def test_what_shares_its_memory_is_not_loaded_into():
+    """A hook may have given an optimizer the weights, or one tensor for two."""
+    module, optimizer = stepped()
+    saved = [copy.deepcopy(optimizer.state_dict())]
+    weight, (first, second) = module.weight.detach().clone(), optimizer.state.values()
+    first["exp_avg"] = module.weight.detach()
+    first["exp_avg_sq"] = second["exp_avg_sq"] = torch.ones(WIDTH, WIDTH)
+    load_optimizers(Holder(module, optimizer), saved)
+    assert torch.equal(module.weight, weight)
+    for own, state in zip(optimizer.state.values(), saved[0]["state"].values(), strict=True):
+        assert all(torch.equal(own[name], state[name]) for name in state)
+
+
+class Assigns(Large):
+    """Has the very tensors of a checkpoint for its weights, and sets some where it begins."""
+
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        return super().load_state_dict(state_dict, strict=strict, assign=True)
+
+    def on_fit_start(self):
+        torch.nn.init.zeros_(self.output.bias)
+
+
+def test_weights_that_are_a_checkpoints_own_are_put_back(tmp_path):
+    """Only these are copied where a checkpoint is loaded."""
+    assert_resumed(tmp_path, [3], kills=[4], module=Assigns)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
+from twinrun.checkpoint.own_memory import is_by_itself
+
 
 def gradients_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the gradients of the parameters, dense and sparse ones, by name.
@@ -16,7 +18,7 @@ def gradients_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     copies. Of a part of something larger torch would write all of it.
     """
     return {
-        name: grad.cpu() if _is_by_itself(grad) else grad.to("cpu", copy=True)
+        name: grad.cpu() if is_by_itself(grad) else grad.to("cpu", copy=True)
         for name, grad in _gradients(module)
     }
 
@@ -25,13 +27,6 @@ def _gradients(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, parameter in module.named_parameters():
         if parameter.grad is not None:
             yield name, parameter.grad.detach()
-
-
-def _is_by_itself(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is all of its memory."""
-    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_conj():
-        return False
-    return tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def put_back_gradients(module: torch.nn.Module, saved: Mapping[str, torch.Tensor]) -> None:

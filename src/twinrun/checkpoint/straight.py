@@ -5,7 +5,7 @@ optimizer and its gradients, would need as much again.
 """
 
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import torch
 
@@ -23,7 +23,7 @@ def save_straight(value: object, path: Path) -> None:
     with path.open("wb") as file:
         writer = _Writer(file)
         try:
-            torch.save(value, writer)
+            torch.save(value, cast("IO[bytes]", writer))
         except RuntimeError:
             # Of a failure of the file torch raises what nobody could tell from a fault.
             if writer.failed is None:
