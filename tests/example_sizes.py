@@ -7,7 +7,15 @@ BASE = 400  # MiB of imports
 
 
 def measured(
-    parameters, *, optimizer=2, peak=None, batch=2**20, steps=100, precision="32-true", later=(0, 0)
+    parameters,
+    *,
+    optimizer=2,
+    peak=None,
+    batch=2**20,
+    steps=100,
+    precision="32-true",
+    later=(0, 0),
+    averages=0,
 ):
     """Give what a rehearsal measures of float32 parameters, with so many states of an optimizer."""
     size = 4 * parameters
@@ -22,4 +30,5 @@ def measured(
     gradients, states = later
     foreseen = {"precision": precision, "base_memory_mb": BASE}
     foreseen |= {"gradients_bytes": gradients, "optimizer_bytes": states}
+    foreseen["callbacks_bytes"] = averages * size
     return {"sizes": sizes, "foreseen": foreseen, "steps_per_epoch": steps}

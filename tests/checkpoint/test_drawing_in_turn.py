@@ -2,7 +2,6 @@
 
 import errno
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from small import Points, Small
 from torch.utils.data import DataLoader, Dataset
 
 from twinrun import artifacts
+from twinrun.checkpoint import completed
 
 
 class Moved(Dataset):
@@ -75,7 +75,7 @@ def refuse(*_):
 @pytest.mark.parametrize(
     ("owner", "name", "module", "words"),
     [
-        (Path, "write_bytes", LeavesOut, "could not be written (No space left on device)"),
+        (completed, "save_straight", LeavesOut, "could not be written (No space left on device)"),
         (artifacts, "write_text", HoldsAGraph, "HoldsAGraph.last holds the graph"),
     ],
 )

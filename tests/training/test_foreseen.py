@@ -5,7 +5,7 @@ import ast
 import pytest
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import BackboneFinetuning, BaseFinetuning
+from pytorch_lightning.callbacks import BackboneFinetuning, BaseFinetuning, EMAWeightAveraging
 from small import Points, Small, Unfreezing
 
 from twinrun.training.first_step import FirstStep
@@ -60,7 +60,7 @@ class Whole(Small):
         return torch.optim.LBFGS(self.parameters(), history_size=10, max_iter=2)
 
 
-def seen(module, files=()):
+def seen(module, files=(), key=None):
     step = FirstStep()
     trainer = pl.Trainer(
         accelerator="cpu",
@@ -77,7 +77,28 @@ def seen(module, files=()):
         trainer, module, step.optimizer_bytes, precision="32-true", base=7, files=files
     )
     assert (found["precision"], found["base_memory_mb"]) == ("32-true", 7)
-    return found["gradients_bytes"], found["optimizer_bytes"]
+    return found[key] if key else (found["gradients_bytes"], found["optimizer_bytes"])
+
+
+class Holds(pl.Callback):
+    """Keeps the module, which counts already, and the same tensor under two names."""
+
+    def on_fit_start(self, trainer, pl_module):
+        self.module, self.weight = pl_module, pl_module.hidden.weight
+        self.before = {"first": torch.zeros(5), "others": [torch.zeros(6)]}
+        self.last = self.before["first"]
+
+
+class Averaged(Adam):
+    def configure_callbacks(self):
+        return [EMAWeightAveraging(), Holds()]
+
+
+def test_what_callbacks_hold_beside_the_module_counts():
+    """Red before: an average of all weights was in no sum."""
+    copied = HIDDEN + OUTPUT + 2 * 8  # with the buffer of calls, and the number of averages
+    assert seen(Averaged(), key="callbacks_bytes") == copied + 4 * (5 + 6)
+    assert seen(Adam(), key="callbacks_bytes") == 0
 
 
 def test_frozen_parameters_may_be_trained_later():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from twinrun.checkpoint import best_models, left_out, mid_epoch
 from twinrun.checkpoint.at_start import state_at_start
@@ -16,8 +17,9 @@ from twinrun.checkpoint.loaded import metrics_of
 from twinrun.checkpoint.plain_attributes import Attributes
 from twinrun.checkpoint.plain_data import as_data
 from twinrun.checkpoint.refusals import generators_of, loaders_of
+from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.stream_position import positions_of
-from twinrun.checkpoint.whole_state import Saving
+from twinrun.checkpoint.whole_state import saving
 from twinrun.errors import TwinrunError
 from twinrun.process.determinism import rng_states
 
@@ -33,18 +35,23 @@ def write(trainer: pl.Trainer, path: Path, *, key: str) -> None:
     Raises:
         TwinrunError: if it holds more than data, or a hook that saves it changes what is trained.
     """
-    saving = Saving(trainer, trainer.lightning_module)
-    whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
-    if (changed := saving.undo()) is not None:
+    module = trainer.lightning_module
+    with saving(trainer, module, path) as before:
+        whole = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        changed = before.undo()
+    if changed is not None:
         raise TwinrunError(f"{changed} changes where a checkpoint is saved (on_save_checkpoint)")
-    whole[key]["whole"] = saving.state
-    trainer.strategy.checkpoint_io.save_checkpoint(whole, path)
+    whole[key] |= {"whole": before.state, "left_out": left_out.left_out_of(whole, module, key=key)}
+    writer = trainer.strategy.checkpoint_io
+    if type(writer) is TorchCheckpointIO:
+        save_straight(whole, path)
+    else:
+        writer.save_checkpoint(whole, path)
     # Before it replaces an older one: `fit` loads it with weights_only=True.
     try:
-        written = as_data(path)
+        as_data(path)
     except TwinrunError as error:
         raise TwinrunError(f"{error}{_where(whole)}") from None
-    left_out.add_left_out(path, written, trainer.lightning_module, key=key)
 
 
 def _where(checkpoint: Mapping[str, Any]) -> str:

@@ -4,21 +4,29 @@ A step that comes later may add to them, and a hook or an optimizer read them be
 zeroed. A validation zeroes them, so that many trainings have none where an epoch starts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
+from twinrun.checkpoint.own_memory import is_by_itself
+
 
 def gradients_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return copies of the gradients of the parameters, dense and sparse ones, by name.
+    """Return the gradients of the parameters, dense and sparse ones, by name.
 
-    On the CPU: a GPU may have no room for as much again.
+    They are written at once, before any step: those that lie on the CPU by themselves are no
+    copies. Of a part of something larger torch would write all of it.
     """
     return {
-        name: parameter.grad.detach().to("cpu", copy=True)
-        for name, parameter in module.named_parameters()
-        if parameter.grad is not None
+        name: grad.cpu() if is_by_itself(grad) else grad.to("cpu", copy=True)
+        for name, grad in _gradients(module)
     }
+
+
+def _gradients(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, parameter in module.named_parameters():
+        if parameter.grad is not None:
+            yield name, parameter.grad.detach()
 
 
 def put_back_gradients(module: torch.nn.Module, saved: Mapping[str, torch.Tensor]) -> None:

@@ -4,9 +4,7 @@ Lightning's callbacks that average weights save the `state_dict` of their copy o
 lose what is no part of it.
 """
 
-import io
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -16,37 +14,32 @@ from torch.optim.swa_utils import AveragedModel
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
-def add_left_out(
-    path: Path, saved: Mapping[str, Any], module: torch.nn.Module, *, key: str
-) -> None:
-    """Complete a checkpoint by the weights and buffers that its module takes out of it.
+def left_out_of(
+    checkpoint: Mapping[str, Any], module: torch.nn.Module, *, key: str
+) -> dict[str, torch.Tensor]:
+    """Return the weights and buffers that a module takes out of its checkpoint, or saves otherwise.
 
     As one does who saves what is trained alone: the running statistics of the rest move, too.
 
     Args:
-        path: of the checkpoint.
-        saved: what it holds.
+        checkpoint: as it is going to be written, behind all hooks.
         module: whose it is.
         key: of what `Resumable` adds to it.
     """
-    held = {**saved["state_dict"], **saved[key]["buffers"]}
-    left_out = {
+    held = {**checkpoint["state_dict"], **checkpoint[key]["buffers"]}
+    return {
         name: tensor.detach().cpu()
         for name, tensor in tensors_of(module)
-        if name not in held or not _is_same(held[name], tensor.detach())
+        if not _is_same(held.get(name), tensor.detach())
     }
-    if left_out:
-        # Read anew: the file that is written must not be the one that memory is mapped to.
-        whole = torch.load(path, map_location="cpu", weights_only=True)
-        whole[key]["left_out"] = left_out
-        # Of a full disk torch's own writer raises what nobody could tell from a fault.
-        written = io.BytesIO()
-        torch.save(whole, written)
-        path.write_bytes(written.getbuffer())
 
 
-def _is_same(saved: torch.Tensor, tensor: torch.Tensor) -> bool:
-    if (saved.shape, saved.dtype) != (tensor.shape, tensor.dtype):
+def _is_same(saved: object, tensor: torch.Tensor) -> bool:
+    if not isinstance(saved, torch.Tensor):
+        return False
+    saved = saved.detach()
+    kinds = [(each.shape, each.dtype, each.layout) for each in (saved, tensor)]
+    if kinds[0] != kinds[1]:
         return False
     tensor = tensor.to(saved.device)  # a state that was made by hand may lie elsewhere
     if tensor.layout is not torch.strided:

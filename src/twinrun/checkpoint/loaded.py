@@ -15,7 +15,9 @@ import torch
 from pytorch_lightning.trainer.connectors import checkpoint_connector
 
 from twinrun.checkpoint import best_models
+from twinrun.checkpoint.left_out import tensors_of
 from twinrun.checkpoint.loaded_states import LoadedCallbacks, LoadedData
+from twinrun.checkpoint.own_memory import id_of_memory
 from twinrun.checkpoint.whole_state import load_optimizers
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.machine_faults import is_machine_fault
@@ -29,11 +31,18 @@ class Loaded:
     def __init__(self, checkpoint: dict[str, Any], trainer: pl.Trainer) -> None:
         """Copy them: an optimizer may use the very tensors of the checkpoint.
 
-        Lightning loads the states of callbacks next, from the same mapping.
+        Lightning has loaded the weights, and copied them into the module's own, unless that has
+        taken the very tensors (`assign=True`). It loads the states of callbacks next, from the same
+        mapping.
         """
         best_models.tell(trainer, checkpoint)
-        keys = ("state_dict", "optimizer_states", "lr_schedulers", "callbacks")
+        keys = ("optimizer_states", "lr_schedulers", "callbacks")
         self._held: dict[str, Any] = {key: copy.deepcopy(checkpoint[key]) for key in keys}
+        taken = {id_of_memory(tensor) for _, tensor in tensors_of(trainer.lightning_module)}
+        self._held["state_dict"] = {
+            name: copy.deepcopy(value) if id_of_memory(value) in taken else value
+            for name, value in checkpoint["state_dict"].items()
+        }
         self._callbacks = LoadedCallbacks(self._held["callbacks"])
         self._data = LoadedData(checkpoint, trainer)
 

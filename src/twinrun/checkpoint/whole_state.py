@@ -5,22 +5,28 @@ in the dtype of its parameter, whatever it had.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
+from twinrun import artifacts
+from twinrun.checkpoint.left_out import tensors_of
 from twinrun.checkpoint.looks import UNSEEN, digest, look
+from twinrun.checkpoint.own_memory import id_of_memory, is_by_itself
+from twinrun.checkpoint.plain_data import as_data
+from twinrun.checkpoint.straight import save_straight
 from twinrun.checkpoint.unsaved_state import OURS
+from twinrun.plain_tensors import bare
 
 
 def whole_state(trainer: pl.Trainer, module: pl.LightningModule) -> dict[str, str]:
     """Write down all that is trained, and what trains it, by its name."""
-    found = {
-        f"{name} of the module": digest(tensor)
-        for name, tensor in (*module.named_parameters(), *module.named_buffers())
-    }
+    found = {f"{name} of the module": digest(tensor) for name, tensor in tensors_of(module)}
     schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
     for kind, parts in (("optimizer", trainer.optimizers), ("schedule", schedules)):
         for turn, part in enumerate(parts):
@@ -38,39 +44,92 @@ def unlike(before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
 
 
 def load_optimizers(trainer: pl.Trainer, states: Sequence[dict[str, Any]]) -> None:
-    """Load the states of optimizers, each tensor in the dtype that it was saved in."""
-    trainer.strategy.load_optimizer_state_dict({"optimizer_states": copy.deepcopy([*states])})
+    """Load the states of optimizers, each tensor in the dtype that it was saved in.
+
+    They are copied, since an optimizer writes to them, and they may be loaded again: into the
+    tensors that there are, where these are like them and have their memory to themselves.
+    """
+    pairs = [
+        (own[key], held[key])
+        for own, held in _states(trainer, states)
+        for key in own.keys() & held.keys()
+    ]
+    held_by = Counter(id_of_memory(own) for own, _ in pairs)
+    held_by.update(id_of_memory(tensor) for _, tensor in tensors_of(trainer.lightning_module))
+    filled = {
+        id(saved): own.copy_(saved)
+        for own, saved in pairs
+        if held_by[id_of_memory(own)] == 1 and _can_be_filled(own, saved)
+    }
+    loaded = copy.deepcopy([*states], dict[int, Any](filled))
+    trainer.strategy.load_optimizer_state_dict({"optimizer_states": loaded})
+    for own, held in _states(trainer, states):
+        own |= {key: _as_saved(own[key], held[key]) for key in own.keys() & held.keys()}
+
+
+def _states(
+    trainer: pl.Trainer, states: Sequence[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield what optimizers hold of each parameter, and what was saved of it."""
     for optimizer, state in zip(trainer.optimizers, states, strict=True):
         saved = state.get("state") if isinstance(state, dict) else None
         if not isinstance(saved, dict) or not isinstance(optimizer.state, dict):
             continue
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         for index, held in saved.items():
-            own = optimizer.state.get(parameters[index]) if isinstance(index, int) else None
+            is_known = isinstance(index, int) and index < len(parameters)
+            own = optimizer.state.get(parameters[index]) if is_known else None
             if isinstance(own, dict) and isinstance(held, dict):
-                own |= {key: _as_saved(own[key], held[key]) for key in own.keys() & held.keys()}
+                yield own, held
+
+
+def _can_be_filled(own: object, saved: object) -> bool:
+    """Say whether a tensor of an optimizer's takes what was saved as a copy of that would."""
+    if not isinstance(own, torch.Tensor) or not isinstance(saved, torch.Tensor):
+        return False
+    if not (type(own) is type(saved) is torch.Tensor) or own.requires_grad or saved.requires_grad:
+        return False
+    if not is_by_itself(own) or not is_by_itself(saved):
+        return False
+    return (own.dtype, own.shape, own.stride()) == (saved.dtype, saved.shape, saved.stride())
+
+
+@contextmanager
+def saving(trainer: pl.Trainer, module: pl.LightningModule, path: Path) -> Iterator["Saving"]:
+    """Yield what notices what hooks change; no file of it is left behind.
+
+    Args:
+        trainer: of the training.
+        module: that is trained.
+        path: of the checkpoint that is going to be written.
+
+    Raises:
+        OSError: if the weights cannot be written beside it.
+    """
+    beside = path.with_name(f"{path.name}.before")
+    try:
+        yield Saving(trainer, module, beside)
+    finally:
+        artifacts.remove(beside)
 
 
 class Saving:
     """Notices what the hooks that save a checkpoint change, and takes it back."""
 
-    def __init__(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Look at what there is, and copy the weights if somebody has such a hook."""
+    def __init__(self, trainer: pl.Trainer, module: pl.LightningModule, beside: Path) -> None:
+        """Look at what there is, and write the weights to a file if somebody has such a hook.
+
+        A copy in memory would be needed by all, for the few whose hook changes them.
+        """
         self._trainer, self._module = trainer, module
         owners = (module, vars(trainer).get("datamodule"), *vars(trainer)["callbacks"])
         hooks = (getattr(type(owner), "on_save_checkpoint", None) for owner in owners)
         names = (getattr(hook, "__module__", None) or "twinrun." for hook in hooks)
         self._is_watched = not all(name.startswith(OURS) for name in names)
         self.state = whole_state(trainer, module)
-        self._kept = (
-            {name: tensor.detach().clone() for name, tensor in self._tensors()}
-            if self._is_watched
-            else {}
-        )
-
-    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        yield from self._module.named_parameters()
-        yield from self._module.named_buffers()
+        self._beside = beside
+        if self._is_watched:
+            save_straight({name: bare(t.detach()) for name, t in tensors_of(self._module)}, beside)
 
     def undo(self) -> str | None:
         """Return what has been changed; weights are what they were afterwards."""
@@ -78,9 +137,10 @@ class Saving:
             return None
         changed = unlike(self.state, whole_state(self._trainer, self._module))
         if changed is not None:
+            kept = as_data(self._beside)
             with torch.no_grad():
-                for name, tensor in self._tensors():
-                    tensor.copy_(self._kept.get(name, tensor))
+                for name, tensor in tensors_of(self._module):
+                    tensor.copy_(kept.get(name, tensor))
         return changed
 
 

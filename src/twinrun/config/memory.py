@@ -77,6 +77,8 @@ class Foreseen(TypedDict):
     """Of those that come only in later steps."""
     optimizer_bytes: int
     """Of the states that come only in later steps."""
+    callbacks_bytes: int
+    """Of the tensors that callbacks hold beside the module's, as an average of the weights."""
 
 
 class Measured(TypedDict):
@@ -130,6 +132,8 @@ class _Held:
     """Of the parameters."""
     optimizer: float
     """Of the optimizer's states, with those that come later."""
+    callbacks: float
+    """Of what callbacks hold."""
 
 
 def _held(found: Measured, precision: str) -> _Held:
@@ -150,6 +154,7 @@ def _held(found: Measured, precision: str) -> _Held:
         peak=peak + more,
         parameters=wider * sizes["parameters_bytes"],
         optimizer=wider * (states + foreseen["optimizer_bytes"]),
+        callbacks=wider * foreseen["callbacks_bytes"],
     )
 
 
@@ -165,17 +170,20 @@ def times_wider(found: Measured, precision: str) -> tuple[float, float]:
 def of_training(found: Measured | None, variant: Variant) -> int:
     """Return the MiB of a run: of one worker times their number.
 
-    What the rehearsal's step took holds parameters, gradients, the optimizer's state and what
-    forward and backward pass keep. A run writes weights, in three copies, and checkpoints, through
-    one of parameters and optimizer; and its data workers have two batches ready each. Fast steps
-    are proven before, in float64: everything twice, and initial and last parameters beside it.
+    What the rehearsal's step took holds parameters, gradients, the optimizer's state, what
+    callbacks hold, and what forward and backward pass keep. Its weights and checkpoints a run
+    writes from there. One that is resumed reads a checkpoint, of gradients too, before it has any,
+    and keeps the states of optimizer and callbacks once more until they are put back; and a
+    ModelCheckpoint of a user's makes all bytes of its file first. Data workers have two batches
+    ready each. Fast steps are proven before, in float64: everything twice, and initial and last
+    parameters beside it.
     """
     if found is None:
         return FLOOR * variant.devices
     held = _held(found, variant.precision)
-    written = max(3 * held.parameters, held.parameters + held.optimizer)
+    read = held.parameters + held.optimizer + 2 * held.callbacks
     waiting = 2 * variant.data_workers * found["sizes"]["batch_bytes"]
-    needed = TRACE + _mib(held.peak + written + waiting)
+    needed = TRACE + _mib(held.peak + read + waiting)
     if not is_plain(variant):
         exact = _held(found, "64-true")
         twice = 2 * _held(found, found["foreseen"]["precision"]).peak

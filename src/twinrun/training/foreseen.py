@@ -12,7 +12,9 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import BaseFinetuning
+from torch.utils._pytree import tree_leaves
 
+from twinrun.checkpoint.own_memory import id_of_memory
 from twinrun.config.memory import Foreseen
 from twinrun.process.imported_code import imported_files
 
@@ -54,7 +56,21 @@ def foreseen_of(
         "base_memory_mb": base,
         "gradients_bytes": gradients,
         "optimizer_bytes": round(gradients * each) + sum(map(_more_history, trainer.optimizers)),
+        "callbacks_bytes": _held_by_callbacks(trainer, module),
     }
+
+
+def _held_by_callbacks(trainer: pl.Trainer, module: pl.LightningModule) -> int:
+    """Return the bytes of the tensors in attributes of callbacks, without the module's own."""
+    tensors = {id_of_memory(tensor): 0 for tensor in (*module.parameters(), *module.buffers())}
+    values = [list(vars(callback).values()) for callback in vars(trainer)["callbacks"]]
+    for value in tree_leaves(values):
+        is_module = isinstance(value, torch.nn.Module)
+        inside = [*value.parameters(), *value.buffers()] if is_module else [value]
+        for found in inside:
+            if isinstance(found, torch.Tensor):
+                tensors.setdefault(id_of_memory(found), found.nbytes)
+    return sum(tensors.values())
 
 
 def _more_history(optimizer: torch.optim.Optimizer) -> int:
