@@ -31,7 +31,7 @@ from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
-from twinrun.optimizer_attributes import set_by
+from twinrun.set_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
