@@ -2,12 +2,14 @@
 
 import collections
 import io
+import numbers
 import pickle
 import sys
 import types
 from pathlib import PurePath
 from typing import Any, Protocol, TypeGuard
 
+import numpy as np
 import torch
 import xxhash
 from torch.optim import Optimizer
@@ -16,6 +18,8 @@ from twinrun.containers import entries, is_container, is_hidden_iterator
 from twinrun.generators import GENERATORS
 
 PLAIN = (bool, int, float, str, bytes, type(None))
+# Of other kinds, as NumPy's, fractions and complex ones: their text says what they are.
+NUMBERS = (np.generic, numbers.Number)
 MOST_BYTES = 1 << 26  # of an object that is pickled
 DEEPEST = 8  # containers inside each other
 CHUNK = 1 << 16  # entries that are written at once
