@@ -37,6 +37,8 @@ ORDER = (
         "dataset_files",
         "artifacts",
         "optimizer_attributes",
+        "values_inside",
+        "set_attributes",
         "hidden_content",
         "batches",
         "parameters",

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree
 
-from twinrun.containers import is_really
+from twinrun.containers import has_objects, is_really
 from twinrun.generators import undrawn
 from twinrun.pandas_values import parts_of
 from twinrun.plain_tensors import plain_tensors
@@ -48,21 +48,28 @@ class Opaque:
     """Its class, as `module.name`."""
 
 
-def leaves(batch: object) -> Iterator[tuple[str, object]]:
+def leaves(
+    batch: object, opaque: Callable[[object], object] | None = None
+) -> Iterator[tuple[str, object]]:
     """Yield each leaf with its path: tensors, arrays, plain values, and `Opaque` for the rest.
 
     The path names keys and types of the containers, so that two batches of unlike structure have
-    unlike paths.
+    unlike paths. What is made by `opaque`, if it is given, stands for an object.
 
     >>> [path for path, _ in leaves({"a": [1, 2]})]
     ['dict.a/list.0', 'dict.a/list.1']
     """
-    yield from _leaves(batch, "", ())
+    yield from _leaves(batch, "", (), opaque or _opaque)
 
 
-def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
+def _leaves(
+    value: object, path: str, above: tuple[int, ...], opaque: Callable[[object], object]
+) -> Iterator[tuple[str, object]]:
     if isinstance(value, Opaque):  # in the place of attributes that cannot be read
         yield path, value
+        return
+    if opaque is not _opaque and path and has_objects(value):  # who walks them walks these, too
+        yield path, opaque(value)
         return
     if type(value) is torch.Tensor and not vars(value):  # the usual leaf, without the questions
         yield path, value
@@ -71,7 +78,7 @@ def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[
     # A container that holds itself would be walked for ever.
     if inside is None or id(value) in above:
         is_leaf = issubclass(type(value), LEAVES) and id(value) not in above
-        yield path, value if is_leaf else _opaque(value)
+        yield path, value if is_leaf else opaque(value)
         inside = [] if is_leaf else None
     elif not inside:  # an empty list is not an empty dictionary
         yield path, f"empty {type(value).__name__}"
@@ -80,7 +87,7 @@ def _leaves(value: object, path: str, above: tuple[int, ...]) -> Iterator[tuple[
     name = type(value).__name__
     for key, item in [*inside, *attributes(value)]:
         inner = f"{path}/{name}.{key}" if path else f"{name}.{key}"
-        yield from _leaves(item, inner, (*above, id(value)))
+        yield from _leaves(item, inner, (*above, id(value)), opaque)
 
 
 def _opaque(value: object) -> Opaque:

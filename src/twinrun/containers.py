@@ -10,6 +10,7 @@ import enum
 import io
 import sys
 import types
+from collections.abc import Set
 from contextlib import suppress
 from typing import TypeGuard, TypeVar
 
@@ -18,6 +19,7 @@ Kind = TypeVar("Kind")
 _KINDS = (dict, list, tuple)
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _PLAIN = (str, bytes, int, float, bool, type(None))
+_SHOWN = frozenset((*_PLAIN, complex, tuple))
 _OF_TORCH = {("torch", "Size"), ("torch", "dtype"), ("torch", "device")}
 
 Container = list[object] | tuple[object, ...] | dict[object, object]
@@ -109,6 +111,26 @@ def is_hidden_iterator(value: object) -> bool:
     steps = [vars(base)["__next__"] for base in kind.__mro__ if "__next__" in vars(base)]
     is_written = all(isinstance(step, types.FunctionType) for step in steps)
     return kind.__module__.startswith(_LIBRARIES) or not is_written
+
+
+def is_unordered(value: object) -> TypeGuard[Set[object]]:
+    """Say whether a value is a set that holds more than plain values: their order is chance.
+
+    >>> is_unordered({1, "a"}), is_unordered({object()})
+    (False, True)
+    """
+    return isinstance(value, set | frozenset) and not _SHOWN.issuperset(map(type, value))
+
+
+def has_objects(value: object) -> bool:
+    """Say whether a set has such items, or a dictionary such keys.
+
+    >>> has_objects({1: object()}), has_objects({object(): 1})
+    (False, True)
+    """
+    if is_really(value, dict):
+        return not _SHOWN.issuperset(map(type, dict.keys(value)))
+    return is_unordered(value)
 
 
 def _kind(container: Container) -> type:

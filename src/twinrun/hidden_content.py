@@ -2,17 +2,24 @@
 
 import collections
 import io
+import numbers
 import pickle
 import sys
 import types
 from pathlib import PurePath
+from typing import Any, Protocol, TypeGuard
 
+import numpy as np
+import torch
 import xxhash
+from torch.optim import Optimizer
 
 from twinrun.containers import entries, is_container, is_hidden_iterator
 from twinrun.generators import GENERATORS
 
 PLAIN = (bool, int, float, str, bytes, type(None))
+# Of other kinds, as NumPy's, fractions and complex ones: their text says what they are.
+NUMBERS = (np.generic, numbers.Number)
 MOST_BYTES = 1 << 26  # of an object that is pickled
 DEEPEST = 8  # containers inside each other
 CHUNK = 1 << 16  # entries that are written at once
@@ -23,6 +30,22 @@ _IN_MEMORY = (io.BytesIO, io.StringIO)
 # What a function does stands in its code; a path says only where something is.
 _OTHERS = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
 _OTHERS += (types.MethodWrapperType, PurePath, *PLAIN, *UNORDERED, collections.deque, *GENERATORS)
+
+
+class SavesItself(Protocol):
+    """Tells its state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all of it."""
+        ...
+
+
+def saves_itself(value: object) -> TypeGuard[SavesItself]:
+    """Say whether an object of torch's tells its state: a schedule, a scaler of gradients."""
+    kind = type(value)
+    methods = (getattr(kind, name, None) for name in ("state_dict", "load_state_dict"))
+    is_torchs = kind.__module__.startswith("torch.") and all(map(callable, methods))
+    return is_torchs and not issubclass(kind, torch.nn.Module | Optimizer)
 
 
 def content_of(value: object) -> str | None:

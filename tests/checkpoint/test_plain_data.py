@@ -49,6 +49,9 @@ VALUES = [
     datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
     {"one": datetime.timedelta(seconds=1)},
     [({"a": pathlib.Path()},), {}],
+    [complex(-0.0, float("inf")), {1j: b""}],
+    bytearray(range(256)),
+    (bytes(range(256)), bytearray()),
 ]
 
 

@@ -10,11 +10,11 @@ from twinrun import containers
 from twinrun.batches import Opaque, copied, leaves, num_bytes
 from twinrun.checkpoint.looks import handles, look
 from twinrun.comparison.module_attributes import attribute_fingerprints_of, attributes_of
-from twinrun.optimizer_attributes import values_in
 from twinrun.parameters import uncompared_weights
 from twinrun.process.launching import environment_of, launch
 from twinrun.timing.own_modules import holds_itself
 from twinrun.trace.fingerprints import fingerprint_tree
+from twinrun.values_inside import values_in
 
 
 def test_the_examples_in_the_docstrings():

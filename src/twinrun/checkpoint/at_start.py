@@ -26,6 +26,7 @@ from twinrun.checkpoint.plain_attributes import (
 from twinrun.checkpoint.plain_data import given_back, is_plain, kept
 from twinrun.checkpoint.unsaved_state import (
     SAVED,
+    TEXT,
     attributes_of_callbacks,
     kept_anyway,
     states_of_optimizers,
@@ -55,7 +56,7 @@ def looks_now(trainer: pl.Trainer) -> dict[str, str]:
         **{f"{_CALLBACK}{key}": look(value, held) for key, value in callbacks},
         **{f"{_OPTIMIZER}{key}": state for key, state in states_of_optimizers(trainer).items()},
     }
-    return {key: state for key, state in found.items() if not state.startswith(UNSEEN)}
+    return {key: state for key, state in found.items() if not state.startswith((UNSEEN, TEXT))}
 
 
 def state_at_start(trainer: pl.Trainer, looks: Mapping[str, str]) -> AtStart:

@@ -10,7 +10,7 @@ import hashlib
 import pickle
 import random
 import types
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -18,6 +18,7 @@ import torch
 import xxhash
 
 from twinrun.batches import Opaque, leaves
+from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -25,9 +26,9 @@ from twinrun.containers import (
     is_hidden_iterator,
     is_really,
 )
-from twinrun.hidden_content import content_of
-from twinrun.optimizer_attributes import saves_itself, values_in
+from twinrun.hidden_content import content_of, saves_itself
 from twinrun.plain_tensors import bare, plain_tensors
+from twinrun.values_inside import Unlooked, Unordered, values_in
 
 UNSEEN = "cannot be looked at"
 Handle = tuple[str, int]
@@ -68,19 +69,75 @@ def look(value: object, held: Container[int]) -> str:
         if callable(value) and not isinstance(value, torch.nn.Module):
             called = _called(value, held)
             return called if called.startswith(UNSEEN) else f"callable {called}"
-        content = hashlib.sha256()
-        for where, leaf in values_in(value, "", held=held):
-            if id(leaf) in held:
-                continue
-            if is_hidden_iterator(leaf):
-                return unseen_iterator(leaf)
-            if saves_itself(leaf):
-                leaf = look(leaf.state_dict(), held)
-                if leaf.startswith(UNSEEN):
-                    return leaf
-            content.update(f"{where} {digest(leaf)}\n".encode(errors="backslashreplace"))
-        return content.hexdigest()
+        return _written(values_in(value, "", held, is_users=is_users), held)
+    except _UnseenError as error:
+        return str(error)
     except Exception as error:  # of whatever class: the attribute is a user's
+        return f"{UNSEEN} ({type(error).__name__})"
+
+
+def look_at_users(value: object, held: Container[int]) -> str:
+    """Write down what an attribute holds of a user's own, and the tensors and arrays in it.
+
+    A library's objects may count as they go, and be made late: a bar of progress, a connection.
+    None and an empty container are written as nothing.
+
+    Args:
+        value: of the attribute.
+        held: as of `look`.
+    """
+    try:
+        return _written(values_in(value, "", held, is_users=is_users, only_users=True), held)
+    except _UnseenError as error:
+        return str(error)
+    except Exception as error:  # of whatever class: the attribute is a user's
+        return f"{UNSEEN} ({type(error).__name__})"
+
+
+class _UnseenError(Exception):
+    """Something cannot be looked at; the message says so."""
+
+
+def _written(found: Iterable[tuple[str, object]], held: Container[int]) -> str:
+    """Hash what `values_in` yields.
+
+    Raises:
+        _UnseenError: if anything in it cannot be looked at.
+    """
+    content = hashlib.sha256()
+    for where, leaf in found:
+        if id(leaf) not in held:
+            line = f"{where} {_written_leaf(leaf, held)}\n"
+            content.update(line.encode(errors="backslashreplace"))
+    return content.hexdigest()
+
+
+def _written_leaf(leaf: object, held: Container[int]) -> str:
+    """Write down what `values_in` yields of a value.
+
+    Raises:
+        _UnseenError: if it cannot be looked at.
+    """
+    if is_hidden_iterator(leaf):
+        raise _UnseenError(unseen_iterator(leaf))
+    if isinstance(leaf, Unlooked):
+        raise _UnseenError(f"{UNSEEN} ({leaf.why})")
+    if isinstance(leaf, Unordered):
+        return f"set of {sorted(_written(item, held) for item in leaf.items)}"
+    if saves_itself(leaf):
+        leaf = look(leaf.state_dict(), held)
+        if leaf.startswith(UNSEEN):
+            raise _UnseenError(leaf)
+    return digest(leaf)
+
+
+def look_at_leaf(leaf: object) -> str:
+    """Write down what `values_in` yields of a value, also that it cannot be looked at."""
+    try:
+        return _written_leaf(leaf, ())
+    except _UnseenError as error:
+        return str(error)
+    except Exception as error:  # of whatever class
         return f"{UNSEEN} ({type(error).__name__})"
 
 
@@ -171,6 +228,8 @@ def _handles(value: object, libraries: tuple[str, ...], seen: set[int]) -> Itera
         if not isinstance(value, tuple):
             yield "container", id(value)
         inside = [item for _, item in entries(value)]
+    elif isinstance(value, bytearray):
+        yield "memory", id(value)
     elif isinstance(value, collections.deque | set):
         yield "container", id(value)
         inside = list(value)

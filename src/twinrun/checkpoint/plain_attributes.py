@@ -31,7 +31,8 @@ from twinrun.checkpoint.unsaved_state import MOST_LOOKED_AT, OURS
 from twinrun.checkpoint.users_code import is_users
 from twinrun.containers import entries, is_container, size_of
 from twinrun.generators import GENERATORS
-from twinrun.optimizer_attributes import set_by
+from twinrun.hidden_content import NUMBERS
+from twinrun.set_attributes import set_by
 
 Attributes = dict[str, dict[str, Any]]
 """Of the parts of a module, by path and name."""
@@ -252,7 +253,7 @@ def _of_data(trainer: pl.Trainer, loaders: Sequence[object]) -> Iterator[tuple[s
             is_list = is_container(value) and not isinstance(value, dict)
             is_short = not is_list or size_of(value) <= MOST_LOOKED_AT
             few = [item for _, item in entries(value)] if is_list and is_short else [value]
-            is_short = is_short and all(isinstance(v, PLAIN) for v in few)
+            is_short = is_short and all(isinstance(v, (*PLAIN, *NUMBERS)) for v in few)
             if is_short and name not in {*_OF_DATA, *told}:
                 yield f"{index} {type(owner).__name__}.{name}", value
             elif _is_handle(value):  # of a file that is opened where it is first read

@@ -1,9 +1,9 @@
 """Plain data, as a checkpoint that is read as data alone can hold it.
 
-Numbers, texts, strided tensors, arrays of numbers, moments and spans of time, paths, members of
-enumerations, torch's sizes, types and devices, and Python's own containers of such, mappings by any
-such key. What torch does not read as data is held as a mapping of one key that says what it stands
-for.
+Numbers, texts, bytes, strided tensors, arrays of numbers, moments and spans of time, paths, members
+of enumerations, torch's sizes, types and devices, and Python's own containers of such, mappings by
+any such key. What torch does not read as data is held as a mapping of one key that says what it
+stands for.
 """
 
 import collections
@@ -25,6 +25,7 @@ from twinrun.errors import TwinrunError
 
 PLAIN = (bool, int, float, str, type(None))
 _DEVICES = ("cpu", "cuda", "mps")  # ASSUME that a training has one GPU
+_OTHERS = (complex, bytes, bytearray, datetime.timedelta, type(pathlib.Path()))
 _MAKERS = (None, list, dict, set, int, float, str, bool)  # of the values of a defaultdict
 _MAPPINGS = (collections.OrderedDict, collections.Counter, collections.defaultdict)
 _TRIES = 64  # orders in which a set is made anew
@@ -33,7 +34,7 @@ PATH, MAPPING, QUEUE, SET, NUMBER = (
     "twinrun: " + kind for kind in ("a path", "a mapping", "a queue", "a set", "NumPy's number")
 )
 SIZE, OF_TORCH, MEMBER = "twinrun: a size", "twinrun: torch's name", "twinrun: a member"
-ARRAY = "twinrun: an array"
+ARRAY, COMPLEX, BYTES = "twinrun: an array", "twinrun: a complex number", "twinrun: bytes"
 _NUMBERS = "biufc"  # their kinds, in NumPy
 
 
@@ -44,7 +45,7 @@ def is_plain(value: object) -> bool:
         is_made_of_others = value.layout is not torch.strided or value.is_nested
         is_made_of_others = is_made_of_others or value.is_quantized
         return kind is torch.Tensor and value.device.type in _DEVICES and not is_made_of_others
-    if kind in PLAIN or kind in (datetime.timedelta, type(pathlib.Path())):
+    if kind in (*PLAIN, *_OTHERS):
         return True
     if isinstance(value, np.generic):
         return value.dtype.kind in _NUMBERS
@@ -125,6 +126,10 @@ def kept(value: object) -> object:
         return {OF_TORCH: str(value).removeprefix("torch.")}
     if isinstance(value, torch.device):
         return {OF_TORCH: {"device": str(value)}}
+    if isinstance(value, complex):
+        return {COMPLEX: [value.real, value.imag]}
+    if isinstance(value, bytes | bytearray):
+        return {BYTES: [type(value).__name__, value.decode("latin-1")]}
     if isinstance(value, datetime.timedelta):
         return {SPAN: [value.days, value.seconds, value.microseconds]}
     if isinstance(value, pathlib.Path):
@@ -229,6 +234,10 @@ _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     SIZE: lambda content, _: torch.Size(content),
     OF_TORCH: _of_torch,
     MEMBER: lambda content, _: _there(content),
+    COMPLEX: lambda content, _: complex(*content),
+    BYTES: lambda content, _: {"bytes": bytes, "bytearray": bytearray}[content[0]](
+        content[1], "latin-1"
+    ),
     PATH: lambda content, _: pathlib.Path(content),
     NUMBER: lambda content, _: np.frombuffer(bytes.fromhex(content[1]), content[0])[0],
     MAPPING: _mapping,

@@ -1,5 +1,6 @@
 """Walk what makes the steps: the functions of its parts, and of the helpers that these hold."""
 
+import collections
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +10,10 @@ import torch
 
 from twinrun.checkpoint.found import Found
 from twinrun.checkpoint.users_code import attributes_seen, is_users
-from twinrun.checkpoint.walk import DEEPEST, MOST_NAMED, Walk, is_ours
-from twinrun.containers import entries, is_container, size_of
+from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
+from twinrun.containers import entries, is_container
 from twinrun.generators import GENERATORS
-from twinrun.hidden_content import PLAIN
+from twinrun.hidden_content import KINDS, PLAIN, UNORDERED
 
 
 class StepWalk(Walk):
@@ -50,10 +51,11 @@ class StepWalk(Walk):
             return
         if id(value) in self._helpers:
             return
-        if is_container(value):
+        if is_container(value) or isinstance(value, (*UNORDERED, collections.deque)):
             self._helpers[id(value)] = value
-            for key, item in entries(value) if size_of(value) <= MOST_NAMED else ():
-                yield from self._helpers_in(value, item, f"{called}[{key!r}]", deeper - 1)
+            for key, item in _entries(value):
+                if type(item) not in KINDS:
+                    yield from self._helpers_in(value, item, f"{called}[{key}]", deeper - 1)
         elif isinstance(value, torch.nn.Module):  # one that is registered is a part itself
             if id(value) not in self.seen:
                 for part in value.modules():
@@ -64,9 +66,20 @@ class StepWalk(Walk):
         elif callable(value):
             yield from self.value(owner, value, called, DEEPEST)
         elif is_users(type(value).__module__):
+            if self.is_cut_short:
+                return
             self._helpers[id(value)] = value
+            self._most_seen -= 1
             yield from self.class_of(type(value), deeper)
             for name, item in attributes_seen(value).items():
                 yield from self._helpers_in(
                     value, item, f"{type(value).__name__}.{name}", deeper - 1
                 )
+
+
+def _entries(value: Any) -> Iterator[tuple[str, object]]:
+    """Yield the entries of a container, and the keys of a dictionary."""
+    for key, item in entries(value) if is_container(value) else enumerate(value):
+        yield repr(key), item
+        if isinstance(value, dict):
+            yield f"key {key!r}", key

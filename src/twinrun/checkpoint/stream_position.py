@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from twinrun.checkpoint.looks import look
 from twinrun.checkpoint.unsaved_state import MOST_WRAPPED, WRAPPED
 from twinrun.containers import entries, is_container
+from twinrun.hidden_content import NUMBERS
 
 PLAIN = (int, float, str, bytes, bool, type(None))
 
@@ -89,6 +90,8 @@ def possible_positions(loaders: Sequence[object]) -> dict[str, object]:
                 found[key] = type(value)
             elif isinstance(value, PLAIN):
                 found[key] = value
+            elif isinstance(value, NUMBERS):
+                found[key] = repr(value)
     return found
 
 
@@ -135,6 +138,11 @@ def _attributes_in(function: Callable[..., object], operation: str) -> set[str]:
 
 def moved(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:
     """Name the attributes that no checkpoint can put back."""
+    for key, value in before.items():
+        is_there = f"{key.rpartition('.')[0]}." in after
+        if key not in after and value is not None and is_there:
+            name = key.partition(" ")[2]
+            yield f"{name} changes while the training runs, and there is no state_dict that has it"
     for key, value in after.items():
         name = key.partition(" ")[2]
         is_new = key not in before and f"{key.rpartition('.')[0]}." in before

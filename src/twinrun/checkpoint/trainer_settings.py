@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint.looks import UNSEEN, look
 from twinrun.checkpoint.unsaved_state import OURS, kept_anyway
+from twinrun.hidden_content import NUMBERS
 
 # Of these a checkpoint holds what it can, or they are looked at by themselves.
 _ELSEWHERE = {"callbacks", "_loggers", "datamodule", "should_stop", "_last_val_time"}
@@ -55,7 +56,7 @@ def _plain(owner: object, others: Container[str], prefix: str) -> dict[str, str]
     return {
         f"{prefix}{name}": repr(value)
         for name, value in vars(owner).items()
-        if name[0] != "_" and name not in others and isinstance(value, _PLAIN)
+        if name[0] != "_" and name not in others and isinstance(value, (*_PLAIN, *NUMBERS))
     }
 
 

@@ -21,7 +21,13 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.batches import leaves
-from twinrun.checkpoint.looks import UNSEEN, digest, look, unseen_iterator
+from twinrun.checkpoint.looks import (
+    UNSEEN,
+    look,
+    look_at_leaf,
+    look_at_users,
+    unseen_iterator,
+)
 from twinrun.containers import (
     attributes_of,
     entries,
@@ -30,7 +36,8 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.optimizer_attributes import iterators_beside, set_by, values_beside
+from twinrun.optimizer_attributes import all_beside
+from twinrun.set_attributes import set_by
 
 MOST_LOOKED_AT = 16  # of a list: of generators there are few, of samples millions
 WRAPPED = ("dataset", "datasets", "sampler", "batch_sampler", "_loader")
@@ -38,6 +45,8 @@ MOST_DEEP = 3  # of a callback's attributes, in search of an iterator
 MOST_WRAPPED = 10  # inside each other; a dataset that holds itself has no end
 _DEFAULTS = "defaults["  # of an optimizer
 SAVED = "saved"  # by the state_dict, now
+TEXT = "text "  # or nothing: no number
+_PICKLED = "pickled "
 OURS = ("twinrun.", "pytorch_lightning.", "lightning.")  # keep what they need, or need none
 
 
@@ -109,7 +118,10 @@ class _Pickler(pickle.Pickler):
 
 
 def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
-    """Hash the attributes of callbacks that have no `state_dict`, by `Class.attribute`."""
+    """Hash the attributes of callbacks that have no `state_dict`, by `Class.attribute`.
+
+    As it is pickled, and what can be looked at where something in it cannot be.
+    """
     kept = kept_anyway(trainer)
     found = {}
     for key, value in attributes_of_callbacks(trainer, kept):
@@ -117,12 +129,19 @@ def states_of_callbacks(trainer: pl.Trainer) -> dict[str, str]:
             found[key] = unseen_iterator(hidden)
             continue
         state = _state_of(value) if isinstance(value, torch.nn.Module) else value
-        # What cannot be pickled cannot be compared: a file, a connection.
-        with suppress(Exception):
-            file = io.BytesIO()
-            _Pickler(file, kept).dump(state)
-            found[key] = hashlib.sha256(file.getbuffer()).hexdigest()
+        # A file, a lock or a connection cannot be pickled, and may come later.
+        # A file, a lock or a connection cannot be pickled: what lies beside it is looked at.
+        found[key] = _pickled(state, kept) or look_at_users(value, kept)
     return found
+
+
+def _pickled(state: object, kept: Mapping[int, str]) -> str | None:
+    try:
+        file = io.BytesIO()
+        _Pickler(file, kept).dump(state)
+        return f"{_PICKLED}{hashlib.sha256(file.getbuffer()).hexdigest()}"
+    except Exception:  # of whatever class
+        return None
 
 
 def attributes_of_callbacks(
@@ -199,7 +218,8 @@ def _state_of(module: torch.nn.Module) -> object:
 def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
     """Hash what optimizers keep beside their `state_dict`, by `Class.attribute`."""
     module = trainer.lightning_module
-    held = [*module.parameters(), *module.buffers()]
+    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+    held = [*module.parameters(), *module.buffers(), *module.modules(), *schedules, trainer]
     found = {}
     for index, optimizer in enumerate(trainer.optimizers):
         kind = type(optimizer)
@@ -207,17 +227,18 @@ def states_of_optimizers(trainer: pl.Trainer) -> dict[str, str]:
         # ASSUME a class that has its own of both keeps its numbers there; tensors are looked for.
         keeps_numbers = not any(each.__module__.startswith("torch.") for each in methods)
         saved = {
-            _seen(leaf)
+            look_at_leaf(leaf)
             for _, leaf in leaves(optimizer.state_dict())
             if isinstance(leaf, torch.Tensor | np.ndarray)
         }
-        for path, value in values_beside(optimizer, held).items():
-            is_number = not isinstance(value, torch.Tensor | np.ndarray)
-            state = _seen(value)
-            is_saved = state in saved or (is_number and keeps_numbers)
-            found[f"{index} {kind.__name__}.{path}"] = SAVED if is_saved else state
-        for path, value in iterators_beside(optimizer).items():
-            found[f"{index} {kind.__name__}.{path}"] = unseen_iterator(value)
+        for path, value in all_beside(optimizer, held).items():
+            is_tensor = isinstance(value, torch.Tensor | np.ndarray)
+            state = look_at_leaf(value)
+            if state in saved or (keeps_numbers and not is_tensor and not state.startswith(UNSEEN)):
+                state = SAVED
+            elif isinstance(value, str | None):
+                state = f"{TEXT}{state}"
+            found[f"{index} {kind.__name__}.{path}"] = state
         # By the key: torch adds some of its own where it loads a state.
         for path, value in _defaults(optimizer):
             found[f"{index} {kind.__name__}.{path}"] = look(value, ())
@@ -230,33 +251,42 @@ def _defaults(optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, object]]:
         yield f"{_DEFAULTS}{name!r}]", value
 
 
-def _seen(value: object) -> str:
-    try:
-        return digest(value)
-    except Exception as error:
-        return f"{UNSEEN} ({type(error).__name__})"
-
-
 def changed_optimizers(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """Name the attributes of optimizers that have changed between two looks."""
     for key in {**after, **before}:
         name, state = key.partition(" ")[2], after.get(key)
         if f".{_DEFAULTS}" in name and not (key in before and key in after):
             continue  # of another optimizer (see `exchanged`), or of a state that was loaded
+        then = before.get(key)
+        # An empty list is filled, say, or emptied: what is in it counts.
+        is_made = (then or SAVED) == SAVED and (state or "").startswith(TEXT)
+        if is_made or (state is None and (then or "").startswith(TEXT)):
+            continue
         if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
         # Gone counts as changed, unless the state_dict says what is left.
-        elif state != SAVED and before.get(key) != (SAVED if state is None else state):
+        elif state != SAVED and then != (SAVED if state is None else state):
             yield f"{name} changes while the training runs, and is no part of its state_dict"
 
 
 def changed_callbacks(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     """Name the attributes of callbacks that have changed between two looks."""
-    for key, state in after.items():
-        name = key.partition(" ")[2]
-        if state.startswith(UNSEEN):
+    nothing = look_at_users(None, ())
+    # It may be a part of the training now, or a function.
+    may_go = {nothing, *(_pickled(empty, {}) for empty in (None, [], {}, (), set()))}
+    for key in {**before, **after}:
+        name, then, state = key.partition(" ")[2], before.get(key), after.get(key)
+        if state is not None and state.startswith(UNSEEN):
             yield f"{name} {state}, and it may change while the training runs"
-        elif before.get(key) != state:
+            continue
+        if state is None:
+            is_changed = then not in may_go
+        elif not state.startswith(_PICKLED) and (then is None or then.startswith(_PICKLED)):
+            # What is opened late, a file, say, holds nothing of a user's.
+            is_changed = state != nothing
+        else:
+            is_changed = then != state
+        if is_changed:
             yield (
                 f"{name} changes while the training runs, and the callback has no state_dict"
                 " (one that returns {} says that nothing is to be kept)"

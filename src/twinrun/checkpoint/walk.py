@@ -38,7 +38,7 @@ from twinrun.containers import (
     size_of,
 )
 from twinrun.generators import GENERATORS
-from twinrun.hidden_content import PLAIN, UNORDERED, content_of, content_of_plain
+from twinrun.hidden_content import NUMBERS, PLAIN, UNORDERED, content_of, content_of_plain
 
 MOST, DEEPEST = 50_000, 12
 MOST_NAMED = 256  # entries of a container that are told apart: hyperparameters may be many
@@ -124,6 +124,10 @@ class Walk:
             # Those of a tokenizer, say, change as it warns, and keep no state.
             if not self._in_library:
                 yield Found(owner, called, value)
+            return
+        if isinstance(value, NUMBERS):
+            if not self._in_library:
+                yield Found(owner, called, repr(value))
             return
         if isinstance(value, type):
             yield Found(owner, called, Holder(value))

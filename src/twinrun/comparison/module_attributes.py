@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 
 from twinrun.generators import set_state, state_of
-from twinrun.optimizer_attributes import own_attributes
+from twinrun.set_attributes import own_attributes
 from twinrun.trace.fingerprints import fingerprint_tree
 
 _VALUES = (bool, int, float, complex, str, bytes, type(None), np.generic, torch.dtype, torch.device)

@@ -1,0 +1,81 @@
+"""Which attributes the code of a class sets, and which an object has beside those."""
+
+import dis
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable
+
+import pytorch_lightning as pl
+import torch
+from torch.optim import Optimizer
+
+# By torch's schedulers, and by others that wrap `step`.
+_SET_BY_OTHERS = {"step", "_opt_called", "_wrapped_by_lr_sched"}
+
+
+@functools.cache
+def set_by(kind: type, packages: tuple[str, ...]) -> frozenset[str]:
+    """Name the attributes that those bases of a class set that belong to some packages.
+
+    Args:
+        kind: the class.
+        packages: how the names of their modules begin.
+    """
+    return _set_in(base for base in kind.__mro__ if base.__module__.startswith(packages))
+
+
+@functools.cache
+def set_by_other_bases(kind: type, is_users: Callable[[object], bool]) -> frozenset[str]:
+    """Name the attributes that those bases of a class set that are no user's own.
+
+    Args:
+        kind: the class.
+        is_users: says by the name of a module whether it is a user's own.
+    """
+    return _set_in(base for base in kind.__mro__ if not is_users(base.__module__))
+
+
+def _set_in(bases: Iterable[type]) -> frozenset[str]:
+    members = [member for base in bases for member in vars(base).values()]
+    setters = [member.fset for member in members if isinstance(member, property)]
+    return frozenset(
+        str(step.argval)
+        for function in (*members, *setters)
+        if isinstance(function, types.FunctionType)
+        for step in dis.get_instructions(inspect.unwrap(function))
+        if step.opname == "STORE_ATTR"
+    )
+
+
+def own_attributes(optimizer: Optimizer) -> dict[str, object]:
+    """Return the attributes that are neither torch's nor functions, by name."""
+    others = _known_attributes(type(optimizer))
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if name not in others and not callable(value)
+    }
+
+
+def own_of_module(part: torch.nn.Module) -> dict[str, object]:
+    """Return the attributes of a module that not every module of torch's or Lightning's has."""
+    known = _of_every_module()
+    return {name: value for name, value in vars(part).items() if name not in known}
+
+
+@functools.cache
+def _of_every_module() -> frozenset[str]:
+    return frozenset({*vars(torch.nn.Module()), *vars(pl.LightningModule())})
+
+
+@functools.cache
+def _known_attributes(kind: type) -> frozenset[str]:
+    """Name what torch and others set in an optimizer of a class."""
+    return frozenset({*_plain_attributes(), *set_by(kind, ("torch.",)), *_SET_BY_OTHERS})
+
+
+@functools.cache
+def _plain_attributes() -> frozenset[str]:
+    """Name what every optimizer has."""
+    return frozenset(vars(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)))
