@@ -59,7 +59,9 @@ def drop_hyperparameters(checkpoint: dict[str, Any]) -> None:
 
     The others stay: a module's own `on_save_checkpoint`, which comes later, may read or add some.
     """
-    for key in ("hyper_parameters", "datamodule_hyper_parameters"):
+    for owner in (pl.LightningModule, pl.LightningDataModule):
+        key, kind = owner.CHECKPOINT_HYPER_PARAMS_KEY, owner.CHECKPOINT_HYPER_PARAMS_TYPE
+        checkpoint.pop(kind, None)  # the class of a configuration
         if key in checkpoint:
             held = dict(checkpoint[key])
             checkpoint[key] = {name: value for name, value in held.items() if _is_data(value)}

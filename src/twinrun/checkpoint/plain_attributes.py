@@ -4,7 +4,7 @@ Counters, lists of losses, queues, a teacher in a list: where they have changed 
 began, those of the module are kept in the checkpoint and put back, if they are plain data; all
 others are a reason to write none, and so are those that share memory with another one: a copy would
 part them. Of the modules of torch and torchmetrics plain numbers and the states of metrics are
-looked at, of all of them whether they train, and which parameters do. Of data modules, datasets and
+looked at, of all of them whether they train, and which parameters and buffers do. Of data modules, datasets and
 samplers only numbers and short lists of them are looked at: they hold the data, and caches of it.
 """
 
@@ -136,11 +136,13 @@ def restore_attributes(module: pl.LightningModule, saved: Attributes) -> None:
 
 def set_attribute(part: torch.nn.Module, name: str, value: Any) -> None:
     """Set what `looked_at` calls so."""
-    parameter, _, flag = name.rpartition(".")
-    if flag == "requires_grad" and parameter:
-        part.get_parameter(parameter).requires_grad_(value)
-    else:
+    tensor_name, _, flag = name.rpartition(".")
+    if flag != "requires_grad" or not tensor_name:
         setattr(part, name, value)
+    elif (tensor := tensors_of(part)[tensor_name]).is_leaf:
+        tensor.requires_grad_(value)
+    elif not value:
+        tensor.detach_()  # of what was computed the flag cannot be set
 
 
 def graphs_held(module: pl.LightningModule) -> Iterator[str]:
@@ -152,11 +154,19 @@ def graphs_held(module: pl.LightningModule) -> Iterator[str]:
                 yield f"{type(part).__name__}.{name}"
 
 
+def tensors_of(part: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a part's own parameters and buffers, by name: of both the flag may change."""
+    return {
+        **dict(part.named_parameters(recurse=False)),
+        **dict(part.named_buffers(recurse=False)),
+    }
+
+
 def looked_at(part: torch.nn.Module) -> dict[str, object]:
     """Return the attributes of a part of the module, and its flags, by name."""
     flags: dict[str, object] = {"training": part.training}
-    for name, parameter in part.named_parameters(recurse=False):
-        flags[f"{name}.requires_grad"] = parameter.requires_grad
+    for name, tensor in tensors_of(part).items():
+        flags[f"{name}.requires_grad"] = tensor.requires_grad
     own = {
         name: value
         for name, value in vars(part).items()

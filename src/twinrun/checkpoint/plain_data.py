@@ -35,6 +35,7 @@ PATH, MAPPING, QUEUE, SET, NUMBER = (
 )
 SIZE, OF_TORCH, MEMBER = "twinrun: a size", "twinrun: torch's name", "twinrun: a member"
 ARRAY, COMPLEX, BYTES = "twinrun: an array", "twinrun: a complex number", "twinrun: bytes"
+TRAINED = "twinrun: a tensor that requires a gradient"
 _NUMBERS = "biufc"  # their kinds, in NumPy
 
 
@@ -109,6 +110,8 @@ def _first_unplain(value: object) -> object:
 def kept(value: object) -> object:
     """Return a copy of a plain value for a checkpoint: data alone, without a device."""
     if isinstance(value, torch.Tensor):
+        if value.requires_grad and value.is_leaf:  # the flag alone is no part of its bytes
+            return {TRAINED: kept(value.detach())}
         own = value.detach().clone()
         return own if own.is_cpu else {ON_GPU: own.cpu()}
     if isinstance(value, np.ndarray):
@@ -231,6 +234,7 @@ _MAKE: dict[object, Callable[[Any, torch.device], object]] = {
     MOMENT: lambda content, _: datetime.datetime.fromisoformat(content),
     SPAN: lambda content, _: datetime.timedelta(*content),
     ARRAY: _array,
+    TRAINED: lambda content, device: given_back(content, device).requires_grad_(),
     SIZE: lambda content, _: torch.Size(content),
     OF_TORCH: _of_torch,
     MEMBER: lambda content, _: _there(content),

@@ -79,6 +79,9 @@ def refusals(
             f"{others[0]} of {type(module).__name__} is not there, or of another shape, where the "
             f"training begins, so that no checkpoint of it could be loaded"
         )
+    for name, buffer in module.named_buffers():
+        if buffer.grad_fn is not None:
+            yield f"{name} of {type(module).__name__} holds the graph of an earlier step"
     loaders = loaders_of(trainer)
     yield from unsaved_generators(trainer, loaders, generators_of(loaders))
     yield from generators_reached(trainer, loaders, generators_of(loaders))

@@ -1,0 +1,101 @@
+"""A flag of a buffer, and a configuration as hyperparameters: both once cost a checkpoint."""
+
+import sys
+import types
+from collections.abc import Mapping
+
+import pytest
+import torch
+from pytorch_lightning.trainer.connectors import checkpoint_connector
+from resumed import assert_resumed, fit
+from small import Points, Small
+
+
+class StartsAtZero(Small):
+    """Begins its sum of losses with a buffer, and sets the flag of it alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("zero", torch.tensor(0.0), persistent=False)
+        self.register_buffer("kept", torch.tensor(0.0))
+        self.given = torch.tensor(1.0)
+
+    def training_step(self, batch, batch_idx):
+        found = self.zero
+        found.requires_grad_()
+        self.kept.requires_grad_(not self.kept.requires_grad or batch_idx > 0)
+        factor = 1.0 if self.given.requires_grad and self.trainer.current_epoch else 1.5
+        self.given = torch.tensor(1.0 + batch_idx, requires_grad=True)
+        return found + self.kept + factor * super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize("options", [{"minutes": 0}, {}], ids=["at the start", "in mid-epoch"])
+def test_the_flag_of_a_buffer_comes_back(tmp_path, options):
+    """Red before: "zero of the module is not what it was where the checkpoint was taken"."""
+    at = [5] if options else [6]
+    every = {"every_batches": 1000} if options else {}
+    assert_resumed(tmp_path, at, kills=[7], module=StartsAtZero, max_epochs=3, **every, **options)
+
+
+class KeepsAGraph(Small):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sum", torch.tensor(0.0))
+
+    def training_step(self, batch, batch_idx):
+        self.sum = self.sum + self.output.weight.sum()
+        return super().training_step(batch, batch_idx)
+
+
+def test_a_buffer_that_holds_a_graph_is_refused_by_name(tmp_path):
+    """Red before: a checkpoint was written, and no start could use it."""
+    *_, said = fit(tmp_path, module=KeepsAGraph, minutes=0)
+    assert said == [
+        "no checkpoints are written: sum of KeepsAGraph holds the graph of an earlier step"
+    ]
+
+
+class Configuration(Mapping):
+    """As a library of configurations has them."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __getitem__(self, key):
+        return self._values[key]
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def __len__(self):
+        return len(self._values)
+
+
+class Configured(Small):
+    """Keeps its configuration; Lightning's checkpoint names its class, too."""
+
+    def __init__(self):
+        super().__init__()
+        self._hparams = Configuration({"a": 1, "b": Configuration({"c": 2})})
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def on_save_checkpoint(self, checkpoint):
+        assert checkpoint["hyper_parameters"] == {"a": 1}
+
+
+class ConfiguredPoints(Points):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._hparams = Configuration({"e": 3})
+
+
+def test_a_configuration_as_hyperparameters_costs_no_checkpoint(tmp_path, monkeypatch):
+    """Red before: "a callback, optimizer or module keeps more than data", of the key of its class."""
+    library = types.ModuleType("omegaconf")
+    library.Container = Configuration
+    monkeypatch.setitem(sys.modules, "omegaconf", library)
+    monkeypatch.setattr(checkpoint_connector, "_OMEGACONF_AVAILABLE", True)
+    options = {"module": Configured, "data": ConfiguredPoints}
+    assert_resumed(tmp_path, [5], kills=[7], minutes=0, every_batches=1000, **options)
