@@ -306,13 +306,13 @@ ATTRIBUTES = {
     HidesAMetric: f"HidesAMetric.metrics {CHANGES} (it holds an object of class MeanMetric)",
     HidesANumber: f"HidesANumber.networks {CHANGES} (it holds an object of class Linear)",
     HasAContext: f"HasAContext.context {CHANGES}",
-    HasAMethodOfAList: f"HasAMethodOfAList.values {SHARED}",
-    SharesWithALayer: f"SharesWithALayer.values {SHARED}",
+    HasAMethodOfAList: f"HasAMethodOfAList.values {SHARED} (HasAMethodOfAList.put)",
+    SharesWithALayer: f"SharesWithALayer.values {SHARED} (hidden.kept)",
     PutsAnObject: f"Linear.kept {CHANGES}",
     Picks: f"Picks.pick {CHANGES}",
     Finds: f"Finds.pattern {CHANGES}",
     HasALongList: f"HasALongList.moments {CHANGES} (it holds an object of class date)",
-    TrainsATensor: f"TrainsATensor.shift {SHARED}",
+    TrainsATensor: f"TrainsATensor.shift {SHARED} (TrainsATensor.own)",
 }
 
 

@@ -222,7 +222,32 @@ class HasTwoNames(Small):
 def test_what_has_two_names_is_refused(tmp_path):
     _, _, said = fit(tmp_path, Points, HasTwoNames, minutes=0)
     (found,) = said
-    assert found.endswith("changes, and is shared with another attribute or tensor")
+    assert found.endswith(
+        "HasTwoNames.last changes, and is shared with another attribute or tensor"
+        " (HasTwoNames.same)"
+    )
+
+
+class KeepsAPool(Small):
+    """Keeps images of the batches before, each a view of its batch."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.pool = []
+
+    def training_step(self, batch, batch_idx):
+        self.pool = [*self.pool, *batch[0]][-6:]
+        return super().training_step(batch, batch_idx)
+
+
+def test_views_of_one_batch_are_said_to_be_what_they_are(tmp_path):
+    """Red before: "is shared with another attribute or tensor", of which nobody had one."""
+    _, _, said = fit(tmp_path, Points, KeepsAPool, minutes=0)
+    (found,) = said
+    assert found.endswith(
+        "KeepsAPool.pool changes, and holds one object twice, or two tensors that share their "
+        "memory (views of one)"
+    )
 
 
 def test_the_examples_in_the_docstrings():

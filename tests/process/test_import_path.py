@@ -1,6 +1,7 @@
 """What cannot be imported is said in a sentence that says what to write instead."""
 
 import doctest
+import json
 import re
 import sys
 
@@ -10,7 +11,7 @@ import yaml
 from twinrun.config.shipped import SCHEMA
 from twinrun.errors import TwinrunError
 from twinrun.process import import_path
-from twinrun.process.import_path import import_object
+from twinrun.process.import_path import import_object, user_line
 
 
 @pytest.fixture
@@ -167,3 +168,20 @@ def test_the_working_directory_is_named_where_it_is_looked_in(tmp_path, monkeypa
     assert f"(looked for in {tmp_path / 'beside'}, {tmp_path}, beside the config" in str(
         raised.value
     )
+
+
+def test_a_failure_in_a_file_that_no_key_names_is_said_by_its_line(project, monkeypatch):
+    """Red before: of a class that another file defines no line was named."""
+    (project / "helpers_of_mine.py").write_text("def read(pool):\n    return pool.sample\n")
+    (project / "mine_of_all.py").write_text("import helpers_of_mine\nread = helpers_of_mine.read\n")
+    monkeypatch.syspath_prepend(str(project))
+    read = import_object("mine_of_all:read")
+    with pytest.raises(AttributeError) as raised:
+        read(None)
+    error = raised.value.with_traceback(raised.value.__traceback__.tb_next)
+    assert user_line(error, ["mine_of_all"]) == "helpers_of_mine.py, line 2"
+    assert user_line(error, ["helpers_of_mine"]) == "helpers_of_mine.py, line 2"
+    with pytest.raises(TypeError) as raised:
+        json.loads(3)
+    error = raised.value.with_traceback(raised.value.__traceback__.tb_next)
+    assert user_line(error, ["mine_of_all"]) == ""

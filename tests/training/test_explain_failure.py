@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Literal, TypedDict
 
 import pytest
+import pytorch_lightning as pl
 from example_trainings import VARIANT, WORKLOAD
 from msgspec import convert
 
@@ -175,6 +176,18 @@ def test_what_a_plain_trainer_has_by_default_is_named_by_its_key():
     told = failure_of(lambda: trainer.checkpoint_callback.best_model_path)
     assert told.endswith("a run has no ModelCheckpoint but what `trainer.callbacks` names")
     assert failure_of(lambda: trainer.other.attribute).endswith("no attribute 'attribute'")
+
+
+def test_what_a_packages_own_trainer_adds_is_set_by_a_callback():
+    """Red before: "'Trainer' object has no attribute 'logging_kwargs'", and no word of a remedy."""
+    with pytest.raises(AttributeError) as failure:
+        pl.Trainer(logger=False, accelerator="cpu").logging_kwargs  # noqa: B018
+    told = explained_failure("it", failure.value, {}, TAKERS)
+    assert told == (
+        "it failed with AttributeError: 'Trainer' object has no attribute 'logging_kwargs'; a run "
+        "has Lightning's own Trainer, and what a package's own one has beside it a callback of "
+        "`trainer.callbacks` can set (in its `setup`)"
+    )
 
 
 def test_a_text_for_a_boolean_is_a_mistake_though_nothing_fails():

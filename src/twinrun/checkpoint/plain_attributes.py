@@ -4,12 +4,12 @@ Counters, lists of losses, queues, a teacher in a list: where they have changed 
 began, those of the module are kept in the checkpoint and put back, if they are plain data; all
 others are a reason to write none, and so are those that share memory with another one: a copy would
 part them. Of the modules of torch and torchmetrics plain numbers and the states of metrics are
-looked at, of all of them whether they train, and which parameters and buffers do. Of data modules, datasets and
-samplers only numbers and short lists of them are looked at: they hold the data, and caches of it.
+looked at, of all of them whether they train, and which parameters and buffers do. Of data modules,
+datasets and samplers only numbers and short lists of them are looked at: they hold the data, and
+caches of it.
 """
 
 import types
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,7 +70,7 @@ def changed_attributes(
     refused = []
     unseen = {key: state for key, state in after.items() if state.startswith(UNSEEN)}
     changed = keys_changed(before, after)
-    shared = _shared(trainer) if changed else set()
+    holders = _holders(trainer) if changed else {}
     for key in dict.fromkeys([*unseen, *changed]):
         owner, _, rest = key.partition(" ")
         path, _, name = rest.rpartition(" ")
@@ -86,8 +86,8 @@ def changed_attributes(
             )
         elif key not in after:
             refused.append(f"{called} is there where the training begins, and is not any more")
-        elif not shared.isdisjoint(handles(value, LIBRARIES)):
-            refused.append(f"{called} changes, and is shared with another attribute or tensor")
+        elif sharing := _sharing(value, _named(part, path, name), holders):
+            refused.append(f"{called} changes, and {sharing}")
         elif owner == "module" and is_plain(value):
             plain.setdefault(path, {})[name] = kept(value)
         else:
@@ -109,20 +109,40 @@ def keys_changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[st
     ]
 
 
-def _shared(trainer: pl.Trainer) -> set[Handle]:
-    """Return the memory that more than one attribute, parameter or buffer has."""
+def _holders(trainer: pl.Trainer) -> dict[Handle, list[str]]:
+    """Name what holds each memory: attributes, parameters, buffers and optimizers."""
     module = trainer.lightning_module
-    values: list[object] = [*module.parameters(), *module.buffers()]
+    values: list[tuple[str, object]] = [*module.named_parameters(), *module.named_buffers()]
     for optimizer in trainer.optimizers:
-        values += [*optimizer.state.values(), *optimizer.param_groups]
-    values += [value for part in module.modules() for value in looked_at(part).values()]
-    found = Counter(handle for value in values for handle in handles(value, LIBRARIES))
-    return {handle for handle, times in found.items() if times > 1}
+        states = (*optimizer.state.values(), *optimizer.param_groups)
+        values += [(type(optimizer).__name__, state) for state in states]
+    for path, part in module.named_modules():
+        values += [(_named(part, path, name), v) for name, v in looked_at(part).items()]
+    found: dict[Handle, list[str]] = {}
+    for name, value in values:
+        for handle in handles(value, LIBRARIES):
+            found.setdefault(handle, []).append(name)
+    return found
+
+
+def _named(part: object, path: str, name: str) -> str:
+    return f"{path or type(part).__name__}.{name}"
+
+
+def _sharing(value: object, name: str, holders: Mapping[Handle, Sequence[str]]) -> str:
+    """Say with what a value shares memory; nothing if with nothing."""
+    for handle in handles(value, LIBRARIES):
+        by = holders.get(handle, ())
+        if others := [other for other in by if other != name]:
+            return f"is shared with another attribute or tensor ({others[0]})"
+        if len(by) > 1:
+            return "holds one object twice, or two tensors that share their memory (views of one)"
+    return ""
 
 
 def unshared(trainer: pl.Trainer, values: Mapping[str, object]) -> dict[str, object]:
     """Return those that share no memory with another attribute, a parameter or a buffer."""
-    shared = _shared(trainer)
+    shared = {handle for handle, by in _holders(trainer).items() if len(by) > 1}
     return {k: v for k, v in values.items() if shared.isdisjoint(handles(v, LIBRARIES))}
 
 

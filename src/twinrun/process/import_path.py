@@ -19,6 +19,7 @@ from twinrun.wording import meant_path
 
 # What of this package is as a user's own.
 OURS_AS_USERS = ("twinrun.workloads.", "twinrun.data.")
+_NO_USERS = {"twinrun", "torch", "pytorch_lightning", "lightning", "lightning_fabric"}
 
 
 IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -92,12 +93,19 @@ def first_line(error: BaseException) -> str:
 
 
 def user_line(error: BaseException, import_paths: Sequence[str]) -> str:
-    """Return `file, line n` of the deepest call in the packages of import paths, or nothing."""
+    """Return `file, line n` of the deepest call in the packages of import paths, or nothing.
+
+    Where there is none, of the deepest one that is neither torch's, Lightning's, Python's nor ours:
+    of a file that the others import.
+    """
     packages = {path.partition(":")[0].partition(".")[0] for path in import_paths}
-    found = ""
+    found, elsewhere = "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         name = frame.f_globals.get("__name__", "")
         is_ours = name.startswith("twinrun.") and not name.startswith(OURS_AS_USERS)
+        here = f"{Path(frame.f_code.co_filename).name}, line {line}"
         if name.partition(".")[0] in packages and not is_ours:
-            found = f"{Path(frame.f_code.co_filename).name}, line {line}"
-    return found
+            found = here
+        elif name.partition(".")[0] not in {*_NO_USERS, *sys.stdlib_module_names}:
+            elsewhere = here
+    return found or elsewhere

@@ -80,6 +80,11 @@ REMEDIES = {
     ".checkpoint_callback": "a run has no ModelCheckpoint but what `trainer.callbacks` names",
 }
 
+OWN_TRAINER = (
+    "; a run has Lightning's own Trainer, and what a package's own one has beside it a callback of "
+    "`trainer.callbacks` can set (in its `setup`)"
+)
+
 NO_LOGGER = "; say logging: true in the variants"
 
 OF_MAPPINGS = (
@@ -111,6 +116,8 @@ def _remedy(error: BaseException, text: str, given: Mapping[str, object]) -> str
             )
     if isinstance(error, AttributeError) and text.startswith("'dict' object"):
         return OF_MAPPINGS
+    if isinstance(error, AttributeError) and text.startswith("'Trainer' object has no attribute"):
+        return OWN_TRAINER
     if isinstance(error, AttributeError) and text.startswith("'NoneType' object"):
         # The innermost: what is None is looked at there.
         *_, frame = [None, *traceback.extract_tb(error.__traceback__)]
