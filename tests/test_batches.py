@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch.utils import _pytree
 
-from twinrun.batches import copied, num_bytes, opaque, tensors, with_tensors
+from twinrun.batches import num_bytes, opaque, tensors
+from twinrun.copied_batches import copied, with_tensors
 from twinrun.trace.fingerprints import fingerprint_tree
 
 Pair = namedtuple("Pair", ["x", "y"])

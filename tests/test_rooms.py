@@ -39,6 +39,7 @@ ORDER = (
         "optimizer_attributes",
         "values_inside",
         "set_attributes",
+        "copied_batches",
         "hidden_content",
         "batches",
         "parameters",

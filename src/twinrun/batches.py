@@ -8,19 +8,18 @@ attributes that somebody has given to one, or that an object keeps tensors in, a
 torch_geometric does; anything else is opaque, and the answers that rest on the batch say so.
 """
 
-import copy
 import dataclasses
 import numbers
 import weakref
 from collections import UserDict, UserList, UserString
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
-from typing import TypeVar, cast
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch.utils import _pytree
 
-from twinrun.containers import has_objects, is_really
+from twinrun.containers import has_objects
 from twinrun.generators import undrawn
 from twinrun.pandas_values import parts_of
 from twinrun.plain_tensors import plain_tensors
@@ -49,26 +48,34 @@ class Opaque:
 
 
 def leaves(
-    batch: object, opaque: Callable[[object], object] | None = None
+    batch: object,
+    opaque: Callable[[object], object] | None = None,
+    without: Container[str] = (),
 ) -> Iterator[tuple[str, object]]:
     """Yield each leaf with its path: tensors, arrays, plain values, and `Opaque` for the rest.
 
     The path names keys and types of the containers, so that two batches of unlike structure have
-    unlike paths. What is made by `opaque`, if it is given, stands for an object.
+    unlike paths. What is made by `opaque`, if it is given, stands for an object, and for a
+    container with attributes of its own. The batch's attributes named `without` are left out.
 
     >>> [path for path, _ in leaves({"a": [1, 2]})]
     ['dict.a/list.0', 'dict.a/list.1']
     """
-    yield from _leaves(batch, "", (), opaque or _opaque)
+    yield from _leaves(batch, "", (), opaque or _opaque, without)
 
 
 def _leaves(
-    value: object, path: str, above: tuple[int, ...], opaque: Callable[[object], object]
+    value: object,
+    path: str,
+    above: tuple[int, ...],
+    opaque: Callable[[object], object],
+    without: Container[str] = (),
 ) -> Iterator[tuple[str, object]]:
     if isinstance(value, Opaque):  # in the place of attributes that cannot be read
         yield path, value
         return
-    if opaque is not _opaque and path and has_objects(value):  # who walks them walks these, too
+    # Who walks objects walks these, too; a node that knows its parent is walked once, by him.
+    if opaque is not _opaque and path and (has_objects(value) or _is_node(value)):
         yield path, opaque(value)
         return
     if type(value) is torch.Tensor and not vars(value):  # the usual leaf, without the questions
@@ -85,9 +92,19 @@ def _leaves(
     if inside is None:
         return
     name = type(value).__name__
-    for key, item in [*inside, *attributes(value)]:
+    own = attributes(value)
+    if without:
+        own = [each for each in own if each[0] not in without]
+    for key, item in [*inside, *own]:
         inner = f"{path}/{name}.{key}" if path else f"{name}.{key}"
         yield from _leaves(item, inner, (*above, id(value)), opaque)
+
+
+def _is_node(value: object) -> bool:
+    """Say whether it is a container of a class of its own, with attributes beside its items."""
+    kind = type(value)
+    is_container = issubclass(kind, Mapping | Sequence) and not issubclass(kind, LEAVES)
+    return is_container and kind not in BUILT_IN and bool(getattr(value, "__dict__", None))
 
 
 def _opaque(value: object) -> Opaque:
@@ -115,7 +132,7 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     is_torchs = type(value).__module__.split(".")[0] == "torch"
     if is_torchs and type(value) not in (torch.Tensor, torch.nn.Parameter):
         return []
-    if _is_registered(value) or parts_of(value) is not None:  # or are the caches of pandas
+    if is_registered(value) or parts_of(value) is not None:  # or are the caches of pandas
         return []
     found = dict(getattr(value, "__dict__", {}))
     for slots in (vars(base).get("__slots__", ()) for base in type(value).__mro__):
@@ -127,11 +144,11 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     return [
         (f"<attribute {name}>", item)
         for name, item in found.items()
-        if name not in own and not name.startswith(MARKS) and not _is_its_own(value, item)
+        if name not in own and not name.startswith(MARKS) and not is_its_own(value, item)
     ]
 
 
-def _is_its_own(value: object, item: object) -> bool:
+def is_its_own(value: object, item: object) -> bool:
     """Say whether an attribute holds what a mapping shows anyway, refers to it, or is a class."""
     if isinstance(item, weakref.ReferenceType | type):
         return True
@@ -196,7 +213,7 @@ def _holds_tensors(value: object, deeper: int = 3) -> bool:
     return any(_holds_tensors(item, deeper - 1) for item in inside)
 
 
-def _is_registered(value: object) -> bool:
+def is_registered(value: object) -> bool:
     """Say whether a class of mappings has told torch's pytree how it is made, as TensorDict has."""
     is_own = isinstance(value, Mapping) and not isinstance(value, dict | UserDict)
     return is_own and type(value) in _pytree.SUPPORTED_NODES
@@ -228,73 +245,3 @@ def num_bytes(batch: object) -> int:
     arrays = sum(leaf.nbytes for leaf in found if isinstance(leaf, np.ndarray))
     of_tensors = (plain_tensors(leaf) for leaf in found if isinstance(leaf, torch.Tensor))
     return arrays + sum(part.nbytes for parts in of_tensors for part in parts)
-
-
-def with_tensors(batch: Batch, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
-    """Return a batch of the same structure with each tensor changed; nothing is shared but values.
-
-    Containers are made anew; what cannot be looked into is copied deeply, and shared where it
-    refuses to be copied.
-    """
-    return cast(Batch, _changed(batch, change))
-
-
-def _changed(value: object, change: Callable[[torch.Tensor], torch.Tensor]) -> object:
-    if is_really(value, torch.Tensor):
-        made = change(value)
-        if made is not value:  # attributes are no part of what torch copies or moves
-            vars(made).update({k: _changed(item, change) for k, item in vars(value).items()})
-        return made
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, PLAIN):
-        return value
-    is_open = type(value) in BUILT_IN or children(value) is not None
-    if is_open and is_really(value, tuple):
-        items = [_changed(item, change) for item in value]
-        # A named tuple takes its items one by one.
-        make: Callable[..., object] = type(value)
-        return make(*items) if hasattr(value, "_fields") else make(items)
-    if is_open and is_really(value, list):
-        # A copy, not a new list: a subclass may have attributes of its own.
-        made = copy.copy(value)
-        made[:] = [_changed(item, change) for item in value]
-        return made
-    if _is_registered(value):
-        return _pytree.tree_map(
-            lambda held: _changed(held, change), value, is_leaf=lambda each: each is not value
-        )
-    if is_open and isinstance(value, Mapping):
-        keys = value.keys()
-        return _mapping(value, {key: _changed(value[key], change) for key in keys})
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)
-        for field in dataclasses.fields(value):
-            if hasattr(value, field.name):  # frozen ones refuse an assignment
-                item = _changed(getattr(value, field.name), change)
-                object.__setattr__(made, field.name, item)
-        return made
-    try:
-        held = {id(leaf): change(leaf) for leaf in tensors(value)}
-        return copy.deepcopy(value, dict[int, object](held))
-    except Exception:
-        return value
-
-
-def _mapping(value: Mapping[object, object], items: dict[object, object]) -> object:
-    """Return a mapping of the same type with other values."""
-    made = copy.copy(value)
-    if made is value or not hasattr(made, "__setitem__"):
-        return items
-    for name, held in getattr(value, "__dict__", {}).items():
-        if isinstance(held, dict) and _is_its_own(value, held):
-            vars(made)[name] = dict(held)  # the copies of some classes share it
-    writable = cast(MutableMapping[object, object], made)
-    for key, item in items.items():
-        writable[key] = item
-    return made
-
-
-def copied(batch: Batch) -> Batch:
-    """Return a batch that shares no tensor, array or container with the one given."""
-    return with_tensors(batch, torch.Tensor.clone)

@@ -196,13 +196,11 @@ class _Walk:
             yield path, leaf
 
     def _leaves(
-        self, value: object, path: str, above: tuple[int, ...], followed: tuple[str, ...] = ()
+        self, value: object, path: str, above: tuple[int, ...], followed: Container[str] = ()
     ) -> Iterator[tuple[str, object]]:
         """Yield the leaves of a value, and walk the objects among them."""
         inside = (*above, id(value))
-        for where, leaf in leaves(value, _Object):
-            if followed and where.startswith(followed):
-                continue
+        for where, leaf in leaves(value, _Object, followed):
             inner = f"{path} {where}" if where else path
             if not isinstance(leaf, _Object):
                 if id(leaf) not in self._held:
@@ -279,7 +277,7 @@ class _Walk:
                     if not callable(item) or isinstance(item, torch.nn.Module):
                         yield from self.values(item, f"{path}.{name}.{key}", inside)
             return
-        followed = tuple(f"{type(value).__name__}.<attribute {name}>" for name in own)
+        followed = {f"<attribute {name}>" for name in own}
         yield from self._leaves(value, path, above, followed)
         # A thread of a user's class has what the standard library has set, too.
         is_mixed = self._only_users and self._is_users is not None and not self._others

@@ -92,7 +92,7 @@ class ConfiguredPoints(Points):
 
 
 def test_a_configuration_as_hyperparameters_costs_no_checkpoint(tmp_path, monkeypatch):
-    """Red before: "a callback, optimizer or module keeps more than data", of the key of its class."""
+    """Red before: "a callback, optimizer or module keeps more than data", of its class."""
     library = types.ModuleType("omegaconf")
     library.Container = Configuration
     monkeypatch.setitem(sys.modules, "omegaconf", library)

@@ -7,9 +7,10 @@ import pytest
 from example_trainings import VARIANT, WORKLOAD, arguments
 
 from twinrun import containers
-from twinrun.batches import Opaque, copied, leaves, num_bytes
+from twinrun.batches import Opaque, leaves, num_bytes
 from twinrun.checkpoint.looks import handles, look
 from twinrun.comparison.module_attributes import attribute_fingerprints_of, attributes_of
+from twinrun.copied_batches import copied
 from twinrun.parameters import uncompared_weights
 from twinrun.process.launching import environment_of, launch
 from twinrun.timing.own_modules import holds_itself

@@ -20,7 +20,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from twinrun import artifacts, run_files
-from twinrun.batches import copied
 from twinrun.checkpoint.stop_request import Stopped
 from twinrun.comparison.first_difference import WORDS, Moved
 from twinrun.comparison.module_attributes import attribute_fingerprints_of
@@ -30,6 +29,7 @@ from twinrun.comparison.replayed_step import Replayer, Start
 from twinrun.comparison.step_state import state_of
 from twinrun.comparison.tables import QUANTITIES
 from twinrun.config.definitions import Training
+from twinrun.copied_batches import copied
 from twinrun.trace.step_tracer import Tracer
 from twinrun.training.assemble import assembled, trainer_of
 

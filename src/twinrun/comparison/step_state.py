@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypedDict
 import pytorch_lightning as pl
 import torch
 
-from twinrun.batches import copied
 from twinrun.comparison.module_attributes import Attributes, attributes_of, set_attributes
+from twinrun.copied_batches import copied
 from twinrun.errors import TwinrunError
 from twinrun.parameters import parameters_of
 from twinrun.process.determinism import State, capture, restore

@@ -26,7 +26,8 @@ from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import STEP_OUTPUT
 from torch.utils.data import DataLoader
 
-from twinrun.batches import tensors, with_tensors
+from twinrun.batches import tensors
+from twinrun.copied_batches import with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.counted_by_trainer import check_accumulated, count_micro_batches
 from twinrun.parallel.late_zero_grad import LateZeroGrad

@@ -15,7 +15,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from twinrun.batches import PLAIN, attributes, leaves, with_tensors
+from twinrun.batches import PLAIN, attributes, leaves
+from twinrun.copied_batches import with_tensors
 from twinrun.trace.batch_lists import holds_samples
 from twinrun.trace.fingerprints import described
 

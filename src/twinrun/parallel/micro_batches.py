@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import torch
 from torch.utils.data import DataLoader
 
-from twinrun.batches import leaves, tensors, with_tensors
+from twinrun.batches import leaves, tensors
+from twinrun.copied_batches import with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.parallel.batch_sharding import shards
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from twinrun.batches import with_tensors
+from twinrun.copied_batches import with_tensors
 from twinrun.parallel.joined_batch import counted_by_lightning, put_together
 from twinrun.parallel.whole_batch import WholeBatch
 from twinrun.parallel.workers import Workers

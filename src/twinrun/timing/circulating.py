@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from twinrun.batches import copied, num_bytes, opaque, tensors, with_tensors
+from twinrun.batches import num_bytes, opaque, tensors
+from twinrun.copied_batches import copied, with_tensors
 from twinrun.errors import TwinrunError
 from twinrun.trace.fingerprints import described
 

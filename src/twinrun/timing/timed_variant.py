@@ -19,8 +19,9 @@ from twinrun.acceleration.in_effect import must_take_effect
 from twinrun.acceleration.placement import device_of, lay_out, lay_out_batch
 from twinrun.acceleration.roundings import epsilon_of
 from twinrun.acceleration.steps import Prediction, calls_to_warm_up, check
-from twinrun.batches import copied, leaves, tensors
+from twinrun.batches import leaves, tensors
 from twinrun.config.definitions import Variant
+from twinrun.copied_batches import copied
 from twinrun.errors import sentence_of
 from twinrun.run_records import CompilationCounts
 from twinrun.timing.bare_step import Call, bare_step, in_precision, pass_epoch
@@ -209,8 +210,7 @@ class TimedVariant:
 
     def _move(self, phase: Phase, most: int) -> None:
         """Move the batches of a phase to the device and into the variant's layout, clocked."""
-        fit = self._fits[phase]
-        trainer = fit.trainer
+        trainer = (fit := self._fits[phase]).trainer
         # Hooks and batches of a class of their own may change what they are given in place. Loaded
         # and copied before the clock starts: neither is transfer.
         batches = [copied(batch) for batch in self._initial.batches(phase, trainer, most)]
@@ -296,5 +296,4 @@ class TimedVariant:
 
 
 def _shapes(batch: object) -> Shape:
-    found = (leaf for _, leaf in leaves(batch))
-    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for x in found)
+    return tuple(x.shape if isinstance(x, torch.Tensor) else type(x) for _, x in leaves(batch))
