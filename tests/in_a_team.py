@@ -61,7 +61,7 @@ class Wide(Restless):
         self._may_die(str(int(self.calls) + 1))
         loss = self._of_shard(batch) * (1 + 0.1 * self.kept[-1])
         self.kept = [*self.kept[-2:], min(loss.item(), 1.0)]
-        self.mean.update(loss.detach())
+        self.mean.update(loss.detach(), len(batch[0]))
         self.log("mean", self.mean, on_step=False, on_epoch=True)
         self.log("both", loss, on_step=True, on_epoch=True)
         self.log("sized", loss, on_epoch=True, batch_size=16)

@@ -48,7 +48,7 @@ def test_the_standard_config_is_valid():
         "resume",
         "noise",
     ]
-    assert len(settings.cells) == 25
+    assert len(settings.cells) == 23
     used = ["denoiser", "factorization", "peaks", "digits", "digits-short", "digits-few"]
     used += ["digits-few-quick", "denoiser-short"]
     assert settings.active_workloads() == used

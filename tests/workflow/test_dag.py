@@ -13,16 +13,16 @@ REPEATS = {"studies": ["reproducibility"]}
 DIRECT = {"prepare": 2, "train": 8, "compare_repeats": 4, "timing": 2}
 FULL = {
     "prepare": 3,
-    "train": 77,
+    "train": 75,
     "compare_repeats": 7,
     "compare_variants": 4,
-    "compare_change": 25,
+    "compare_change": 23,
     "timing": 4,
     "scaling": 1,
     "rank": 1,
 }
 # Twenty-three changes, a repeat and another seed.
-MATRIX = {"prepare": 1, "train": 26, "compare_change": 25}
+MATRIX = {"prepare": 1, "train": 24, "compare_change": 23}
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 SELDOM = pytest.mark.exhaustive  # a dry run takes seconds
 
