@@ -14,7 +14,13 @@ import torch
 import xxhash
 from torch.optim import Optimizer
 
-from twinrun.containers import entries, is_container, is_hidden_iterator
+from twinrun.containers import (
+    attributes_of,
+    entries,
+    is_container,
+    is_hidden_iterator,
+    is_unordered,
+)
 from twinrun.generators import GENERATORS
 
 PLAIN = (bool, int, float, str, bytes, type(None))
@@ -123,3 +129,24 @@ def _inside(value: object) -> list[object]:
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
     raise TypeError(value)
+
+
+def shallow(value: object, deeper: int = 2) -> str:
+    """Write down the plain values in an object of a set, so far that others are told from it."""
+    # ASSUME objects that are alike so far are alike: else two processes may take another order,
+    # and a checkpoint is refused.
+    if type(value) in KINDS:
+        return repr(value)
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return f"{kind} {tuple(value.shape)}"
+    if not deeper:
+        return kind
+    if is_unordered(value):
+        inside = sorted(shallow(item, deeper - 1) for item in value)
+    elif is_container(value):
+        inside = [shallow(item, deeper - 1) for _, item in entries(value)]
+    else:
+        own = attributes_of(value)
+        inside = [f"{name} {shallow(item, deeper - 1)}" for name, item in own.items()]
+    return f"{kind}({', '.join(inside)})"

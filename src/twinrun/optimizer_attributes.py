@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from twinrun.values_inside import values_of_optimizer
+from twinrun.values_inside import IN_A_SET, values_of_optimizer
 
 
 def all_beside(optimizer: Optimizer, held: Iterable[object]) -> dict[str, object]:
@@ -27,7 +27,7 @@ def all_beside(optimizer: Optimizer, held: Iterable[object]) -> dict[str, object
 
 
 def values_beside(optimizer: Optimizer, held: Iterable[torch.Tensor]) -> dict[str, object]:
-    """Return the tensors, arrays and numbers among them.
+    """Return the tensors, arrays and numbers among them, but for those in a set of objects.
 
     Args:
         optimizer: of a training.
@@ -35,4 +35,8 @@ def values_beside(optimizer: Optimizer, held: Iterable[torch.Tensor]) -> dict[st
     """
     kinds = (torch.Tensor, np.ndarray, int, float)
     found = all_beside(optimizer, held)
-    return {path: value for path, value in found.items() if isinstance(value, kinds)}
+    return {
+        path: value
+        for path, value in found.items()
+        if isinstance(value, kinds) and IN_A_SET not in path
+    }

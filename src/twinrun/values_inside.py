@@ -32,12 +32,13 @@ from twinrun.containers import (
     shown,
     size_of,
 )
-from twinrun.hidden_content import KINDS, content_of, saves_itself
+from twinrun.hidden_content import KINDS, content_of, saves_itself, shallow
 from twinrun.set_attributes import own_attributes, own_of_module, set_by_other_bases
 
 _LIBRARIES = ("torch.", "pytorch_lightning.", "lightning.", "lightning_fabric.")
 _LIBRARIES += ("builtins.", "collections.", "numpy.")
 _DEEPEST, _DEEPEST_OF_USERS = 8, 32  # objects and containers inside each other
+IN_A_SET = " in order"  # a set, in a path: the number follows from what the object holds
 _LONG = 64  # a container whose entries are not walked one by one: most are plain
 MOST_OBJECTS = 50_000  # of a user's own in an attribute, and as many of libraries
 # Of the standard library, and hold what a user puts there: by class, and by module.
@@ -56,14 +57,6 @@ class Unlooked:
 
     why: str
     """In a few words."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Unordered:
-    """Stands for a set of objects, whose order is chance."""
-
-    items: list[list[tuple[str, object]]]
-    """What there is in each, by its path."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +92,8 @@ def values_in(
     """Yield what there is in an attribute, by its path: tensors, plain values, hidden iterators.
 
     Looked into are containers, networks, optimizers and objects of a user's own. What
-    `saves_itself` is yielded as it is, and nothing that is among the identities `held`. A set of
-    objects is yielded as `Unordered`, and `Unlooked` where no more is looked at.
+    `saves_itself` is yielded as it is, and nothing that is among the identities `held`. `Unlooked`
+    is yielded where no more is looked at.
 
     Args:
         value: of the attribute.
@@ -174,21 +167,15 @@ class _Walk:
         elif isinstance(value, weakref.ref):
             yield from self.values(value(), path, (*above, id(value)))
         elif is_unordered(value):
-            found = [[*self._alone(item, (*above, id(value)))] for item in value]
-            if not self._only_users or (found := [each for each in found if each]):
-                yield path, Unordered(found)
+            # In an order of what they hold: that of a set is chance.
+            for index, item in enumerate(sorted(value, key=shallow)):
+                yield from self.values(item, f"{path}{IN_A_SET}[{index}]", (*above, id(value)))
         elif is_container(value) or isinstance(value, deque):
             yield from self._container(value, path, above)
         elif isinstance(value, LEAVES):
             yield from self._leaves(value, path, above)
         else:
             yield from self._object(value, path, above)
-
-    def _alone(self, value: object, above: tuple[int, ...]) -> Iterator[tuple[str, object]]:
-        """Walk an object of a set, which names none that lies in another one of them."""
-        before, self._seen = self._seen, {}
-        yield from self.values(value, "", above)
-        self._seen = {**self._seen, **before}
 
     def _leaf(self, path: str, leaf: object) -> Iterator[tuple[str, object]]:
         is_tensor = isinstance(leaf, torch.Tensor | np.ndarray)

@@ -115,6 +115,24 @@ def test_a_set_of_objects_is_written_in_no_order():
     assert len(found) == 1
 
 
+def test_which_object_of_a_set_is_meant_is_seen():
+    """Red before: each was "the same as" the one in the set."""
+    cells = [Cell(1.0), Cell(2.0)]
+    plans = [types.SimpleNamespace(pool={*cells}, current=cell) for cell in cells]
+    assert look(plans[0], ()) != look(plans[1], ())
+
+
+def test_nodes_that_know_their_neighbours_in_sets_are_walked_once_each():
+    """Red before: every path through 36 nodes was walked, and the attribute refused."""
+    nodes = [Cell(float(number)) for number in range(36)]
+    for node in nodes:
+        node.neighbours = {*nodes} - {node}
+    seen = look(nodes, ())
+    assert not seen.startswith(UNSEEN)
+    nodes[7].number = 0.5
+    assert look(nodes, ()) != seen
+
+
 def test_too_many_objects_and_too_deep_ones_are_refused():
     """Red before: none of them was looked at, and nothing was said."""
     cells = [Cell() for _ in range(MOST_OBJECTS + 1)]

@@ -126,7 +126,7 @@ def nothing(optimizer):
     [
         (Phased, another_phase, "phase"),
         (Phased, another_turn, "turn"),
-        (Phased, another_cell, "cells"),
+        (Phased, another_cell, "cells in order[0].place"),
         (SavesAll, another_phase, None),
         (Phased, nothing, None),
     ],

@@ -28,7 +28,7 @@ from twinrun.containers import (
 )
 from twinrun.hidden_content import content_of, saves_itself
 from twinrun.plain_tensors import bare, plain_tensors
-from twinrun.values_inside import Unlooked, Unordered, values_in
+from twinrun.values_inside import Unlooked, values_in
 
 UNSEEN = "cannot be looked at"
 Handle = tuple[str, int]
@@ -122,8 +122,6 @@ def _written_leaf(leaf: object, held: Container[int]) -> str:
         raise _UnseenError(unseen_iterator(leaf))
     if isinstance(leaf, Unlooked):
         raise _UnseenError(f"{UNSEEN} ({leaf.why})")
-    if isinstance(leaf, Unordered):
-        return f"set of {sorted(_written(item, held) for item in leaf.items)}"
     if saves_itself(leaf):
         leaf = look(leaf.state_dict(), held)
         if leaf.startswith(UNSEEN):

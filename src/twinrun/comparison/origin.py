@@ -10,7 +10,6 @@ What goes through Python can be followed only where a number comes back as it wa
 elsewhere the operation that is given another number is the origin.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -152,7 +151,13 @@ class Slice:
         if reads or step.numbers:  # it handed them on
             return None
         # What nobody wrote has one fingerprint, whatever lies there.
-        is_unwritten = any(map(self._is_unwritten, step.flow.reads, itertools.repeat(index)))
+        # What it writes itself need not have been read.
+        written = {region for use in step.flow.writes for region in use.regions}
+        is_unwritten = any(
+            self._is_unwritten(use, index)
+            for use in step.flow.reads
+            if written.isdisjoint(use.regions)
+        )
         return DifferenceOrigin(index=index, differs_in="unwritten" if is_unwritten else "outputs")
 
     def _is_unwritten(self, use: Use, before: int) -> bool:

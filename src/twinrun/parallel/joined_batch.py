@@ -147,11 +147,12 @@ def _same(parts: Sequence[Any], sizes: Sequence[int]) -> object:
     # A count of shards of unlike sizes would differ.
     if len({*sizes}) == 1 and not isinstance(first, bool | str | bytes | bytearray | type(None)):
         try:
-            values = np.asarray(first)
+            is_tensor = isinstance(first, torch.Tensor)
+            values = np.asarray(first.detach().resolve_conj().resolve_neg() if is_tensor else first)
             with np.errstate(invalid="ignore"):  # NaN and infinity count nothing
                 is_multiple = (values % sizes[0] == 0) & (values != 0)
             may_count = values.dtype.kind != "b" and is_multiple.any()
-        except TypeError:  # no number
+        except Exception:  # no number, or one that NumPy does not know
             may_count = isinstance(first, torch.Tensor | complex)
         if may_count:
             raise _Apart

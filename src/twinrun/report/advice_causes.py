@@ -32,8 +32,8 @@ OF_A_CHANGE: Mapping[Cause, str] = {
     "data order or content": "the samples are others, or come in another order: look at the "
     "sampler and at what your dataset draws in `__getitem__`",
     "data not compared": "what the workers were given in parts cannot be put together, and so not "
-    "be compared with the whole mini-batch (a collate function that pads or concatenates): where "
-    "the loss depends on what a sample is padded to, it is another one",
+    "be compared with the whole mini-batch (a collate function that pads or concatenates, a number "
+    "that may count samples): where the loss depends on what a sample is padded to, it is another",
     "forward": "the forward pass computes otherwise",
     "backward": "the backward pass computes otherwise",
     "collective": "the workers' gradients are summed otherwise",

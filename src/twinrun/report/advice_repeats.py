@@ -123,6 +123,7 @@ def _of_workload(results: Results, variants: Sequence[Repeated]) -> tuple[int, S
         pairs=pairs_of(results, first.row),
         variants=(first.name, mended.name),
         is_determinism=is_determinism,
+        has_weights_apart=not first.is_equal,
     )
     if is_determinism:
         what, do = (listed(first.differing), "do") if first.is_equal else ("training", "does")

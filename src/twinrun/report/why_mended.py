@@ -22,6 +22,7 @@ def doubt_of(
     pairs: list[ReportedComparison],
     variants: tuple[str, str],
     is_determinism: bool,
+    has_weights_apart: bool,
 ) -> str | None:
     """Say why the settings need not be what mends it; None where nothing speaks against it.
 
@@ -31,6 +32,8 @@ def doubt_of(
         pairs: the comparisons of the variant that does not repeat.
         variants: its name, and that of the one that does.
         is_determinism: whether they differ in deterministic algorithms alone.
+        has_weights_apart: whether the first one's runs end in other weights, and not only in other
+            predictions or logged values.
     """
     if is_determinism and _is_decided_by_algorithms(results, pairs):
         return None
@@ -42,14 +45,14 @@ def doubt_of(
         }
         for name in variants
     ]
-    if weights[0] & weights[1]:
+    if has_weights_apart and weights[0] & weights[1]:
         return SHARED
     firsts = [first for pair in pairs if (first := pair["first_difference"]) is not None]
     given = [first for first in firsts if first["quantity"] in GIVEN]
     if is_determinism and given:
         return (
-            f"no algorithm decides what differs first, {clause_of(given[0])}; of what comes with "
-            f"deterministic ones, a fixed `PYTHONHASHSEED` may"
+            f"no operation of a training step decides what differs first, {clause_of(given[0])}: "
+            f"one of validation, of a callback or of the start may, or a fixed `PYTHONHASHSEED`"
         )
     return None
 
