@@ -31,7 +31,7 @@ class Killed(BaseException):
     pass
 
 
-def _end(code):
+def _end():
     raise Killed
 
 
@@ -189,7 +189,7 @@ def train_each(runs: list[Run], told: list[dict], found: str) -> None:
         found: the folder to which each worker writes the layouts of its buckets, by run, and the
             sentences of errors.
     """
-    vars(interrupt).update(os=SimpleNamespace(_exit=_end), PARTING_SECONDS=0.0)
+    vars(interrupt).update(leave=_end, PARTING_SECONDS=0.0)
     environment = dict(os.environ)
     own, seen, errors = whole_batch._weighted_sum, [], []
 

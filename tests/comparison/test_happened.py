@@ -35,14 +35,14 @@ class Ended(BaseException):
 def trained(tmp_path, monkeypatch):
     """Train as the workflow does, in this process; return run.json."""
 
-    def end(_):
+    def end():
         raise Ended
 
     def here(_, arguments, environment, **__):
         with suppress(Ended):
             train(**arguments)
 
-    monkeypatch.setattr(interrupt.os, "_exit", end)
+    monkeypatch.setattr(interrupt, "leave", end)
     monkeypatch.setattr(module_of_run, "launch", here)
     numbers = itertools.count(1)
 

@@ -17,6 +17,7 @@ import pytest
 import snakemake.shell
 
 from twinrun.errors import JobError, TwinrunError
+from twinrun.process import fresh_process
 from twinrun.process.fresh_process import is_lost_peer
 from twinrun.process.launching import environment_of, launch
 from twinrun.process.machine import ARITHMETIC
@@ -55,6 +56,12 @@ def fail(kind):
     if kind == "leaves":
         os._exit(0)
     os._exit(7)
+
+
+def stop_here(path):
+    """End as a planned stop of a training does."""
+    Path(path).write_text("stopped")
+    fresh_process.leave()
 
 
 def sleep(path):
@@ -175,6 +182,12 @@ def test_cublas_is_configured_by_a_deterministic_variant_else_inherited(
 def test_failures_are_one_sentence(kind, sentence):
     with pytest.raises(TwinrunError, match=sentence):
         launch("test_launching:fail", {"kind": kind}, {})
+
+
+def test_a_planned_stop_is_no_failure(tmp_path):
+    """Red before: "ended with exit code 0 before it was done (os._exit?)"."""
+    launch("test_launching:stop_here", {"path": str(tmp_path / "it")}, {})
+    assert (tmp_path / "it").read_text() == "stopped"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ second epoch, so that an epoch that is done again by mistake is told from the on
 way.
 """
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytorch_lightning as pl
 
 from twinrun.checkpoint.left_out import drop_hyperparameters
 from twinrun.checkpoint.together import Alone, Together
+from twinrun.process.fresh_process import leave
 
 EPOCH = 1  # the second
 FILE = "interruption.ckpt"
@@ -140,4 +140,4 @@ class Interrupt(pl.callbacks.Checkpoint):
             # Who ends while another one still waits for a message of its would be missed.
             self._together.everyones(None)
             time.sleep(PARTING_SECONDS)
-        os._exit(0)  # nothing is tidied up, as after a kill
+        leave()
