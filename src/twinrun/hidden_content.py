@@ -33,6 +33,8 @@ ESCAPED = "backslashreplace"
 KINDS = frozenset(PLAIN)
 UNORDERED = (set, frozenset)
 _IN_MEMORY = (io.BytesIO, io.StringIO)
+# Their classes have no state of their own: a dataset of torch's is a `typing.Generic`.
+_STATELESS = {"typing", "abc", "collections.abc"}
 # What a function does stands in its code; a path says only where something is.
 _OTHERS = (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType)
 _OTHERS += (types.MethodWrapperType, PurePath, *PLAIN, *UNORDERED, collections.deque, *GENERATORS)
@@ -70,8 +72,8 @@ def content_of(value: object) -> str | None:
     is_file = isinstance(value, io.IOBase) and not isinstance(value, _IN_MEMORY)
     if is_file or isinstance(value, _OTHERS) or is_container(value) or is_hidden_iterator(value):
         return None
-    bases = [base.__module__.partition(".")[0] for base in type(value).__mro__[:-1]]
-    if sys.stdlib_module_names.isdisjoint(bases):
+    bases = {base.__module__ for base in type(value).__mro__[:-1]} - _STATELESS
+    if sys.stdlib_module_names.isdisjoint(base.partition(".")[0] for base in bases):
         return None
     try:
         if sys.getsizeof(value) > MOST_BYTES:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from lightning_fabric.loggers.logger import Logger
 from torch.optim import Optimizer
+from torch.utils.data import DataLoader
 
 from twinrun.batches import LEAVES, leaves
 from twinrun.containers import (
@@ -41,6 +42,9 @@ _DEEPEST, _DEEPEST_OF_USERS = 8, 32  # objects and containers inside each other
 IN_A_SET = " in order"  # a set, in a path: the number follows from what the object holds
 _LONG = 64  # a container whose entries are not walked one by one: most are plain
 MOST_OBJECTS = 50_000  # of a user's own in an attribute, and as many of libraries
+# Theirs that hold a user's data; of a loader its data and in which order they come.
+_OF_DATA = ("torch.utils.data.dataset", "torch.utils.data.sampler", "torch.utils.data.distributed")
+_OF_LOADERS = ("dataset", "sampler", "batch_sampler")
 # Of the standard library, and hold what a user puts there: by class, and by module.
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace, threading.local)
 _OF_HOLDERS = ("collections", "weakref", "queue", "_queue", "contextvars", "_contextvars")
@@ -112,6 +116,16 @@ def values_in(
 def values_of_optimizer(optimizer: Optimizer, held: Container[int]) -> Iterator[tuple[str, object]]:
     """Yield what `values_in` does of its own attributes, and of the state of no parameter."""
     yield from _Walk(held, None, False).optimizer(optimizer, "", ())
+
+
+def _attributes_walked(value: object) -> dict[str, object]:
+    """Return what is looked at of an object that is no network and no optimizer."""
+    module = type(value).__module__
+    if isinstance(value, DataLoader) and f"{module}.".startswith(_LIBRARIES):
+        return {name: getattr(value, name) for name in _OF_LOADERS}
+    # An object that keeps the average of the weights, say; not what knows the whole training.
+    is_own = module in _OF_DATA or not f"{module}.".startswith(_LIBRARIES)
+    return attributes_of(value) if is_own else {}
 
 
 class _Walk:
@@ -221,9 +235,7 @@ class _Walk:
     ) -> Iterator[tuple[str, object]]:
         kind, depth, is_net = type(value), len(above), is_really(value, torch.nn.Module | Optimizer)
         is_users = self._is_users is not None and self._is_users(kind.__module__)
-        # An object that keeps the average of the weights, say; not what knows the whole training.
-        is_own = not is_net and not f"{kind.__module__}.".startswith(_LIBRARIES)
-        own = attributes_of(value) if is_own else {}
+        own = {} if is_net else _attributes_walked(value)
         if depth > (_DEEPEST_OF_USERS if is_users else _DEEPEST):
             self._times_cut += 1
             if is_users and (own or is_net):
