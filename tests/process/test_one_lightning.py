@@ -1,6 +1,7 @@
 """A module that imports `lightning` and one that imports `pytorch_lightning` are the same kind."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -124,14 +125,34 @@ def test_both_are_one_where_both_are_installed(tmp_path):
 
 
 def test_two_versions_are_refused_with_what_to_install(tmp_path):
-    folder = installed(tmp_path, "1.2.3")
+    folder = installed(tmp_path, "2.99.3")
     done = python(UNITE + "import lightning", folder)
     assert done.returncode == 1
-    assert f"lightning 1.2.3 and pytorch-lightning {VERSION} are installed" in done.stderr
-    assert "(pip install pytorch-lightning==1.2.3)" in done.stderr
+    assert f"lightning 2.99.3 and pytorch-lightning {VERSION} are installed" in done.stderr
+    assert "(pip install pytorch-lightning==2.99.3)" in done.stderr
     # Who uses one of them alone, has no difficulty.
     done = python(UNITE + "import pytorch_lightning; print('fine')", folder)
     assert done.stdout == "fine\n", done.stderr
+
+
+def test_no_version_is_advised_that_twinrun_does_not_work_with(tmp_path):
+    """Red before: to install pytorch-lightning 2.5.6, in which every training broke off."""
+    done = python(UNITE + "import lightning", installed(tmp_path, "2.5.6"))
+    assert f"(pip install lightning=={VERSION})" in done.stderr
+
+
+def test_a_lightning_that_is_too_old_is_refused(tmp_path):
+    """Red before: a module without an attribute of ours, in the middle of a hook."""
+    about = tmp_path / "pytorch_lightning-2.5.6.dist-info"
+    about.mkdir()
+    about.joinpath("METADATA").write_text(
+        "Metadata-Version: 2.1\nName: pytorch-lightning\nVersion: 2.5.6\n"
+    )
+    check = "from twinrun.process.unmet_requirements import check_own; check_own()"
+    done = python(check, tmp_path)
+    assert done.returncode == 1
+    assert re.search(r"wants pytorch-lightning\S*2\.6\S*, where 2\.5\.6 is installed", done.stderr)
+    assert python(check).returncode == 0
 
 
 TOP_ALONE = """

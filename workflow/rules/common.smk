@@ -25,6 +25,7 @@ from twinrun.process.job import require_threads
 from twinrun.process.parent import name_workflow
 from twinrun.process.planned_code import hash_of_code, modules_beside
 from twinrun.process.python_path import check_python
+from twinrun.process.unmet_requirements import check_own
 from twinrun.training.start_rehearsal import rehearse
 
 # A job on a cluster parses this file again, on its node: what `auto` means is decided once, here.

@@ -11,11 +11,12 @@ def of_script(script, jobs):
 
 
 def check_environment():
-    """Refuse an environment in whose folder no job could be started."""
+    """Refuse an environment in which no job could be started, or no training work."""
     # Where software is deployed, a job has another Python.
     if not workflow.deployment_settings.deployment_method:
         try:
             check_python(sys.executable)
+            check_own()
         except TwinrunError as error:
             raise WorkflowError(str(error)) from None
 

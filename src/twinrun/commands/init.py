@@ -21,6 +21,7 @@ from twinrun.config.schema_check import plain
 from twinrun.config.with_standard import with_standard
 from twinrun.errors import TwinrunError
 from twinrun.process.job import say
+from twinrun.process.unmet_requirements import check_own
 from twinrun.training.constructors import Parameters, given_otherwise
 from twinrun.training.load_workload import (
     given_by_run,
@@ -61,8 +62,10 @@ def init(module: str, data: str | None = None, *, file: Path = OWN) -> None:
         file: where to write it.
 
     Raises:
-        TwinrunError: if the file is there, or one of the classes cannot be imported or is none.
+        TwinrunError: if the file is there, one of the classes cannot be imported or is none, or the
+            environment's Lightning or torch is no version that Twinrun works with.
     """
+    check_own()
     if file.exists():
         raise TwinrunError(
             f"{file}: is there already; add the workload by hand, or name another file: "

@@ -17,6 +17,8 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
+from twinrun.process.unmet_requirements import is_wanted
+
 OURS = {"lightning.pytorch": "pytorch_lightning", "lightning.fabric": "lightning_fabric"}
 THEIRS = {alias: name for name, alias in OURS.items()}
 DISTRIBUTIONS = ("lightning", "pytorch-lightning")
@@ -111,8 +113,11 @@ def _check_versions() -> None:
             return
     if len({*found.values()}) > 1:
         both = " and ".join(f"{name} {version}" for name, version in found.items())
+        # The same version of both, and one that Twinrun works with.
+        theirs, ours = DISTRIBUTIONS
+        other, kept = (ours, theirs) if is_wanted(ours, found[theirs]) else (theirs, ours)
         raise ImportError(
             f"{both} are installed: the same code in two versions, of which one would train what "
             f"was written for the other; install one version of both "
-            f"(pip install pytorch-lightning=={found['lightning']})"
+            f"(pip install {other}=={found[kept]})"
         )

@@ -2,8 +2,13 @@
 
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import metadata
+
+from twinrun.errors import TwinrunError
+
+OWN = "twinrun"
+TRAIN = ("pytorch-lightning", "torch")  # of these no other versions are tried
 
 
 def unmet(error: BaseException, imported: str) -> str:
@@ -27,8 +32,42 @@ def unmet(error: BaseException, imported: str) -> str:
     return f"; {' and '.join(reasons)}" if reasons else ""
 
 
-def _reasons(name: str) -> Iterator[str]:
-    """Yield what a distribution asks for and does not find."""
+def check_own() -> None:
+    """Refuse an environment whose Lightning or torch is no version that a training works with.
+
+    Raises:
+        TwinrunError: naming what is wanted and what is installed.
+    """
+    try:
+        reasons = list(_reasons(OWN, TRAIN))
+    except metadata.PackageNotFoundError:  # a clone that is used where it is
+        return
+    if reasons:
+        raise TwinrunError(
+            f"{' and '.join(reasons)}; install a version of that kind, or use another environment"
+        )
+
+
+def is_wanted(name: str, version: str) -> bool:
+    """Say whether Twinrun works with this version of a distribution; True where nothing says so."""
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = [Requirement(line) for line in metadata.requires(OWN) or ()]
+    except metadata.PackageNotFoundError:
+        return True
+    return all(
+        each.specifier.contains(version, prereleases=True) for each in wanted if each.name == name
+    )
+
+
+def _reasons(name: str, among: Collection[str] | None = None) -> Iterator[str]:
+    """Yield what a distribution asks for and does not find.
+
+    Args:
+        name: of the distribution.
+        among: the only ones that are looked at; all of them where none are named.
+    """
     from packaging.requirements import InvalidRequirement, Requirement  # only where it is needed
 
     own = metadata.distribution(name)
@@ -39,6 +78,8 @@ def _reasons(name: str) -> Iterator[str]:
             continue
         # Extras are asked for by who needs them.
         if asked.marker is not None and not asked.marker.evaluate({"extra": ""}):
+            continue
+        if among is not None and asked.name not in among:
             continue
         wants = re.sub(r"\s*;.*", "", line)
         try:
