@@ -65,8 +65,8 @@ def test_a_wider_precision_takes_longer(plain):
         (0.2, {"epochs": 500}, 30 + 500 * 100 * 0.2 * 2.5 / 60),
         (10.0, {"max_steps": 1000}, 30 + 1000 * 10 * 2.5 / 60),
         (10.0, {"max_steps": 1000, "epochs": -1}, 30 + 1000 * 10 * 2.5 / 60),
-        # A step of two batches each: an epoch has 100 of the optimizer's.
-        (10.0, {"accumulate_grad_batches": 2}, 30 + 20 * 200 * 10 * 2.5 / 60),
+        # As many mini-batches as without: red before, for 100 of an epoch and 101 alike.
+        (10.0, {"accumulate_grad_batches": 2}, 30 + 20 * 100 * 10 * 2.5 / 60),
         (10.0, {"accumulate_grad_batches": {"0": 1, "4": 3}, "max_steps": 500},
          30 + 1500 * 10 * 2.5 / 60),
     ],
@@ -150,7 +150,7 @@ def test_a_test_without_a_length_is_as_long_as_an_epoch(plain):
     """Red before: of the optimizer's steps, not of mini-batches; and nothing beside a stream."""
     of = {"evaluation_seconds": 2.0, "evaluation_batches": None}
     summed = runtime.of_training(clocked(10.0, **of), *trained(plain, accumulate_grad_batches=2))
-    assert summed == -(-(30 + 2.5 * (20 * 200 * 10 + 200 * 2) / 60) // 1)
+    assert summed == -(-(30 + 2.5 * (20 * 100 * 10 + 100 * 2) / 60) // 1)
     found = clocked(10.0, steps=None, **of)
     streamed = runtime.of_training(found, *trained(plain, max_steps=2000))
     assert streamed == -(-(30 + 2.5 * (2000 * 10 + 100 * 2) / 60) // 1)

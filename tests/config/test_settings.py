@@ -451,6 +451,19 @@ def test_a_workload_that_no_study_names_is_said_before_any_job():
     assert found.notes == []
 
 
+def test_a_study_that_trains_none_of_the_users_workloads_is_said_before_any_job():
+    """Red before: 24 runs of a built-in one, for which nobody had asked."""
+    mine = {"mine": {"module": "my:Net", "epochs": 2}}
+    studies, named = ["reproducibility", "matrix"], {"workloads": ["mine"]}
+    (note,) = resolved(studies=studies, workloads=mine, reproducibility=named).notes
+    assert note == (
+        "matrix: trains digits-few, built in, and none of yours; name them under "
+        "matrix.workloads, such as [mine]"
+    )
+    of_both = {"reproducibility": named, "matrix": named}
+    assert resolved(studies=studies, workloads=mine, **of_both).notes == []
+
+
 UNDECIDED = {
     "acceleration": {"variants": ["eager"]},
     "parallel": {"variants": ["one-worker"]},

@@ -173,6 +173,7 @@ def right_ones(tmp_path_factory):
     changes = {
         "plain": {},
         "planning": {"module": "wrong_modules:Planning"},
+        "summed": {"trainer": {"accumulate_grad_batches": 2}},
         "untested": {"module": "wrong_modules:Untested", "data": "wrong_modules:Tested"},
         "frozen": {"module": "wrong_modules:Frozen"},
         "skipping": {"module": "wrong_modules:Skipping"},
@@ -209,6 +210,12 @@ def right_ones(tmp_path_factory):
         return found
     finally:
         os.chdir(before)
+
+
+def test_a_step_is_a_mini_batch(right_ones):
+    """Red before: the optimizer's steps, where answers count mini-batches."""
+    (summed,) = right_ones["summed"]
+    assert summed["steps_per_epoch"] == 5
 
 
 def test_sizes_and_metrics_are_measured(right_ones):

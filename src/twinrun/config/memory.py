@@ -89,7 +89,7 @@ class Measured(TypedDict):
     foreseen: Foreseen
     """Likewise."""
     steps_per_epoch: int | None
-    """None for a stream."""
+    """Mini-batches of an epoch; None for a stream."""
 
 
 def measured_of(workload: str) -> Measured | None:

@@ -1,6 +1,6 @@
 """What is said of a sound config before any job starts: what it asks for and will not get."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,21 @@ def notes_on(settings: "Settings") -> Iterator[str]:
                 f"workloads.{name}: not trained, since no study names it (chosen: "
                 f"{', '.join(settings.studies)}); put it under {settings.studies[0]}.workloads"
             )
+    ours = _standard()["workloads"]
+    if own := [name for name in settings.active_workloads() if name not in ours]:
+        yield from _of_ours_alone(settings, own)
     yield from _undecided(settings)
+
+
+def _of_ours_alone(settings: "Settings", own: Sequence[str]) -> Iterator[str]:
+    """Say which study trains built-in workloads and none of the user's."""
+    for study in settings.studies:
+        names = settings.config[study]["workloads"]
+        if names and {*own}.isdisjoint(names):
+            yield (
+                f"{study}: trains {', '.join(names)}, built in, and none of yours; name them "
+                f"under {study}.workloads, such as [{own[0]}]"
+            )
 
 
 def _undecided(settings: "Settings") -> Iterator[str]:

@@ -88,9 +88,7 @@ class _Length(NamedTuple):
 
 def _length(found: Measured, workload: Workload) -> _Length:
     told = workload.trainer
-    number = told.accumulation()
-    first = number[0] if isinstance(number, dict) else number
-    of_epoch = None if found["steps_per_epoch"] is None else found["steps_per_epoch"] * first
+    of_epoch = found["steps_per_epoch"]
     most = told.batches_of_steps()
     limits = [] if most is None else [most]
     if of_epoch is not None and workload.epochs != -1:

@@ -56,7 +56,7 @@ class FirstStep(pl.Callback):
         self.has_validated = False
         self.batches: int | None = None
         """Of an epoch, as the loader gives them; None for a stream without a length."""
-        self.steps_per_epoch: int | None = None
+        self.updates_per_epoch: int | None = None
         """Of the optimizer; None for a stream without a length."""
         self.batch_bytes = self.optimizer_bytes = 0
         self.notes: list[str] = []
@@ -81,7 +81,7 @@ class FirstStep(pl.Callback):
         batches = trainer.num_training_batches
         if isinstance(batches, int):
             self.batches = batches
-            self.steps_per_epoch = -(-batches // trainer.accumulate_grad_batches)
+            self.updates_per_epoch = -(-batches // trainer.accumulate_grad_batches)
         else:
             self.notes.append(
                 "train_dataloader has no length: an epoch ends where its stream ends, or where the "

@@ -211,7 +211,7 @@ def _of_step(
     if step.count:
         yield from of_monitors(part, [*vars(trainer)["callbacks"], *left_out], trainer, step)
     found["notes"] += [f"{part.label}: {note}" for note in step.notes]
-    found["steps_per_epoch"] = step.steps_per_epoch
+    found["steps_per_epoch"] = step.batches
     precision = training.variant.precision
     found["foreseen"] = foreseen_of(trainer, module, step.optimizer_bytes, precision, base)
     say("one test and prediction batch")

@@ -42,9 +42,9 @@ def of_step(part: Part, trainer: pl.Trainer, step: FirstStep) -> Iterator[str]:
         name = f"{type(trainer.optimizers[0]).__name__} of {part.training.workload.module}"
         yield from _of_accumulation(part, f"{name} computes the gradients of a step several times")
     yield from _of_forms(part, trainer)
-    if step.batches is not None and step.steps_per_epoch is not None:
+    if step.batches is not None and step.updates_per_epoch is not None:
         yield from _of_batch_size(part, trainer, step.batches)
-        yield from _of_stops(part, trainer, step.batches, step.steps_per_epoch)
+        yield from _of_stops(part, trainer, step.batches, step.updates_per_epoch)
 
 
 def of_monitors(
