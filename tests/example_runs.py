@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 import xxhash
 from example_trainings import VARIANT
+from stored import write_tensors
 
 from twinrun import artifacts, run_files, run_records
 
@@ -126,8 +127,8 @@ def write_run(
     folder = Path(folder) / f"repeat{repeat}"
     parameters = example_parameters() if parameters is None else parameters
     buffers = buffers or {}
-    artifacts.write_tensors(folder / "weights.safetensors", parameters | buffers)
-    artifacts.write_tensors(folder / "predictions.safetensors", predictions or {})
+    write_tensors(folder / "weights.safetensors", parameters | buffers)
+    write_tensors(folder / "predictions.safetensors", predictions or {})
     logged = {"train_loss": [0.5, 0.25], "val_loss": [0.6, 0.3]} if epochs is None else epochs
     artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": [1, 2], **logged}))
     names, size = list(parameters), (num_steps, len(parameters))

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import torch
+from stored import write_tensors
 
 from twinrun import artifacts
 from twinrun.config.params import discard_judgement
@@ -74,7 +75,7 @@ WRITERS = {
     "json": "artifacts.write_json(path, ['x'] * 2**18)",
     "csv": "artifacts.write_csv(path, pandas.DataFrame({'a': range(2**18)}))",
     "npz": "artifacts.write_arrays(path, {'a': numpy.random.default_rng(0).bytes(2**20)})",
-    "safetensors": "artifacts.write_tensors(path, {'a': torch.zeros(2**18)})",
+    "safetensors": "write_tensors(path, {'a': torch.zeros(2**18)})",
 }
 
 
@@ -83,6 +84,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path):
     code = f"""
 import resource, sys
 import numpy, pandas, torch
+from stored import write_tensors
 from twinrun import artifacts
 from twinrun.config.params import discard_judgement
 from twinrun.errors import sentence_of
@@ -99,7 +101,11 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
     for kind in WRITERS:
         (tmp_path / f"file.{kind}").write_text("old")
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
@@ -142,7 +148,7 @@ def test_two_processes_that_write_one_file_do_not_meet(tmp_path):
 def test_every_kind_of_file_has_the_mode_that_others_can_read(tmp_path):
     old = os.umask(0o022)
     try:
-        artifacts.write_tensors(tmp_path / "t.safetensors", {"a": torch.ones(2)})
+        write_tensors(tmp_path / "t.safetensors", {"a": torch.ones(2)})
         artifacts.write_arrays(tmp_path / "a.npz", {"a": np.ones(2)})
         artifacts.write_json(tmp_path / "j.json", {})
         artifacts.write_csv(tmp_path / "c.csv", pd.DataFrame({"a": [1]}))
@@ -156,7 +162,7 @@ def test_every_kind_of_file_has_the_mode_that_others_can_read(tmp_path):
 
 def test_tensors_come_back_bit_for_bit(tmp_path):
     written = tensors()
-    artifacts.write_tensors(tmp_path / "t.safetensors", written)
+    write_tensors(tmp_path / "t.safetensors", written)
 
     read = artifacts.read_tensors(tmp_path / "t.safetensors")
 
@@ -169,7 +175,7 @@ def test_tensors_come_back_bit_for_bit(tmp_path):
 
 def test_tensors_are_those_that_safetensors_reads(tmp_path):
     path = tmp_path / "t.safetensors"
-    artifacts.write_tensors(path, tensors())
+    write_tensors(path, tensors())
     read, expected = artifacts.read_tensors(path), safetensors.numpy.load_file(path)
     assert set(read) == set(expected)
     for name, array in expected.items():
@@ -179,14 +185,14 @@ def test_tensors_are_those_that_safetensors_reads(tmp_path):
 
 def test_nan_payloads_and_signed_zeros_come_back(tmp_path):
     bits = np.uint32([0x7FC00001, 0xFFC00002, 0x80000000, 0x7F800000])
-    artifacts.write_tensors(tmp_path / "t.safetensors", {"a": torch.from_numpy(bits.view("f4"))})
+    write_tensors(tmp_path / "t.safetensors", {"a": torch.from_numpy(bits.view("f4"))})
     read = artifacts.read_tensors(tmp_path / "t.safetensors")["a"]
     assert read.view(np.uint32).tolist() == bits.tolist()
 
 
 def test_bfloat16_comes_as_its_bits(tmp_path):
     values = torch.tensor([1.0, -2.5, float("nan")], dtype=torch.bfloat16)
-    artifacts.write_tensors(tmp_path / "t.safetensors", {"a": values})
+    write_tensors(tmp_path / "t.safetensors", {"a": values})
     read = artifacts.read_tensors(tmp_path / "t.safetensors")["a"]
     assert read.dtype == np.uint16
     assert read.tolist() == values.view(torch.uint16).tolist()
@@ -194,19 +200,19 @@ def test_bfloat16_comes_as_its_bits(tmp_path):
 
 def test_tensors_that_share_memory_are_written_apart(tmp_path):
     whole = torch.arange(6.0)
-    artifacts.write_tensors(tmp_path / "t.safetensors", {"whole": whole, "part": whole[2:4]})
+    write_tensors(tmp_path / "t.safetensors", {"whole": whole, "part": whole[2:4]})
     read = artifacts.read_tensors(tmp_path / "t.safetensors")
     assert read["part"].tolist() == [2, 3]
 
 
 def test_tensors_that_need_gradients_are_written(tmp_path):
-    artifacts.write_tensors(tmp_path / "t.safetensors", {"a": torch.nn.Parameter(torch.ones(2))})
+    write_tensors(tmp_path / "t.safetensors", {"a": torch.nn.Parameter(torch.ones(2))})
     assert artifacts.read_tensors(tmp_path / "t.safetensors")["a"].tolist() == [1, 1]
 
 
 def test_a_type_that_numpy_lacks_is_refused(tmp_path):
     values = torch.zeros(2).to(torch.float8_e4m3fn)
-    artifacts.write_tensors(tmp_path / "t.safetensors", {"layer.weight": values})
+    write_tensors(tmp_path / "t.safetensors", {"layer.weight": values})
     with pytest.raises(TwinrunError, match=r"layer\.weight has the unsupported type F8_E4M3"):
         artifacts.read_tensors(tmp_path / "t.safetensors")
 
@@ -269,7 +275,7 @@ def cuts(content):
 def test_a_damaged_file_is_read_or_named_but_never_breaks_the_reader(tmp_path, read):
     path = tmp_path / "file"
     if read is artifacts.read_tensors:
-        artifacts.write_tensors(path, {"a": torch.randn(3), "b": torch.zeros(2)})
+        write_tensors(path, {"a": torch.randn(3), "b": torch.zeros(2)})
     else:
         artifacts.write_json(path, {"a": [1.5, None], "b": "é"})
     whole = path.read_bytes()
@@ -343,7 +349,7 @@ def test_every_reader_of_tables_reads_them_here():
 @pytest.mark.parametrize("length", [0, 8, 60, -1])
 def test_truncated_tensors_are_named(tmp_path, length):
     path = tmp_path / "t.safetensors"
-    artifacts.write_tensors(path, {"a": torch.randn(30)})
+    write_tensors(path, {"a": torch.randn(30)})
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(TwinrunError, match=r"t\.safetensors is corrupt"):
         artifacts.read_tensors(path)

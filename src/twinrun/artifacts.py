@@ -21,7 +21,6 @@ from twinrun.errors import JobError
 
 if TYPE_CHECKING:  # importing them costs 0.4 s and 1.3 s, which most readers need not pay
     import pandas as pd
-    import torch
 
 Record = TypeVar("Record")
 
@@ -212,16 +211,6 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
         raise
     except Exception as error:  # zipfile, zlib and NumPy each raise their own kinds
         raise _corrupt(path, str(error)) from None
-
-
-def write_tensors(path: str | Path, tensors: "Mapping[str, torch.Tensor]") -> None:
-    """Write torch tensors as safetensors; each is copied, so shared memory does no harm."""
-    from safetensors.torch import save
-
-    copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    with atomic(path) as temporary:
-        # save_file would make a file that only its owner can read, unlike all others here.
-        temporary.write_bytes(save(copies))
 
 
 class StoredTensors:

@@ -13,7 +13,6 @@ import numbers
 import weakref
 from collections import UserDict, UserList, UserString
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +23,6 @@ from twinrun.generators import undrawn
 from twinrun.pandas_values import parts_of
 from twinrun.plain_tensors import plain_tensors
 
-Batch = TypeVar("Batch")
 PLAIN = (
     *(str, bytes, bytearray, numbers.Number, bool, type(None)),
     *(np.generic, torch.dtype, torch.device),

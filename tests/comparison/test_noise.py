@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from example_runs import example_parameters, fail, seal, write_run
+from stored import write_tensors
 
 from twinrun import artifacts
 from twinrun.comparison.noise import STEP_COLUMNS, _half_a_seed, weigh
@@ -140,7 +141,7 @@ def test_what_cannot_be_compared_says_why(tmp_path):
     diverged = write(tmp_path, "diverged", by=1.0, accuracy=float("nan"), angle=float("nan"))
     unperturbed = write(tmp_path, "unperturbed", perturbation=1, perturbed=None)
     bare = write(tmp_path, "bare", by=1.0, not_evaluated={"predict": "no memory left"})
-    artifacts.write_tensors(bare.with_name("predictions.safetensors"), {})
+    write_tensors(bare.with_name("predictions.safetensors"), {})
     seal(bare.parent)
     found = weighed(
         tmp_path,

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from example_runs import write_run
+from stored import write_tensors
 
-from twinrun.artifacts import PART, StoredTensors, read_tensors, write_tensors
+from twinrun.artifacts import PART, StoredTensors, read_tensors
 from twinrun.comparison import outputs, predicted
 from twinrun.comparison.distances import squares
 

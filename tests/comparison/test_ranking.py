@@ -7,6 +7,7 @@ import pytest
 import torch
 from drawing import Drawing
 from example_runs import write_manifest
+from stored import write_tensors
 
 from twinrun import artifacts
 from twinrun.comparison.ranking import rank
@@ -58,7 +59,7 @@ def write_trial(
     run = folder / f"{rate}-{seed}/run.json"
     table = pd.DataFrame({"epoch": [1, 2], "train_loss": [2 * rate, rate]})
     artifacts.write_csv(run.with_name("epochs.csv"), table)
-    artifacts.write_tensors(run.with_name("predictions.safetensors"), {})
+    write_tensors(run.with_name("predictions.safetensors"), {})
     vouch(run, manifest)
     return run
 
@@ -394,7 +395,7 @@ def test_two_are_the_same_by_all_that_tells_of_their_networks(
             run = write_trial(tmp_path / name, 0.1, 0.5, seed=seed, weights=f"same{seed}")
             value = predicted(name, seed)
             tensors = {} if value is None else {"scores": torch.full((3,), float(value))}
-            artifacts.write_tensors(run.with_name("predictions.safetensors"), tensors)
+            write_tensors(run.with_name("predictions.safetensors"), tensors)
             digest = "x" if on == "abab" else on[2 * (name == "b") + seed - 1]
             given = {} if on == "----" else {"predict": digest}
             manifest = artifacts.read_json(run) | {"variant": name}

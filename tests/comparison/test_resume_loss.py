@@ -10,6 +10,7 @@ import torch
 from example_comparisons import DIVERGENCE
 from example_runs import MANIFEST, fail, seal, write_run
 from small import Points, Restless, Small
+from stored import write_tensors
 from torch.nn import functional
 from tracing import rows_of
 
@@ -106,10 +107,10 @@ def train(folder, module, data, *, checkpoint=None, callbacks=(), stop="none"):
     trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
     parameters = dict(module.named_parameters())
     tensors = {**parameters, **dict(module.named_buffers())}
-    artifacts.write_tensors(folder / "weights.safetensors", tensors)
+    write_tensors(folder / "weights.safetensors", tensors)
     artifacts.write_csv(folder / "steps.csv", pd.DataFrame(rows_of(tracer)))
     artifacts.write_arrays(folder / "fingerprints.npz", tracer.arrays())
-    artifacts.write_tensors(folder / "predictions.safetensors", {})
+    write_tensors(folder / "predictions.safetensors", {})
     artifacts.write_csv(folder / "epochs.csv", pd.DataFrame({"epoch": range(1, EPOCHS + 1)}))
     variant = MANIFEST["settings"]["variant"] | {"stop": stop}
     manifest = MANIFEST | {

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from stored import write_tensors
 
 from twinrun import artifacts
 from twinrun.comparison.distances import Distance, differences, relative, squares
@@ -45,7 +46,7 @@ def test_tensors_of_every_type_and_shape_are_read_in_parts(tmp_path, size):
         "bits": torch.tensor([True, False]),
     }
     path = tmp_path / "weights.safetensors"
-    artifacts.write_tensors(path, tensors)
+    write_tensors(path, tensors)
     stored, whole = artifacts.StoredTensors(path), artifacts.read_tensors(path)
     for name, tensor in tensors.items():
         parts = list(stored.parts(name, size))
@@ -90,7 +91,7 @@ def test_a_comparison_takes_no_more_memory_than_a_part(tmp_path, differing):
 
 def test_non_finite_elements_are_those_of_parameters(tmp_path):
     values = torch.tensor([1.0, float("nan"), float("inf")])
-    artifacts.write_tensors(tmp_path / "a.safetensors", {"w": values, "b": values})
+    write_tensors(tmp_path / "a.safetensors", {"w": values, "b": values})
     stored = artifacts.StoredTensors(tmp_path / "a.safetensors")
     entry = {"name": "w", "kind": "parameter", "shape": [3], "dtype": "float32"}
     buffer = {**entry, "name": "b", "kind": "buffer"}

@@ -22,6 +22,7 @@ from example_results import (
     write_timing,
 )
 from example_runs import seal
+from stored import write_tensors
 
 from twinrun import artifacts
 from twinrun.figures.growth import growth
@@ -149,7 +150,7 @@ class TestFirstLayer:
         runs = write_pairs(denoiser, denoiser)
         for run, value in zip(runs, (1.0, 1.5), strict=True):
             weights = {"weight": torch.full((4,), value, dtype=torch.bfloat16)}
-            artifacts.write_tensors(run.with_name("weights.safetensors"), weights)
+            write_tensors(run.with_name("weights.safetensors"), weights)
             tensor = {"name": "weight", "kind": "parameter", "shape": [4], "dtype": "bfloat16"}
             artifacts.write_json(run, artifacts.read_json(run) | {"tensors": [tensor]})
             seal(run.parent)

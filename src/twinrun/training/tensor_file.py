@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from twinrun import artifacts
-from twinrun.plain_tensors import flat_bytes
+from twinrun.plain_tensors import bare, flat_bytes
 
 LENGTH = 8  # bytes that hold the header's own length; the header is filled up to a multiple of it
 
@@ -28,6 +28,11 @@ class Parts:
     """Likewise."""
     parts: Callable[[], Iterator[torch.Tensor]]
     """Give them, from the first one, as often as they are asked for."""
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "Parts":
+        """Give a tensor in one part, as it lies there."""
+        return cls(tensor.dtype, tuple(tensor.shape), lambda: iter([bare(tensor.detach())]))
 
     @property
     def nbytes(self) -> int:

@@ -14,7 +14,6 @@ from twinrun import artifacts, dataset_files
 from twinrun.config.definitions import Run, RunFiles
 from twinrun.errors import TwinrunError
 from twinrun.parameters import parameters_of
-from twinrun.plain_tensors import bare
 from twinrun.process import environment
 from twinrun.run_files import settings_of
 from twinrun.run_records import Origin, TensorEntry
@@ -85,15 +84,10 @@ def write_arrays(
     metrics: EpochMetrics,
 ) -> None:
     """Write what the training itself leaves: weights, steps, epochs, fingerprints."""
-    write_parts(files.weights, {name: _in_parts(t) for name, _, t in tensors})
+    write_parts(files.weights, {name: Parts.of(t) for name, _, t in tensors})
     artifacts.write_csv_parts(files.steps, tracer.table())
     artifacts.write_csv_parts(files.epochs, metrics.table())
     artifacts.write_arrays(files.fingerprints, tracer.arrays())
-
-
-def _in_parts(tensor: torch.Tensor) -> Parts:
-    """Have a tensor be written as it lies there: the library's writer holds two copies of all."""
-    return Parts(tensor.dtype, tuple(tensor.shape), lambda: iter([bare(tensor.detach())]))
 
 
 def write_predictions(files: RunFiles, predictions: Mapping[str, Parts]) -> None:
