@@ -2,6 +2,7 @@
 
 import shutil
 
+import pandas as pd
 import pytest
 
 from twinrun import artifacts
@@ -39,3 +40,21 @@ def test_a_killed_run_is_retried_from_its_checkpoint(project):
     assert not [
         file for file in project.directory.glob("results/checkpoints/**/*") if file.is_file()
     ]
+
+
+STUDY = """
+studies: [resume]
+workloads: {mine: {module: small:Small, data: small:Points, epochs: 3}}
+variants: {single: {deterministic: true, threads: 1}}
+resume: {workloads: [mine], variants: [single], stops: [mid_epoch]}
+"""
+
+
+@pytest.mark.slow
+def test_the_study_of_stops_comes_to_its_answers(project):
+    """Red before, as no process may leave before it is done: the stop failed the whole workflow."""
+    shutil.copy(ROOT / "tests/small.py", project.directory)
+    project.snakemake("results/verdicts.csv", config=STUDY, check=0)
+    verdicts = pd.read_csv(project.directory / "results/verdicts.csv")
+    answers = dict(zip(verdicts["key"], verdicts["answer"], strict=True))
+    assert answers["resumes_twinrun"] == "equal"
