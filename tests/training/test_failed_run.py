@@ -80,7 +80,7 @@ def resumed(folder, monkeypatch, module, **settings):
     [
         pytest.param("DropsWeights", {}, marks=pytest.mark.exhaustive),
         pytest.param("ReadsWhatIsNotThere", {"optimizer": "foreach"}, marks=pytest.mark.slow),
-        pytest.param("ReadsItsBest", {"validation": True}, marks=pytest.mark.slow),
+        pytest.param("ReadsItsBest", {"validation": True}, marks=pytest.mark.exhaustive),
         pytest.param("ReadsWhatIsNotThere", {}, marks=pytest.mark.exhaustive),
         pytest.param("FailsLater", {}, marks=pytest.mark.exhaustive),
     ],

@@ -106,10 +106,16 @@ def weights_of(folder, trainer, *, module="small:Small", size=70, **variant):
 
 
 class Validations(pl.Callback):
-    """Keeps after which steps there was a validation, and of how many batches."""
+    """Keeps after which steps there was a validation, of how many batches, and what was planned."""
 
     def __init__(self):
         self.seen = []
+
+    def on_fit_start(self, trainer, *_):
+        self.seen.append(trainer.estimated_stepping_batches)
+
+    def on_train_epoch_start(self, trainer, *_):
+        self.seen.append(trainer.estimated_stepping_batches)
 
     def on_validation_batch_end(self, trainer, *_):
         self.seen.append((trainer.global_step, trainer.current_epoch, trainer.sanity_checking))
@@ -173,6 +179,7 @@ def test_a_training_is_that_of_a_script_with_the_same_arguments(trainer):
 
 @pytest.mark.parametrize("trainer", TOLD)
 def test_it_is_so_of_micro_batches_but_for_rounding(trainer):
+    """Red before: twice as many steps were planned, where gradients accumulate by epochs."""
     exact = {"precision": "64-true", "threads": 1}
     with torch.random.fork_rng():
         expected, *counts = by_twinrun(trainer, **exact)

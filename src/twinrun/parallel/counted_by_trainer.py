@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import GradientAccumulationScheduler
 from pytorch_lightning.trainer.connectors.data_connector import _parse_num_batches
 from pytorch_lightning.trainer.states import RunningStage
 
@@ -20,6 +21,24 @@ def check_accumulated(trainer: pl.Trainer, told: int | Mapping[int, int]) -> Non
             f"say it by epoch under workloads.<name>.trainer.accumulate_grad_batches, such as "
             f"{{0: 1, 4: 2}}, or say accumulate: 1"
         )
+
+
+class AccumulatedByEpoch(GradientAccumulationScheduler):
+    """Has the Trainer accumulate micro-batches by epochs, and before the first one as many as one.
+
+    So what is asked there, such as `estimated_stepping_batches`, is that of mini-batches.
+    """
+
+    def __init__(self, scheduling: dict[int, int], micro_batches: int) -> None:
+        """Take the numbers by epoch, and how many micro-batches a mini-batch is cut into."""
+        super().__init__(scheduling)
+        self._micro_batches = micro_batches
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Check what Lightning checks: the Trainer must have been told no number."""
+        trainer.accumulate_grad_batches = 1
+        super().on_train_start(trainer, pl_module)
+        trainer.accumulate_grad_batches = self._micro_batches
 
 
 def count_micro_batches(

@@ -23,6 +23,7 @@ from twinrun.checkpoint.stop_request import Stop
 from twinrun.config.definitions import TrainerArguments, Training, Variant
 from twinrun.errors import JobError
 from twinrun.parallel.accumulation import accumulate
+from twinrun.parallel.counted_by_trainer import AccumulatedByEpoch
 from twinrun.parallel.team import Team, join_team
 from twinrun.parallel.workers import Workers, connected
 from twinrun.process.determinism import SWITCHES, determinism
@@ -157,9 +158,8 @@ def trainer_of(
         del told[name]
     accumulated = told["accumulate_grad_batches"] = given.accumulation(variant.accumulate)
     if isinstance(accumulated, dict):
-        # It asks for a Trainer that is told no number.
-        callbacks = [*callbacks, pl.callbacks.GradientAccumulationScheduler(accumulated)]
-        told["accumulate_grad_batches"] = 1
+        callbacks = [*callbacks, AccumulatedByEpoch(accumulated, variant.accumulate)]
+        told["accumulate_grad_batches"] = variant.accumulate
     trainer = pl.Trainer(
         accelerator=variant.accelerator,
         devices=devices,
