@@ -29,6 +29,8 @@ SETTERS = (
     (torch._C, "_set_deterministic_algorithms"),
     (torch._C, "_set_float32_matmul_precision"),
     (torch._C, "_set_fp32_precision_setter"),
+    (torch._C, "_set_cublas_allow_tf32"),
+    (torch._C, "_set_cudnn_allow_tf32"),
 )
 
 
@@ -90,7 +92,7 @@ class Switched:
         self.stop()
         self.found, self._at_start, self._thread = {}, switches(), threading.get_ident()
         for owner, name in SETTERS:
-            setter = getattr(owner, name, None)  # the last came with torch 2.9
+            setter = getattr(owner, name, None)  # one of them came with torch 2.9
             if setter is not None:
                 self._replaced.append((owner, name, setter))
                 setattr(owner, name, self._watched(setter))

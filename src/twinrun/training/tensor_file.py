@@ -31,7 +31,7 @@ class Parts:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "Parts":
-        """Give a tensor in one part, as it lies there."""
+        """Return a tensor as one part, as it lies there."""
         return cls(tensor.dtype, tuple(tensor.shape), lambda: iter([bare(tensor.detach())]))
 
     @property
