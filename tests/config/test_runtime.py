@@ -65,7 +65,7 @@ def test_a_wider_precision_takes_longer(plain):
         (0.2, {"epochs": 500}, 30 + 500 * 100 * 0.2 * 2.5 / 60),
         (10.0, {"max_steps": 1000}, 30 + 1000 * 10 * 2.5 / 60),
         (10.0, {"max_steps": 1000, "epochs": -1}, 30 + 1000 * 10 * 2.5 / 60),
-        # As many mini-batches as without: red before, for 100 of an epoch and 101 alike.
+        # An epoch has as many mini-batches as without.
         (10.0, {"accumulate_grad_batches": 2}, 30 + 20 * 100 * 10 * 2.5 / 60),
         (10.0, {"accumulate_grad_batches": {"0": 1, "4": 3}, "max_steps": 500},
          30 + 1500 * 10 * 2.5 / 60),

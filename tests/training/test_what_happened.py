@@ -18,7 +18,7 @@ from twinrun.config.definitions import Variant
 from twinrun.config.trainer_arguments import TrainerArguments
 from twinrun.process.determinism import capture, restore
 from twinrun.process.imported_code import hash_of_file
-from twinrun.training.switched import SETTERS
+from twinrun.training.switched import SETTERS, Switched
 from twinrun.training.what_happened import WhatHappened
 
 
@@ -152,6 +152,17 @@ def test_switches_that_a_step_sets_and_puts_back_are_said(tmp_path, module, said
     happened = fitted(tmp_path, module(), Points(size=70, seed=1))
     assert [each["sentence"] for each in happened.departures] == said
     assert [getattr(owner, name) for owner, name in SETTERS] == setters
+
+
+@pytest.mark.usefixtures("restored")
+def test_tf32_that_is_allowed_for_an_operation_is_noticed():
+    """Red before: PyTorch sets it by a function of its own."""
+    switched = Switched()
+    switched.start()
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = False
+    switched.stop()
+    assert switched.found == {"matmul_precision": "high"}
 
 
 class ByHand(Small):

@@ -4,8 +4,12 @@ import re
 import traceback
 from collections.abc import Collection, Iterator
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from twinrun.errors import TwinrunError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 OWN = "twinrun"
 TRAIN = ("pytorch-lightning", "torch")  # of these no other versions are tried
@@ -50,15 +54,11 @@ def check_own() -> None:
 
 def is_wanted(name: str, version: str) -> bool:
     """Say whether Twinrun works with this version of a distribution; True where nothing says so."""
-    from packaging.requirements import Requirement
-
     try:
-        wanted = [Requirement(line) for line in metadata.requires(OWN) or ()]
+        wanted = [asked for _, asked in _asked(OWN) if asked.name == name]
     except metadata.PackageNotFoundError:
         return True
-    return all(
-        each.specifier.contains(version, prereleases=True) for each in wanted if each.name == name
-    )
+    return all(asked.specifier.contains(version, prereleases=True) for asked in wanted)
 
 
 def _reasons(name: str, among: Collection[str] | None = None) -> Iterator[str]:
@@ -68,24 +68,32 @@ def _reasons(name: str, among: Collection[str] | None = None) -> Iterator[str]:
         name: of the distribution.
         among: the only ones that are looked at; all of them where none are named.
     """
+    own = metadata.version(name)
+    for wants, asked in _asked(name):
+        if among is not None and asked.name not in among:
+            continue
+        try:
+            installed = metadata.version(asked.name)
+        except metadata.PackageNotFoundError:
+            yield f"{name} {own} wants {wants}, which is not installed"
+            continue
+        if not asked.specifier.contains(installed, prereleases=True):
+            yield f"{name} {own} wants {wants}, where {installed} is installed"
+
+
+def _asked(name: str) -> Iterator[tuple[str, "Requirement"]]:
+    """Yield what a distribution asks for here, as it says it, and read.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: if it is not installed.
+    """
     from packaging.requirements import InvalidRequirement, Requirement  # only where it is needed
 
-    own = metadata.distribution(name)
-    for line in own.requires or ():
+    for line in metadata.requires(name) or ():
         try:
             asked = Requirement(line)
         except InvalidRequirement:  # of a very old package
             continue
         # Extras are asked for by who needs them.
-        if asked.marker is not None and not asked.marker.evaluate({"extra": ""}):
-            continue
-        if among is not None and asked.name not in among:
-            continue
-        wants = re.sub(r"\s*;.*", "", line)
-        try:
-            installed = metadata.version(asked.name)
-        except metadata.PackageNotFoundError:
-            yield f"{name} {own.version} wants {wants}, which is not installed"
-            continue
-        if not asked.specifier.contains(installed, prereleases=True):
-            yield f"{name} {own.version} wants {wants}, where {installed} is installed"
+        if asked.marker is None or asked.marker.evaluate({"extra": ""}):
+            yield re.sub(r"\s*;.*", "", line), asked
