@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from users_code import of_user
 
 from twinrun import artifacts
 from twinrun.process.imported_code import changed_since, hash_of_file
@@ -102,7 +103,7 @@ def probed(tmp_path, monkeypatch):
     def probe(kind):
         output = tmp_path / "found.json"
         launch("probing:probe", {"kind": kind, "output": str(output)}, {})
-        found = artifacts.read_json(output)
+        found = of_user(artifacts.read_json(output))
         found.pop("probing")
         return found
 
