@@ -152,9 +152,9 @@ class _Walk:
     ) -> Iterator[tuple[str, object]]:
         """Walk the attributes of an optimizer, and what its state keeps of no parameter."""
         above = (*above, id(optimizer))
-        for key, state in optimizer.state.items():
+        for position, (key, state) in enumerate(optimizer.state.items()):
             if not isinstance(key, torch.Tensor):
-                yield from self.values(state, f"{prefix}state[{key!r}]", above)
+                yield from self.values(state, f"{prefix}state[{shown(key, position)}]", above)
         for name, value in own_attributes(optimizer).items():
             yield from self.values(value, f"{prefix}{name}", above)
 

@@ -130,10 +130,10 @@ def test_two_files_of_one_name_are_both_found(tmp_path):
 def test_what_a_compiler_generates_is_no_code_of_the_users(tmp_path):
     """Red before: a compiled run's code was gone with its cache, and the gate called it changed."""
     code = (
-        "import torch\n"
+        "import json, torch\n"
         "from twinrun.process.imported_code import imported_files\n"
         "torch.compile(lambda tensor: (tensor + 1).sin())(torch.ones(8))\n"
-        "print('imported', sorted(imported_files()))\n"
+        "print('imported', json.dumps(imported_files()))\n"
     )
     (tmp_path / "own.py").write_text(code)
     variables = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
@@ -145,7 +145,8 @@ def test_what_a_compiler_generates_is_no_code_of_the_users(tmp_path):
             check=True,
             env={**os.environ, **further},
         )
-        assert "imported ['__main__']" in found.stdout
+        _, _, imported = found.stdout.partition("imported ")
+        assert [*of_user(json.loads(imported))] == ["__main__"]
     assert list((tmp_path / "cache").rglob("*.py"))
 
 

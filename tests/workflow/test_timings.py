@@ -51,5 +51,5 @@ def test_devices_acceleration_and_a_sweep_end_in_the_report(project):
     trials, best = verdicts.query("study == 'sweep'").to_dict("records")
     assert (trials["workload"], trials["answer"]) == ("peaks", "no")
     assert trials["measured"] == "1 of 2 trials finished"
-    assert best["measured"].startswith("lowest train_loss in epoch 2: ")
+    assert best["measured"].startswith("lowest train_loss in epoch 2 after 2 of 20 epochs: ")
     assert "failed: ValueError: Invalid learning rate: -1" in page

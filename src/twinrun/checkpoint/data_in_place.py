@@ -29,7 +29,7 @@ from twinrun.checkpoint.reached import (
 from twinrun.checkpoint.refusals import generators_of
 from twinrun.checkpoint.stream_position import Stateful, is_stream, parts_of
 from twinrun.checkpoint.unsaved_state import OURS, WRAPPED
-from twinrun.containers import is_hidden_iterator
+from twinrun.containers import is_hidden_iterator, is_really
 from twinrun.generators import GENERATORS, state_of
 from twinrun.hidden_content import PLAIN
 from twinrun.plain_tensors import bare
@@ -119,7 +119,8 @@ class DataLooks:
 
     def _add(self, found: Found, told: Container[int]) -> None:
         owner, name, value = found.owner, found.name, found.value
-        if isinstance(value, torch.Tensor | np.ndarray) and id(value) not in told:
+        is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray)
+        if is_array and id(value) not in told:
             self.seen[id(value)] = value
             content = self._contents.get(id(value)) or _content(value)
             self._contents[id(value)] = content

@@ -11,7 +11,7 @@ import torch
 from twinrun.checkpoint.found import Found
 from twinrun.checkpoint.users_code import attributes_seen, is_users
 from twinrun.checkpoint.walk import DEEPEST, Walk, is_ours
-from twinrun.containers import entries, is_container
+from twinrun.containers import entries, is_container, is_really, shown
 from twinrun.generators import GENERATORS
 from twinrun.hidden_content import KINDS, PLAIN, UNORDERED
 
@@ -56,7 +56,7 @@ class StepWalk(Walk):
             for key, item in _entries(value):
                 if type(item) not in KINDS:
                     yield from self._helpers_in(value, item, f"{called}[{key}]", deeper - 1)
-        elif isinstance(value, torch.nn.Module):  # one that is registered is a part itself
+        elif is_really(value, torch.nn.Module):  # one that is registered is a part itself
             if id(value) not in self.seen:
                 for part in value.modules():
                     if self.is_new(part):
@@ -79,7 +79,9 @@ class StepWalk(Walk):
 
 def _entries(value: Any) -> Iterator[tuple[str, object]]:
     """Yield the entries of a container, and the keys of a dictionary."""
-    for key, item in entries(value) if is_container(value) else enumerate(value):
-        yield repr(key), item
+    found = entries(value) if is_container(value) else enumerate(value)
+    for position, (key, item) in enumerate(found):
+        called = shown(key, position)
+        yield called, item
         if isinstance(value, dict):
-            yield f"key {key!r}", key
+            yield f"key {called}", key

@@ -35,6 +35,8 @@ from twinrun.containers import (
     entries,
     is_container,
     is_hidden_iterator,
+    is_really,
+    shown,
     size_of,
 )
 from twinrun.generators import GENERATORS
@@ -139,7 +141,7 @@ class Walk:
             yield from self.variables_of(value)
             return
         # An array that two hold may be exchanged in one of them.
-        is_array = isinstance(value, torch.Tensor | np.ndarray)
+        is_array = is_really(value, torch.Tensor) or is_really(value, np.ndarray)
         if not is_array and not isinstance(value, self.never) and not self._in_library:
             yield Found(owner, called, Holder(value))
         if isinstance(value, self.never) or not deeper or not (self.is_new(value) or is_array):
@@ -183,8 +185,8 @@ class Walk:
             return
         if type(value) in (dict, collections.OrderedDict) and not self._in_library:
             yield Found(value, called, Order(dict.fromkeys(value)))
-        for key, item in enumerate(value) if is_deque else entries(value):
-            yield from self.value(value, item, f"{called}[{key!r}]", deeper - 1)
+        for position, (key, item) in enumerate(enumerate(value) if is_deque else entries(value)):
+            yield from self.value(value, item, f"{called}[{shown(key, position)}]", deeper - 1)
 
     def _object(self, value: object, called: str, deeper: int) -> Iterator[Found]:
         attributes, kind = attributes_seen(value), type(value)
