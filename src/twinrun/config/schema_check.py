@@ -221,7 +221,7 @@ def _sentences(error: ValidationError) -> Iterator[str]:
                 # As a text it would be refused again.
                 yield f"{key}: {value} is not {schema['description']}"
                 return
-            yield f"{key}: {_of_type(instance, wanted)}"
+            yield f"{key}: {_of_type(instance, wanted, schema.get('x-instead', ''))}"
         case "minimum" | "maximum":
             least, most = schema.get("minimum"), schema.get("maximum")
             yield f"{key}: {value} is out of range, allowed are {least} to {most}"
@@ -268,8 +268,13 @@ def _first_twice(items: Sequence[Any]) -> Any:
     return next(item for index, item in enumerate(items) if item in items[:index])
 
 
-def _of_type(value: object, wanted: Sequence[str]) -> str:
+def _of_type(value: object, wanted: Sequence[str], instead: str = "") -> str:
     """Say that a value is of the wrong type, and how it should be written.
+
+    Args:
+        value: the value.
+        wanted: the types that it may have.
+        instead: what says what a true or false would.
 
     >>> _of_type(None, ["object"])
     'the section is empty; give it keys, or leave it out'
@@ -281,4 +286,6 @@ def _of_type(value: object, wanted: Sequence[str]) -> str:
     if value is None and wanted[0] == "array":
         return "the list is empty; name something in it, or leave the key out"
     expected = " or ".join(TYPES[name] for name in wanted)
-    return f"{shown(value)} is of the wrong type, expected {expected}{type_hint(value, wanted)}"
+    is_switch = isinstance(value, bool) and instead
+    hint = f"; say it as {instead}" if is_switch else type_hint(value, wanted)
+    return f"{shown(value)} is of the wrong type, expected {expected}{hint}"
