@@ -201,3 +201,17 @@ def test_a_contact_sheet_says_why_there_is_none(tmp_path, output, names, words):
 def test_examples_in_the_docstrings_hold():
     tested = doctest.testmod(predictions)
     assert tested.attempted > tested.failed == 0
+
+
+def test_only_what_is_shown_is_read(predicted, output, monkeypatch):
+    """Red before: all predictions were read, of whatever size."""
+    read, plain = [], artifacts.StoredTensors.parts
+    monkeypatch.setattr(
+        artifacts.StoredTensors,
+        "parts",
+        lambda self, name, *told: read.append(name) or plain(self, name, *told),
+    )
+    shown = {"noisy": np.zeros((2, 4, 4)), "clean": np.ones((2, 4, 4))}
+    (run,) = predicted(v=shown | {"features": np.ones((2, 1000))})
+    strip(run, names=["noisy", "clean"], output=output)
+    assert sorted(read) == ["clean", "noisy"]

@@ -4,16 +4,15 @@ Differences are the higher repeat minus the lower one, in float64. Whether tenso
 asked of their bytes and not of their differences: -0.0 and 0.0 differ by nothing and are not equal.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from twinrun.artifacts import read_tensors
-from twinrun.comparison.distances import differences, differing_elements, values
+from twinrun.comparison.distances import differences, values
+from twinrun.figures.read_pairs import Pair, largest_of, read_pairs
 from twinrun.figures.style import (
     INK,
     MUTED,
@@ -26,49 +25,11 @@ from twinrun.figures.style import (
 )
 from twinrun.figures.whole_numbers import whole_numbers
 from twinrun.formatting import count, measure, percent, plural, power_of_ten, verb
-from twinrun.run_files import failure_of, read_ended, read_run, verified
 
 MOST_BARS = 512  # beyond it a bar is thinner than a pixel of a phone
 BINS = 256
 MOST_TENSORS = 24
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """Two runs of one variant, parameter by parameter."""
-
-    variant: str
-    """Name of the variant."""
-    repeats: tuple[int, int]
-    """Their two repeats, the lower one first."""
-    shapes: dict[str, list[int]]
-    """Shapes of the parameters by name, in the module's order."""
-    dtypes: dict[str, str]
-    """torch's names of their types."""
-    first: dict[str, np.ndarray]
-    """Tensors of the lower repeat."""
-    second: dict[str, np.ndarray]
-    """Tensors of the higher repeat."""
-
-    def difference(self, name: str) -> np.ndarray:
-        """Second minus first, flat, float64; 0 where it is no number in either run."""
-        first, second = (values(run[name], self.dtypes[name]) for run in (self.first, self.second))
-        with np.errstate(invalid="ignore", over="ignore"):
-            # ASSUME that a NaN has no size: drawn as 0, but counted among the elements that differ.
-            return np.nan_to_num(second - first, nan=0, posinf=0, neginf=0)
-
-    def differing(self, name: str) -> np.ndarray:
-        """Tell for each element whether its bytes differ; flat, bool."""
-        return differing_elements(self.first[name], self.second[name])
-
-    def largest(self, name: str) -> float:
-        """Return the largest |difference|."""
-        # A tensor may have no element, and `max` of nothing raises without `initial`.
-        return float(np.abs(self.difference(name)).max(initial=0))
-
-    def is_equal(self) -> bool:
-        """Tell whether all parameters are equal, bit for bit."""
-        return not any(self.differing(name).any() for name in self.shapes)
+MOST_SIZES = 1_000_000  # of which quartiles are taken; of more, of a random part
 
 
 def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: str | Path) -> None:
@@ -88,7 +49,8 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
     # ASSUME that the first tensor of the first variant is that of all: they train one module.
     name, shape = next(iter(pairs[0].shapes.items()))
     title = f"First layer: {shorten(name, 40)} ({'×'.join(map(str, shape)) or 'scalar'})"
-    weights = values(pairs[0].first[name], pairs[0].dtypes[name])
+    weights = (values(part, pairs[0].dtypes[name]) for part in pairs[0].first.parts(name))
+    size = pairs[0].size(name)
     rows = len(pairs) + len(reasons)
     height = 0.9 + 1.4 * rows
     with canvas(output, title=title, height=height, rows=rows, share_x=True, share_y=True) as (
@@ -101,11 +63,11 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
             axes.set_title(f"{shorten(variant)}: {shorten(reason, 60)}")
         # Where all are equal the scale is the step between neighbouring numbers at the largest
         # weight: a smaller difference is none.
-        smallest = np.spacing(np.float32(np.abs(weights).max(initial=0)))
+        smallest = np.spacing(np.float32(largest_of(weights)))
         limit = 1.15 * max([pair.largest(name) for pair in pairs] + [float(smallest)])
         exponent = int(np.floor(np.log10(limit)))
         # Both signs on one scale: a difference is no size, and 0 stays in the middle.
-        grid[0, 0].set(xlim=(1 - weights.size / 50, weights.size * 1.02), ylim=(-limit, limit))
+        grid[0, 0].set(xlim=(1 - size / 50, size * 1.02), ylim=(-limit, limit))
         # Shared axes share their formatter, so this one call is for all panels. The power of ten
         # stands in the label once; matplotlib would write it above each panel.
         grid[0, 0].yaxis.set_major_formatter(
@@ -115,40 +77,50 @@ def first_layer(runs: Sequence[str | Path], *, variants: Sequence[str], output: 
         earlier, later = pairs[0].repeats
         label = f"repeat {later} − {earlier}, in {power_of_ten(exponent)}"
         figure.supylabel(label, fontsize="medium")
-        grid[-1, 0].set_xlabel(_number_label(weights.size))
+        grid[-1, 0].set_xlabel(_number_label(size))
         whole_numbers(grid[-1, 0].xaxis)
 
 
 def _draw_differences(axes: Axes, pair: Pair, name: str, colour: str) -> None:
-    difference, differing = pair.difference(name), pair.differing(name)
-    largest = differences(pair.first[name], pair.second[name], pair.dtypes[name]).max(initial=0)
-    axes.set_title(_finding(pair.variant, differing, float(largest)))
+    differing, size = pair.differing(name), pair.size(name)
+    dtype = pair.dtypes[name]
+    # With those that are no number: these are infinitely far apart.
+    largest = largest_of(differences(*both, dtype) for both in pair.parts(name))
+    text = f"{pair.variant}: {count(differing)} of {count(size)} {verb('differ', differing, size)}"
+    axes.set_title(f"{text}, at most {measure(largest)}" if differing else text)
     axes.xaxis.grid(visible=False)
-    if not differing.any():
+    if not differing:
         axes.axhline(0, color=colour, linewidth=2.5, gid=f"zero-{pair.variant}")
         note(axes, "equal, bit for bit" if pair.is_equal() else "this tensor: equal, bit for bit")
         return
     axes.axhline(0, color=MUTED, linewidth=0.8)
-    numbers = np.arange(1, difference.size + 1)
-    if difference.size <= MOST_BARS:
-        axes.bar(numbers, difference, color=colour, linewidth=0)
+    if size <= MOST_BARS:
+        heights = np.concatenate([*pair.differences(name)])
+        axes.bar(np.arange(1, size + 1), heights, color=colour, linewidth=0)
         return
-    # Extremes, not means: in a mean, differences of both signs cancel.
-    bins = np.array_split(difference, BINS)
+    edges = np.linspace(0, size, BINS + 1).astype(np.int64)
     axes.vlines(
-        [part.mean() for part in np.array_split(numbers, BINS)],
-        [part.min() for part in bins],
-        [part.max() for part in bins],
+        (edges[:-1] + 1 + edges[1:]) / 2,
+        *_extremes(pair.differences(name), edges),
         color=colour,
         linewidth=1,
         gid=f"extremes-{pair.variant}",
     )
 
 
-def _finding(variant: str, differing: np.ndarray, largest: float) -> str:
-    number, whole = int(differing.sum()), differing.size
-    text = f"{variant}: {count(number)} of {count(whole)} {verb('differ', number, whole)}"
-    return f"{text}, at most {measure(largest)}" if differing.any() else text
+def _extremes(parts: Iterable[np.ndarray], edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest element between each two edges.
+
+    Extremes, not means: in a mean, differences of both signs cancel.
+    """
+    low, high, start = np.full(BINS, np.inf), np.full(BINS, -np.inf), 0
+    for part in parts:
+        numbers = np.arange(start, start + part.size)
+        bins = np.searchsorted(edges, numbers, side="right") - 1
+        np.minimum.at(low, bins, part)
+        np.maximum.at(high, bins, part)
+        start += part.size
+    return low, high
 
 
 def _number_label(size: int) -> str:
@@ -186,7 +158,7 @@ def layers(runs: Sequence[str | Path], *, variants: Sequence[str], output: str |
             axes.set(xticks=[0], xticklabels=["0"], yticks=[])
             axes.set_title(f"equal, bit for bit, in {plural(len(pairs[0].shapes), 'tensor')}")
         for pair in pairs:
-            end = ": equal, bit for bit" if pair.is_equal() else ""
+            end = "" if pair in differing else ": equal, bit for bit"
             # Equal pairs have no box, but the legend has to name them.
             axes.plot([], color=colour_of(pair.variant, variants), lw=5, label=pair.variant + end)
         for variant, reason in reasons.items():
@@ -228,16 +200,33 @@ def _most_different(pairs: Sequence[Pair]) -> list[str]:
 def _draw_box(axes: Axes, y: float, name: str, pair: Pair, variants: Sequence[str]) -> str:
     """Draw one box at height `y`; return the share of differing elements in words."""
     differing = pair.differing(name)
-    sizes = np.abs(pair.difference(name)[differing])
     # A logarithmic axis has no 0. Signed zeros and NaN count in the percentage alone.
-    sizes = sizes[sizes > 0]
+    sizes = _sizes(pair.differences(name))
     colour = colour_of(pair.variant, variants)
     if sizes.size:
         low, lower, median, upper, high = np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1])
         axes.hlines(y, low, high, color=colour, linewidth=1)
         axes.hlines(y, lower, upper, color=colour, linewidth=5)
         axes.plot(median, y, marker="|", color=INK, markersize=9)
-    return percent(differing.mean()) if differing.any() else "equal"
+    return percent(differing / pair.size(name)) if differing else "equal"
+
+
+def _sizes(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the sizes that are not 0: all, or of more than MOST_SIZES a random part.
+
+    The smallest and the largest are always among them.
+    """
+    kept, share, random = np.empty(0), 1.0, np.random.default_rng(0)
+    ends = np.array([np.inf, 0.0])
+    for part in parts:
+        sizes = np.abs(part[part != 0])
+        if not sizes.size:
+            continue
+        ends = np.array([min(ends[0], sizes.min()), max(ends[1], sizes.max())])
+        kept = np.concatenate([kept, sizes[random.random(sizes.size) < share]])
+        while kept.size > MOST_SIZES:
+            kept, share = kept[random.random(kept.size) < 0.5], share / 2
+    return kept if share == 1 else np.concatenate([ends, kept])
 
 
 def _label_right(axes: Axes, heights: Sequence[float], shares: Sequence[str]) -> None:
@@ -249,48 +238,3 @@ def _label_right(axes: Axes, heights: Sequence[float], shares: Sequence[str]) ->
     right.set_yticks(heights, shares)
     right.tick_params(length=0)
     axes.text(1.01, 1.01, "differ", transform=axes.transAxes, fontsize="small")
-
-
-def read_pairs(runs: Sequence[str | Path]) -> tuple[list[Pair], dict[str, str]]:
-    """Read the two lowest repeats of the lowest seed of each variant, variants in given order.
-
-    Returns:
-        The pairs, and by variant why it has none.
-
-    Raises:
-        JobError: if a file of a run is corrupt.
-    """
-    pairs, reasons = [], {}
-    by_variant: dict[str, list[tuple[int, int, Path]]] = {}
-    for path in map(Path, runs):
-        run = read_ended(path)
-        by_variant.setdefault(run["variant"], []).append((run["seed"], run["repeat"], path))
-    for variant, found in by_variant.items():
-        # By seed, then by repeat. ASSUME at least two repeats of a seed, as the schema demands.
-        chosen = [path for *_, path in sorted(found)[:2]]
-        failure = next(filter(None, map(failure_of, chosen)), None)
-        if failure is not None:
-            reasons[variant] = f"not run: {failure}"
-        elif (pair := _pair(variant, chosen)) is None:
-            reasons[variant] = "not comparable: its runs are not two of the same parameters"
-        else:
-            pairs.append(pair)
-    return pairs, reasons
-
-
-def _pair(variant: str, runs: Sequence[Path]) -> Pair | None:
-    """Read two runs; None if there are not two, or they hold different parameters."""
-    manifests = [read_run(run) for run in runs]
-    # Of other names or shapes no element has a counterpart.
-    if len(runs) < 2 or manifests[0]["tensors"] != manifests[1]["tensors"]:
-        return None
-    parameters = [t for t in manifests[0]["tensors"] if t["kind"] == "parameter"]
-    first, second = (read_tensors(verified(run, "weights.safetensors")) for run in runs)
-    return Pair(
-        variant=variant,
-        repeats=(manifests[0]["repeat"], manifests[1]["repeat"]),
-        shapes={tensor["name"]: tensor["shape"] for tensor in parameters},
-        dtypes={tensor["name"]: tensor["dtype"] for tensor in parameters},
-        first=first,
-        second=second,
-    )

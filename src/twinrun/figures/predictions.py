@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.colors import Normalize
 
-from twinrun.artifacts import read_tensors
+from twinrun.artifacts import StoredTensors
 from twinrun.comparison.distances import unit_of
 from twinrun.figures.style import canvas, empty, shorten, show_mosaic
 from twinrun.formatting import count, measure
@@ -34,8 +34,8 @@ def strip(run: str | Path, *, names: Sequence[str], output: str | Path) -> None:
     if failure is not None:
         empty(output, title=title, reason=f"not run: {failure}")
         return
-    predictions = read_tensors(verified(run, "predictions.safetensors"))
-    problem = _not_to_be_drawn(predictions, names) or _no_images(predictions, names)
+    predictions, problem = read_shown(run, names)
+    problem = problem or _no_images(predictions, names)
     if problem:
         empty(output, title=title, reason=problem)
         return
@@ -106,8 +106,10 @@ def worse_than_first(run: str | Path, *, names: Sequence[str]) -> list[str]:
         run: as for `strip`.
         names: as for `strip`.
     """
-    predictions = read_tensors(verified(run, "predictions.safetensors"))
-    if len(names) < 3 or _not_to_be_drawn(predictions, names) or _no_images(predictions, names):
+    if len(names) < 3:
+        return []
+    predictions, problem = read_shown(run, names)
+    if problem or _no_images(predictions, names):
         return []
     low, high = _range(predictions[names[-1]])
     first, *others = (
@@ -135,10 +137,8 @@ def surfaces(runs: Sequence[str | Path], *, names: Sequence[str], output: str | 
             problem = f"not run: {failure}"
             continue
         variant = read_run(run)["variant"]
-        found = read_tensors(verified(run, "predictions.safetensors"))
-        if not found:  # a run that was broken off has predicted nothing
-            continue
-        reason = _not_to_be_drawn(found, names) or _no_grid(found, names)
+        found, reason = read_shown(run, names)
+        reason = reason or _no_grid(found, names)
         if reason:
             problem = reason
             continue
@@ -190,16 +190,26 @@ def _square(values: np.ndarray) -> np.ndarray:
     return values.reshape(round(values.size**0.5), -1)
 
 
-def _not_to_be_drawn(predictions: Mapping[str, np.ndarray], names: Sequence[str]) -> str | None:
-    """Say which names are missing, or whose values are no numbers to draw."""
+def read_shown(run: str | Path, names: Sequence[str]) -> tuple[dict[str, np.ndarray], str | None]:
+    """Read what is shown of a run's predictions, and nothing else: all of them may be gigabytes.
+
+    Args:
+        run: run.json; the predictions lie beside it.
+        names: of what is shown.
+
+    Returns:
+        Those that there are, by name, and why these cannot be drawn: one is missing, or holds a
+        value that is no number.
+    """
+    stored = StoredTensors(verified(run, "predictions.safetensors"))
+    predictions = {name: stored.read(name) for name in names if name in stored.names()}
     missing = [name for name in names if name not in predictions]
     if missing:
-        there = (
-            f"predicted were {', '.join(predictions)}" if predictions else "nothing was predicted"
-        )
-        return f"no {' and no '.join(missing)}: {there}"
-    broken = [name for name in names if not np.isfinite(predictions[name]).all()]
-    return f"not finite: {' and '.join(broken)}" if broken else None
+        known = ", ".join(stored.names())
+        there = f"predicted were {known}" if known else "nothing was predicted"
+        return predictions, f"no {' and no '.join(missing)}: {there}"
+    broken = [name for name, found in predictions.items() if not np.isfinite(found).all()]
+    return predictions, f"not finite: {' and '.join(broken)}" if broken else None
 
 
 def rmse(values: np.ndarray, others: np.ndarray) -> float:

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 
 from twinrun import artifacts
-from twinrun.artifacts import read_tensors
-from twinrun.figures.predictions import rmse
+from twinrun.figures.predictions import read_shown, rmse
 from twinrun.report.gains import gains, pays
 from twinrun.report.measured_sizes import where
 from twinrun.report.results import ReportedRun, Results
@@ -118,7 +117,7 @@ def _networks(results: Results, workload: str) -> dict[str, object]:
     """Return loss and RMSE of each network, and the RMSE between those of one seed."""
     runs = results.runs_of_study("devices", workload)
     names = results.config["workloads"][workload]["shows"].get("surface", [])
-    predicted = {(run["variant"], run["seed"]): _predictions(run) for run in runs}
+    predicted = {(run["variant"], run["seed"]): read_shown(run["path"], names)[0] for run in runs}
     networks = [
         {
             "variant": run["variant"],
@@ -137,10 +136,6 @@ def _networks(results: Results, workload: str) -> dict[str, object]:
     ]
     failed = results.unfinished("devices", workload)
     return {"networks": networks, "between": between, "failed": failed}
-
-
-def _predictions(run: ReportedRun) -> dict[str, np.ndarray]:
-    return read_tensors(verified(run["path"], "predictions.safetensors"))
 
 
 def _apart(
